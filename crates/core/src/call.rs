@@ -1,0 +1,101 @@
+//! Settings that are one system call each, and calls that this library does not know.
+//!
+//! # Safety
+//! As for [`child`](crate::child). What a call does to the child is for the compiler of the plan to answer: above all, it
+//! must not be one that changes what parent and child share (per-mm prctls, `oom_score_adj`).
+
+use crate::frame::Frame;
+use crate::plan::{Call, Header, MISSES, Op, argument_is_offset, argument_is_variable, at};
+use crate::sys::{self, Result, uapi};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Plays [`OpCode::Call`](crate::plan::OpCode::Call).
+pub unsafe fn call(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
+    // SAFETY: the op's first operand is the offset of a Call; only the child uses the variables.
+    let (call, variables) = unsafe { (&*at::<Call>(plan, op.a), &mut *frame.variables.get()) };
+    let mut args = [0; 6];
+    for ((n, given), arg) in (0..).zip(call.args).zip(&mut args) {
+        *arg = if call.flags & argument_is_offset(n) != 0 {
+            // SAFETY: the argument is the offset of an object in the arena.
+            unsafe { at::<u8>(plan, given as u32) as usize }
+        } else if call.flags & argument_is_variable(n) != 0 {
+            variables.get(given as usize).copied().unwrap_or(usize::MAX)
+        } else {
+            given as usize
+        };
+    }
+    // SAFETY: the plan's compiler answers for the call.
+    let result = unsafe { sys::syscall(call.number, args) }?;
+    if let Some(variable) = (call.result as usize).checked_sub(1).and_then(|n| variables.get_mut(n)) {
+        *variable = result;
+    }
+    Ok(())
+}
+
+/// Plays [`OpCode::HandBack`](crate::plan::OpCode::HandBack): `sendmsg(2)` of one byte with SCM_RIGHTS, `unix(7)`.
+pub unsafe fn hand_back(frame: &Frame, op: &Op) -> Result<()> {
+    const SOL_SOCKET: i32 = 1;
+    const SCM_RIGHTS: i32 = 1;
+    const MSG_NOSIGNAL: usize = 0x4000;
+    /// struct cmsghdr and one descriptor.
+    #[repr(C, align(8))]
+    struct Control {
+        length: usize,
+        level: i32,
+        kind: i32,
+        fd: i32,
+    }
+    /// struct msghdr.
+    #[repr(C)]
+    struct Message {
+        name: usize,
+        name_length: u32,
+        vector: *const [usize; 2],
+        vector_length: usize,
+        control: *const Control,
+        control_length: usize,
+        flags: i32,
+    }
+    // SAFETY: only the child uses the variables.
+    let variable = unsafe { (*frame.variables.get()).get(op.b as usize).copied() };
+    let fd = variable.unwrap_or(usize::MAX) as i32;
+    let byte = 0u8;
+    let vector = [&raw const byte as usize, 1];
+    let control = Control { length: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd };
+    let message = Message {
+        name: 0,
+        name_length: 0,
+        vector: &vector,
+        vector_length: 1,
+        control: &control,
+        control_length: size_of::<Control>(),
+        flags: 0,
+    };
+    let args = [op.a as usize, &raw const message as usize, MSG_NOSIGNAL, 0, 0, 0];
+    // SAFETY: the kernel reads the message and what it points to, all of which lives for the call.
+    unsafe { sys::syscall(uapi::__NR_sendmsg, args) }.map(drop)
+}
+
+/// `seccomp(2)` SECCOMP_SET_MODE_FILTER of `count` instructions of 8 bytes.
+pub unsafe fn seccomp(filter: *const u8, count: u32) -> Result<()> {
+    const SECCOMP_SET_MODE_FILTER: usize = 1;
+    /// struct sock_fprog.
+    #[repr(C)]
+    struct Program {
+        count: u16,
+        filter: *const u8,
+    }
+    let program = Program { count: count as u16, filter };
+    // SAFETY: the kernel reads the program and its instructions; the filter is the child's own.
+    unsafe { sys::syscall(uapi::__NR_seccomp, [SECCOMP_SET_MODE_FILTER, 0, &raw const program as usize, 0, 0, 0]) }
+        .map(drop)
+}
+
+/// Notes a best-effort step that failed; the first few are told to the parent.
+pub fn note_miss(frame: &Frame, index: u32, errno: i32) {
+    let n = frame.missed.load(Relaxed);
+    if let Some(miss) = frame.misses.get(n as usize % MISSES).filter(|_| (n as usize) < MISSES) {
+        miss.store(index << 16 | errno as u32 & 0xffff, Relaxed);
+    }
+    frame.missed.store(n.saturating_add(1), Relaxed);
+}

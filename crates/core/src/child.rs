@@ -1,0 +1,147 @@
+//! Playback: the loop that the child runs.
+//!
+//! # Safety
+//! Runs in a child of `clone` that shares the caller's memory: nothing here may allocate, lock, panic, call libc or
+//! touch a descriptor before the table is the child's own. The frame and the plan it names stay valid until the kernel
+//! has cleared the frame's futex word.
+
+use crate::frame::{Frame, GO, GO_AWAY, GO_WAIT, Table};
+use crate::plan::{BEST_EFFORT, Header, Op, OpCode, at};
+use crate::sys::{self, Result, errno};
+use crate::{call, exec, fds, identity, signals};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::fence;
+
+/// Plays the frame's plan and turns into the program, or ends the child and leaves the reason in the frame.
+pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
+    // SAFETY: the frame outlives the child's use of it, and its other fields are not written by the parent meanwhile.
+    let frame = unsafe { &*frame };
+    let plan = frame.plan;
+    // SAFETY: the plan outlives the child's use of it (module contract).
+    let (ops, count) = unsafe { (at::<Op>(plan, (*plan).ops), (*plan).op_count) };
+    for index in 0..count {
+        // Written before the step is taken, so that a child killed in the middle can be told from one that finished.
+        frame.step.store(index + 1, Relaxed);
+        // SAFETY: index is below the op count.
+        let op = unsafe { &*ops.add(index as usize) };
+        // SAFETY: this is the child (module contract).
+        if let Err(error) = unsafe { step(frame, plan, op) } {
+            if op.flags & BEST_EFFORT != 0 {
+                call::note_miss(frame, index, error);
+                continue;
+            }
+            frame.errno.store(error, Relaxed);
+            break;
+        }
+    }
+    // What was stored must be seen by who sees the futex word cleared, which the kernel does with a plain store.
+    fence(Release);
+    sys::exit(127)
+}
+
+/// Does one op. `Exec` returns only if it failed.
+unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
+    // SAFETY: every arm's contract is this module's: the child, with a valid frame and plan.
+    unsafe {
+        match op.code {
+            OpCode::Table => make_private(frame),
+            OpCode::Place => fds::place(frame, plan),
+            OpCode::Taken => {
+                fds::announce_taken(frame);
+                Ok(())
+            }
+            OpCode::CloseOthers => fds::close_others(frame, plan),
+            OpCode::SetSid => identity::setsid(),
+            OpCode::SetPgid => identity::setpgid(op.a as i32),
+            OpCode::Chdir => identity::chdir(at(plan, op.a)),
+            OpCode::Open => fds::open_as(at(plan, op.a), op.b, op.c, op.set as i32),
+            OpCode::Dup => fds::copy(op.a as i32, op.b as i32),
+            OpCode::SigDefault => signals::set_default(op.set),
+            OpCode::SigIgnore => signals::set_ignored(op.set),
+            OpCode::SigMask => signals::set_mask(frame, op),
+            OpCode::Call => call::call(frame, plan, op),
+            OpCode::ParentDeathSignal => identity::parent_death_signal(frame, op.a),
+            OpCode::Foreground => identity::foreground(op.a as i32),
+            OpCode::AwaitGo => await_go(frame),
+            OpCode::Seccomp => call::seccomp(at(plan, op.a), op.b),
+            OpCode::HandBack => call::hand_back(frame, op),
+            OpCode::Exec => Err(exec::exec(frame, plan, op)),
+            OpCode::ExecFd => Err(exec::exec_fd(plan, op.a as i32)),
+        }
+    }
+}
+
+/// The first act of every child but those that inherit everything: a descriptor table of its own.
+///
+/// One system call makes the table, copies only the descriptors below `keep_below` into it and leaves the rest where
+/// they are: no copy of the whole table, no walk to close it, and at no moment a reference to a file that the program
+/// is not to have, so that no other thread's exec can fail with ETXTBSY on our account.
+///
+/// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE.
+unsafe fn make_private(frame: &Frame) -> Result<()> {
+    if frame.reset_handlers != 0 {
+        signals::reset_handlers()?;
+    }
+    match frame.table {
+        // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
+        Table::Private => unsafe { sys::close_range(frame.keep_below, u32::MAX, sys::CLOSE_RANGE_UNSHARE) },
+        Table::Copied => Ok(()),
+    }
+}
+
+/// Waits for the parent's word. A parent that dies meanwhile would never give it, and in a new process-id namespace it
+/// cannot be looked for, so there is a limit.
+fn await_go(frame: &Frame) -> Result<()> {
+    const LIMIT: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
+    loop {
+        match frame.go.load(Acquire) {
+            GO => return Ok(()),
+            GO_AWAY => return Err(errno::ECHILD),
+            _ => {}
+        }
+        if sys::futex_wait(&frame.go, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) {
+            return Err(errno::ETIMEDOUT);
+        }
+    }
+}
+
+/// What [`probe`] found, in place of a plan's results.
+pub mod probed {
+    /// Set in `detail` by the child: the memory is shared.
+    pub const SHARED: i32 = 1;
+    /// `close_range` with UNSHARE works.
+    pub const CLOSE_RANGE: i32 = 2;
+    /// `pidfd_open` and `pidfd_getfd` on the parent work.
+    pub const GETFD: i32 = 4;
+    /// `pidfd_open` of a thread works.
+    pub const THREAD_FD: i32 = 8;
+}
+
+/// Entry of the probe child: tries what launches rest on and notes each success in the frame's `detail`.
+///
+/// Each success is noted at once, so that a filter that kills the child for one call does not hide the earlier ones.
+pub unsafe extern "C-unwind" fn probe(frame: *mut Frame) -> ! {
+    // SAFETY: as for `play`.
+    let frame = unsafe { &*frame };
+    // Stores only: on aarch64 an atomic exchange may be a call of a helper that is not ours (outline atomics).
+    let mut found = probed::SHARED;
+    frame.detail.store(found, Relaxed);
+    // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
+    if unsafe { sys::close_range(3, u32::MAX, sys::CLOSE_RANGE_UNSHARE) }.is_err() {
+        sys::exit(0);
+    }
+    found |= probed::CLOSE_RANGE;
+    frame.detail.store(found, Relaxed);
+    if sys::pidfd_open(sys::getpid(), sys::PIDFD_THREAD).is_ok() {
+        found |= probed::THREAD_FD;
+        frame.detail.store(found, Relaxed);
+    }
+    if let Ok(parent) = sys::pidfd_open(sys::getppid(), 0) {
+        // Permission is checked before the number is looked up, so a closed descriptor 0 is as good an answer as any.
+        if matches!(sys::pidfd_getfd(parent, 0), Ok(_) | Err(errno::EBADF)) {
+            found |= probed::GETFD;
+            frame.detail.store(found, Relaxed);
+        }
+    }
+    sys::exit(0)
+}

@@ -1,0 +1,84 @@
+//! Turning into the program.
+//!
+//! # Safety
+//! As for [`child`](crate::child).
+
+use crate::frame::Frame;
+use crate::plan::{Header, Op, at};
+use crate::sys::{self, errno, uapi};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::fence;
+
+/// Plays [`OpCode::Exec`](crate::plan::OpCode::Exec): the candidates in turn, as `execvp(3)` goes through PATH.
+///
+/// A candidate that is not there is passed over. One that is there but may not be run (EACCES) is remembered: if no
+/// later one works, that is the answer. Any other failure (E2BIG, ENOEXEC, ENOMEM …) is final, since another candidate
+/// would be another program. Returns the errno; its candidate's index is in the frame's `detail`.
+pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
+    let mut answer = errno::ENOENT;
+    // The step must be seen by who sees the futex word cleared, which the kernel does with a plain store.
+    fence(Release);
+    for n in 0..op.b {
+        if answer != errno::EACCES {
+            frame.detail.store(n as i32, Relaxed);
+        }
+        // SAFETY: the list at `a` holds `b` offsets of strings in the arena.
+        let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
+        // SAFETY: the vectors are relocated and end in zero words (the compiler's part).
+        match unsafe { exec_one(plan, path, op.c) } {
+            errno::EACCES => {
+                if answer != errno::EACCES {
+                    frame.detail.store(n as i32, Relaxed);
+                }
+                answer = errno::EACCES;
+            }
+            errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT if n + 1 < op.b => {}
+            error @ (errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT) => {
+                if answer != errno::EACCES {
+                    answer = error;
+                }
+            }
+            error => {
+                frame.detail.store(n as i32, Relaxed);
+                return error;
+            }
+        }
+    }
+    answer
+}
+
+/// `execve(2)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.
+unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
+    // SAFETY: the header's vectors lie in the arena.
+    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), at::<u64>(plan, (*plan).envp)) };
+    let mut left = busy_ms;
+    loop {
+        // SAFETY: a NUL-terminated path and two zero-terminated vectors; returns only on failure.
+        let answer = unsafe { sys::syscall(uapi::__NR_execve, [path as usize, argv as usize, envp as usize, 0, 0, 0]) };
+        match answer {
+            Err(errno::ETXTBSY) if left > 0 => {
+                left -= 1;
+                let pause = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+                // SAFETY: the kernel reads the pause.
+                let _ = unsafe { sys::syscall(uapi::__NR_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
+            }
+            Err(error) => return error,
+            // execve does not return on success.
+            Ok(_) => return errno::ENOSYS,
+        }
+    }
+}
+
+/// `execveat(2)` of the child's descriptor `fd`. Returns the errno.
+pub unsafe fn exec_fd(plan: *const Header, fd: i32) -> i32 {
+    const AT_EMPTY_PATH: usize = 0x1000;
+    // SAFETY: the header's vectors lie in the arena.
+    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), at::<u64>(plan, (*plan).envp)) };
+    fence(Release);
+    let args = [fd as usize, c"".as_ptr() as usize, argv as usize, envp as usize, AT_EMPTY_PATH, 0];
+    // SAFETY: an empty NUL-terminated path and two zero-terminated vectors; returns only on failure.
+    match unsafe { sys::syscall(uapi::__NR_execveat, args) } {
+        Err(error) => error,
+        Ok(_) => errno::ENOSYS,
+    }
+}

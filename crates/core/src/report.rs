@@ -1,0 +1,55 @@
+//! What came of a run, read by the parent from the frame after the child has left.
+
+use crate::frame::Frame;
+use crate::plan::MISSES;
+use crate::plan::{Header, Op, OpCode, at};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// How a run of a plan ended, as far as the launch goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The child has become the program, or was about to: `execve` was its last step and did not fail.
+    Exec,
+    /// A step failed.
+    Failed {
+        /// The op's index in the plan.
+        op: u32,
+        /// What the op was.
+        code: OpCode,
+        /// What of its object failed (see [`Frame::detail`]).
+        detail: i32,
+        /// Why.
+        errno: i32,
+    },
+    /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
+    /// the first one.
+    Killed(Option<(u32, OpCode)>),
+}
+
+/// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
+///
+/// # Safety
+/// The frame's plan is the one that was played and is still there.
+pub unsafe fn outcome(frame: &Frame) -> Outcome {
+    let step = frame.step.load(Acquire);
+    if step == 0 {
+        return Outcome::Killed(None);
+    }
+    let plan: *const Header = frame.plan;
+    // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).
+    let code = unsafe { (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code };
+    match (frame.errno.load(Relaxed), code) {
+        (0, OpCode::Exec | OpCode::ExecFd) => Outcome::Exec,
+        (0, _) => Outcome::Killed(Some((step - 1, code))),
+        (errno, _) => Outcome::Failed { op: step - 1, code, detail: frame.detail.load(Relaxed), errno },
+    }
+}
+
+/// The best-effort steps that failed, as op index and errno; the first few of them, if there were very many.
+pub fn misses(frame: &Frame) -> impl Iterator<Item = (u32, i32)> + '_ {
+    let count = (frame.missed.load(Acquire) as usize).min(MISSES);
+    frame.misses.iter().take(count).map(|miss| {
+        let miss = miss.load(Relaxed);
+        (miss >> 16, (miss & 0xffff) as i32)
+    })
+}

@@ -1,0 +1,295 @@
+//! System calls without libc.
+//!
+//! A libc wrapper writes `errno`, which in the child is the parent's; it may be a cancellation point, and a preloaded
+//! or sanitizing library may have replaced it. So both sides of a launch enter the kernel here.
+//!
+//! # Safety
+//! A system call does what its manual page says to the memory and the descriptors it is given; that is what each
+//! caller answers for.
+//!
+//! Sources: syscall(2) for the register conventions, clone(2), futex(2), close_range(2), pidfd_open(2), pidfd_getfd(2).
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("forkless knows x86-64 and aarch64: see docs/platforms.md for what another architecture needs");
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("forkless is for Linux: it rests on clone3, close_range and pidfds");
+
+pub use linux_raw_sys::general as uapi;
+
+use uapi::*;
+
+/// What a system call gives: a value, or an errno as a positive number.
+pub type Result<T> = core::result::Result<T, i32>;
+
+/// Error numbers, with the sign and width that `io::Error` uses.
+pub mod errno {
+    macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
+        pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
+    errnos! { EPERM ENOENT EINTR E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES ENOTDIR EINVAL EMFILE ETXTBSY ENOSYS
+    EBUSY ENAMETOOLONG ELOOP ENODEV ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC }
+}
+
+/// Splits the kernel's return value (`-4095..=-1` is an error) into a value and an errno.
+#[inline(always)]
+fn split(ret: isize) -> Result<usize> {
+    if (-4095..0).contains(&ret) { Err(-ret as i32) } else { Ok(ret as usize) }
+}
+
+/// A system call of up to six arguments, by number.
+#[inline(always)]
+pub unsafe fn syscall(nr: u32, args: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller answers for what this call does.
+    split(unsafe { arch::syscall6(nr as usize, args) })
+}
+
+/// Makes a child by `clone3(2)` that calls `entry(argument)` on the stack named in `args`, and never returns from it.
+///
+/// Returns the child's pid. With `CLONE_VM` the child runs beside the caller in the same memory.
+#[inline]
+pub unsafe fn clone3_call<A>(args: &clone_args, size: usize, entry: Entry<A>, argument: *mut A) -> Result<i32> {
+    // SAFETY: the stack in `args` is the child's own (caller), and `entry` never returns (its type).
+    let ret = unsafe { arch::clone3(args, size, entry as usize, argument as usize) };
+    split(ret).map(|pid| pid as i32)
+}
+
+/// The same by `clone(2)`, for kernels and filters that refuse `clone3`. `stack_top` is the end of the child's stack.
+#[inline]
+pub unsafe fn clone_call<A>(
+    flags: u64,
+    stack_top: usize,
+    pidfd: *mut i32,
+    child_tid: *mut u32,
+    entry: Entry<A>,
+    argument: *mut A,
+) -> Result<i32> {
+    // SAFETY: as for `clone3_call`.
+    let ret = unsafe {
+        arch::clone(flags as usize, stack_top, pidfd as usize, child_tid as usize, entry as usize, argument as usize)
+    };
+    split(ret).map(|pid| pid as i32)
+}
+
+/// Where a child begins.
+pub type Entry<A> = unsafe extern "C-unwind" fn(*mut A) -> !;
+
+/// `exit_group(2)`: ends the calling process. In a child of `clone` that is the child alone.
+///
+/// Where a filter refuses that with an error, `exit(2)`, and then an instruction that no program survives.
+#[inline]
+pub fn exit(code: i32) -> ! {
+    // SAFETY: ends the caller; nothing of it runs afterwards.
+    unsafe {
+        let _ = syscall(__NR_exit_group, [code as usize, 0, 0, 0, 0, 0]);
+        let _ = syscall(__NR_exit, [code as usize, 0, 0, 0, 0, 0]);
+        arch::trap()
+    }
+}
+
+/// `close_range(2)`: first make the caller's descriptor table its own, without the range (linux/close_range.h).
+pub const CLOSE_RANGE_UNSHARE: u32 = 2;
+
+/// `close_range(2)`.
+#[inline]
+pub unsafe fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
+    // SAFETY: the caller answers for the descriptors.
+    unsafe { syscall(__NR_close_range, [first as usize, last as usize, flags as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// `close(2)`. The descriptor is gone whatever the answer.
+#[inline]
+pub unsafe fn close(fd: i32) -> Result<()> {
+    // SAFETY: the caller answers for the descriptor.
+    unsafe { syscall(__NR_close, [fd as usize, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `dup3(2)`: `to` becomes a copy of `from`; `flags` is 0 or `O_CLOEXEC`.
+#[inline]
+pub unsafe fn dup3(from: i32, to: i32, flags: u32) -> Result<i32> {
+    // SAFETY: the caller answers for the descriptors.
+    unsafe { syscall(__NR_dup3, [from as usize, to as usize, flags as usize, 0, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// `fcntl(2)` with a number as its argument.
+#[inline]
+pub unsafe fn fcntl(fd: i32, command: u32, argument: usize) -> Result<i32> {
+    // SAFETY: the caller answers for the descriptor.
+    unsafe { syscall(__NR_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) }.map(|value| value as i32)
+}
+
+/// `openat(2)` from the current directory. `path` ends in NUL.
+#[inline]
+pub unsafe fn open(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
+    let at = AT_FDCWD as isize as usize;
+    // SAFETY: `path` is NUL-terminated (caller).
+    unsafe { syscall(__NR_openat, [at, path as usize, flags as usize, mode as usize, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// `read(2)` of up to `len` bytes to `buffer`.
+#[inline]
+pub unsafe fn read(fd: i32, buffer: *mut u8, len: usize) -> Result<usize> {
+    // SAFETY: the caller answers for the buffer.
+    unsafe { syscall(__NR_read, [fd as usize, buffer as usize, len, 0, 0, 0]) }
+}
+
+/// `pidfd_open(2)`; the descriptor is close-on-exec. `flags` is 0 or [`PIDFD_THREAD`].
+#[inline]
+pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
+    // SAFETY: makes a new descriptor, touches nothing else.
+    unsafe { syscall(__NR_pidfd_open, [pid as usize, flags as usize, 0, 0, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// `pidfd_open(2)`: of a thread, whatever thread it is (Linux 6.9; linux/pidfd.h).
+pub const PIDFD_THREAD: u32 = 0x80;
+
+/// `pidfd_getfd(2)`: a close-on-exec copy of another process's descriptor.
+#[inline]
+pub fn pidfd_getfd(pidfd: i32, fd: i32) -> Result<i32> {
+    // SAFETY: makes a new descriptor, touches nothing else.
+    unsafe { syscall(__NR_pidfd_getfd, [pidfd as usize, fd as usize, 0, 0, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// `getppid(2)`; 0 where the parent is outside this pid namespace.
+#[inline]
+pub fn getppid() -> i32 {
+    // SAFETY: reads a number, cannot fail.
+    unsafe { syscall(__NR_getppid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// `getpid(2)`.
+#[inline]
+pub fn getpid() -> i32 {
+    // SAFETY: reads a number, cannot fail.
+    unsafe { syscall(__NR_getpid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// `gettid(2)`.
+#[inline]
+pub fn gettid() -> i32 {
+    // SAFETY: reads a number, cannot fail.
+    unsafe { syscall(__NR_gettid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// `futex(2)` FUTEX_WAIT, not process-private, as the kernel's own wake at exec is not. `timeout` is relative.
+#[inline]
+pub fn futex_wait(
+    word: &core::sync::atomic::AtomicU32,
+    expected: u32,
+    timeout: Option<&__kernel_timespec>,
+) -> Result<()> {
+    let limit = timeout.map_or(0, |t| t as *const _ as usize);
+    // SAFETY: the word and the time-out live for the length of the call.
+    unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAIT as usize, expected as usize, limit, 0, 0]) }
+        .map(drop)
+}
+
+/// `futex(2)` FUTEX_WAKE of one waiter, not process-private.
+#[inline]
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the kernel uses the word's address as a name only.
+    let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, 1, 0, 0, 0]) };
+}
+
+/// `wait4(2)`: gives the pid (0 with `WNOHANG` and nothing to report).
+#[inline]
+pub fn wait4(pid: i32, status: &mut i32, options: u32, usage: Option<&mut rusage>) -> Result<i32> {
+    let usage = usage.map_or(0, |u| u as *mut _ as usize);
+    // SAFETY: the kernel writes a status and a usage, both of which the caller lent for the call.
+    unsafe { syscall(__NR_wait4, [pid as isize as usize, status as *mut _ as usize, options as usize, usage, 0, 0]) }
+        .map(|pid| pid as i32)
+}
+
+/// `waitid(2)`; `info` is cleared first, so that its `pid` of 0 means "nothing to report".
+#[inline]
+pub fn waitid(kind: u32, id: i32, info: &mut SignalInfo, options: u32, usage: Option<&mut rusage>) -> Result<()> {
+    *info = SignalInfo::EMPTY;
+    let usage = usage.map_or(0, |u| u as *mut _ as usize);
+    let args = [kind as usize, id as usize, info as *mut _ as usize, options as usize, usage, 0];
+    // SAFETY: the kernel writes 128 bytes, which is what SignalInfo has, and a usage, both lent for the call.
+    unsafe { syscall(__NR_waitid, args) }.map(drop)
+}
+
+/// `kill(2)`.
+#[inline]
+pub unsafe fn kill(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: the caller answers for whom the pid names.
+    unsafe { syscall(__NR_kill, [pid as isize as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `pidfd_send_signal(2)`.
+#[inline]
+pub fn pidfd_send_signal(pidfd: i32, signal: i32) -> Result<()> {
+    // SAFETY: a pidfd names one process for ever; nothing else is touched.
+    unsafe { syscall(__NR_pidfd_send_signal, [pidfd as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `rt_sigprocmask(2)` with SIG_SETMASK; gives the mask as it was. Bit n-1 is signal n.
+#[inline]
+pub unsafe fn set_signal_mask(mask: u64) -> Result<u64> {
+    let mut old = 0u64;
+    let (new, previous) = (&raw const mask as usize, &raw mut old as usize);
+    // SAFETY: both words live for the call and are the 8 bytes the kernel expects; the caller answers for the mask.
+    unsafe { syscall(__NR_rt_sigprocmask, [SIG_SETMASK as usize, new, previous, 8, 0, 0]) }?;
+    Ok(old)
+}
+
+/// `rt_sigprocmask(2)` with SIG_BLOCK.
+#[inline]
+pub unsafe fn block_signals(mask: u64) -> Result<()> {
+    // SAFETY: the word lives for the call and is the 8 bytes the kernel expects; the caller answers for the mask.
+    unsafe { syscall(__NR_rt_sigprocmask, [SIG_BLOCK as usize, &raw const mask as usize, 0, 8, 0, 0]) }.map(drop)
+}
+
+/// `rt_sigaction(2)`: what `signal` does now.
+#[inline]
+pub fn signal_action(signal: u32) -> Result<kernel_sigaction> {
+    // SAFETY: all zeroes is a valid kernel_sigaction (default action, no flags).
+    let mut action: kernel_sigaction = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel writes one kernel_sigaction.
+    unsafe { syscall(__NR_rt_sigaction, [signal as usize, 0, &raw mut action as usize, 8, 0, 0]) }?;
+    Ok(action)
+}
+
+/// `rt_sigaction(2)`: sets what `signal` does.
+#[inline]
+pub unsafe fn set_signal_action(signal: u32, action: &kernel_sigaction) -> Result<()> {
+    // SAFETY: the caller answers for the action; the kernel copies it.
+    unsafe { syscall(__NR_rt_sigaction, [signal as usize, action as *const _ as usize, 0, 8, 0, 0]) }.map(drop)
+}
+
+/// What `waitid(2)` tells, laid out as `siginfo_t` for SIGCHLD.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct SignalInfo {
+    /// SIGCHLD, or 0.
+    pub signo: i32,
+    /// Unused here.
+    pub errno: i32,
+    /// One of CLD_EXITED, CLD_KILLED, CLD_DUMPED, CLD_STOPPED, CLD_CONTINUED.
+    pub code: i32,
+    pad: i32,
+    /// The child, or 0 where there was nothing to report.
+    pub pid: i32,
+    /// Its real user id.
+    pub uid: u32,
+    /// Exit code or signal.
+    pub status: i32,
+    rest: [u32; 25],
+}
+
+impl SignalInfo {
+    /// Nothing to report.
+    pub const EMPTY: Self = Self { signo: 0, errno: 0, code: 0, pad: 0, pid: 0, uid: 0, status: 0, rest: [0; 25] };
+}
+
+const _: () = assert!(size_of::<SignalInfo>() == 128);
