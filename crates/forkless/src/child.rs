@@ -1,0 +1,371 @@
+//! The handle of a child.
+
+use crate::compile::Plan;
+use crate::error::Error;
+use crate::launch::{self, Form, Route, Run, Stack};
+use crate::orphan::{self, Orphan};
+use crate::output;
+use crate::pipes::{self, Defaults, Pipes};
+use crate::usage::Usage;
+use crate::wait::{self, Ended};
+use forkless_core::frame::LEFT;
+use forkless_core::sys;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A child process: the names and meanings of [`std::process::Child`], and more.
+///
+/// Dropping it neither kills the child nor leaves a zombie: a child that ends later is reaped by a later launch, or by
+/// [`reap_orphans`](crate::reap_orphans).
+#[derive(Debug)]
+pub struct Child {
+    /// The other end of the child's standard input, if it is a pipe.
+    pub stdin: Option<ChildStdin>,
+    /// The other end of the child's standard output, if it is a pipe.
+    pub stdout: Option<ChildStdout>,
+    /// The other end of the child's standard error, if it is a pipe.
+    pub stderr: Option<ChildStderr>,
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+    state: State,
+    pending: Option<Pending>,
+    sockets: Vec<(RawFd, OwnedFd)>,
+    back: Option<RawFd>,
+    usage: Option<Usage>,
+    missed: Vec<Error>,
+    started: Instant,
+    route: Route,
+}
+
+#[derive(Debug)]
+enum State {
+    Running,
+    Ended(ExitStatus),
+    /// It has never executed its program.
+    Failed(Error),
+    /// Somebody else reaped it, and its status with it.
+    Lost,
+}
+
+/// What a child may be using as long as it has not left our memory.
+pub(crate) struct Pending {
+    stack: Stack,
+    plan: ManuallyDrop<Arc<Plan>>,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Pending")
+    }
+}
+
+impl Pending {
+    pub(crate) fn has_left(&self) -> bool {
+        self.stack.frame().word.load(Ordering::Acquire) == LEFT
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
+        if self.has_left() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.plan) };
+        }
+    }
+}
+
+impl Child {
+    pub(crate) fn spawn(plan: &Arc<Plan>) -> io::Result<Self> {
+        Self::start(plan, Form::Spawn, Defaults::Inherit, true)
+    }
+
+    pub(crate) fn launch(plan: &Arc<Plan>) -> io::Result<Self> {
+        Self::start(plan, Form::Launch, Defaults::Inherit, true)
+    }
+
+    /// Starts a child; `pidfd`: if the command says nothing about it.
+    pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults, pidfd: bool) -> io::Result<Self> {
+        let pipes = Pipes::make(plan, defaults)?;
+        let run = Run { slots: pipes.slots, pidfd: plan.pidfd.unwrap_or(pidfd), form };
+        let running = launch::run(plan, &run)?;
+        let [stdin, stdout, stderr] = pipes.ours;
+        let mut child = Self {
+            stdin: stdin.map(ChildStdin::from),
+            stdout: stdout.map(ChildStdout::from),
+            stderr: stderr.map(ChildStderr::from),
+            pid: running.pid,
+            pidfd: running.pidfd,
+            state: State::Running,
+            pending: None,
+            sockets: pipes.sockets,
+            back: plan.back,
+            usage: None,
+            missed: Vec::new(),
+            started: running.started,
+            route: running.route,
+        };
+        if running.left {
+            child.missed = launch::missed(&running.stack, plan);
+        } else {
+            child.pending = Some(Pending { stack: running.stack, plan: ManuallyDrop::new(Arc::clone(plan)) });
+        }
+        Ok(child)
+    }
+
+    /// The process id. It names this child until it has been waited for.
+    pub fn id(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
+    ///
+    /// It is readable (poll, epoll) when the child has ended.
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The way this child was launched, and why that one.
+    pub fn route(&self) -> Route {
+        self.route
+    }
+
+    /// The parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor `number`.
+    pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
+        let at = self.sockets.iter().position(|(theirs, _)| *theirs == number)?;
+        Some(self.sockets.swap_remove(at).1)
+    }
+
+    /// The next descriptor that the child has handed [back](crate::Command::hand_back), in the order in which that was
+    /// asked for; none if there is no further one. After [`launch`](crate::Command::launch) it waits for it.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn take_handed_back(&mut self) -> io::Result<Option<OwnedFd>> {
+        let Some(number) = self.back else { return Ok(None) };
+        match self.sockets.iter().find(|(theirs, _)| *theirs == number) {
+            Some((_, socket)) => pipes::receive(socket),
+            None => Ok(None),
+        }
+    }
+
+    /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
+    fn end_input(&mut self) {
+        drop(self.stdin.take());
+        for (_, socket) in &self.sockets {
+            // A child that has closed its end has no input either.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+        }
+    }
+
+    /// What the child has used; none before it has been waited for, or if another part of the program reaped it.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
+    }
+
+    /// The [best-effort](crate::Command::best_effort) steps that failed; complete after
+    /// [`wait_exec`](Self::wait_exec), the first 16 if there were more.
+    pub fn missed(&self) -> &[Error] {
+        &self.missed
+    }
+
+    /// Waits until the program has been executed.
+    ///
+    /// After [`spawn`](crate::Command::spawn) that has happened, unless the child was stopped.
+    ///
+    /// # Errors
+    /// The step that failed. The child is gone then.
+    pub fn wait_exec(&mut self) -> io::Result<()> {
+        while !self.look_for_exec(None)? {}
+        Ok(())
+    }
+
+    /// Waits until the program has been executed, for `limit` at most; says whether it has been.
+    ///
+    /// # Errors
+    /// As for [`wait_exec`](Self::wait_exec).
+    pub fn wait_exec_timeout(&mut self, limit: Duration) -> io::Result<bool> {
+        // A limit beyond what the clock holds is no limit.
+        self.look_for_exec(Instant::now().checked_add(limit))
+    }
+
+    fn look_for_exec(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        if let State::Failed(error) = &self.state {
+            return Err(error.clone().into());
+        }
+        loop {
+            let Some(pending) = &self.pending else { return Ok(true) };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if launch::wait_while(&pending.stack, self.pid, left, |word| word != LEFT) {
+                self.settle()?;
+                return Ok(true);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The child has left our memory: has it become the program?
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(pending) = self.pending.take() else { return Ok(()) };
+        self.missed = launch::missed(&pending.stack, &pending.plan);
+        let killed =
+            pending.plan.is_filtered && matches!(self.state, State::Running) && !launch::has_executed(self.pid);
+        if !launch::has_failed(&pending.stack) {
+            if !killed {
+                return Ok(());
+            }
+            wait::reap(self.pid);
+            let error = launch::killed_in_exec(&pending.plan);
+            self.state = State::Failed(error.clone());
+            return Err(error);
+        }
+        let status = match self.state {
+            State::Running => wait::reap(self.pid),
+            State::Ended(status) => Some(status),
+            State::Failed(_) | State::Lost => None,
+        };
+        let error = launch::launch_error(&pending.stack, &pending.plan, status, self.route);
+        self.state = State::Failed(error.clone());
+        Err(error)
+    }
+
+    /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
+    /// give it no more input, so that it cannot wait for us.
+    ///
+    /// # Errors
+    /// After [`launch`](crate::Command::launch): why the program could not be executed. `ECHILD` inside if another part
+    /// of the program reaped the child and the handle has no pidfd (or the kernel is older than 6.15).
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.end_input();
+        if let Some(answer) = self.known() {
+            return answer;
+        }
+        if self.is_filtered() {
+            self.wait_exec()?;
+        }
+        let ended = wait::wait(self.pid, self.pidfd.as_ref(), self.started);
+        self.end(ended)
+    }
+
+    /// The exit status if the child has ended.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if let Some(answer) = self.known() {
+            return answer.map(Some);
+        }
+        if self.is_filtered() {
+            match &self.pending {
+                Some(pending) if !pending.has_left() => return Ok(None),
+                _ => self.settle()?,
+            }
+        }
+        match wait::try_wait(self.pid, self.pidfd.as_ref(), self.started) {
+            Ok(None) => Ok(None),
+            Ok(Some(ended)) => self.end(Ok(ended)).map(Some),
+            Err(error) => self.end(Err(error)).map(Some),
+        }
+    }
+
+    /// Waits for the child to end, for `limit` at most; none if it has not ended by then.
+    ///
+    /// Sleeps on a pidfd; there is no polling and no thread, except where pidfds are refused: there it looks at growing
+    /// intervals of at most 20 ms. The child's standard input stays open.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        if let Some(answer) = self.known() {
+            return answer.map(Some);
+        }
+        wait::wait_ended(self.pid, self.pidfd.as_ref(), limit)?;
+        self.try_wait()
+    }
+
+    /// May a filter of the child's have killed it in exec? That can only be seen before it is reaped.
+    fn is_filtered(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
+    }
+
+    fn known(&self) -> Option<io::Result<ExitStatus>> {
+        match &self.state {
+            State::Running => None,
+            State::Ended(status) => Some(Ok(*status)),
+            State::Failed(error) => Some(Err(error.clone().into())),
+            State::Lost => Some(Err(io::Error::from_raw_os_error(sys::errno::ECHILD))),
+        }
+    }
+
+    fn end(&mut self, ended: io::Result<Ended>) -> io::Result<ExitStatus> {
+        match ended {
+            Ok(ended) => {
+                self.state = State::Ended(ended.status);
+                self.usage = ended.usage;
+                self.settle()?;
+                Ok(ended.status)
+            }
+            Err(error) => {
+                if Error::of(&error).is_some_and(|error| error.errno() == Some(sys::errno::ECHILD)) {
+                    self.state = State::Lost;
+                    self.settle()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the child to end and gives what it wrote to the pipes that are still here.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait), and any error of reading.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.end_input();
+        let (stdout, stderr) = output::read_both(self.stdout.take(), self.stderr.take())?;
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// Kills the child with SIGKILL. Not an error if it has already ended.
+    pub fn kill(&mut self) -> io::Result<()> {
+        const SIGKILL: i32 = 9;
+        self.signal(SIGKILL)
+    }
+
+    /// Sends a signal to the child. Not an error if it has already ended.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such signal, `EPERM` if the child has become someone whom we may not signal.
+    pub fn signal(&mut self, signal: i32) -> io::Result<()> {
+        if !matches!(self.state, State::Running) {
+            return Ok(());
+        }
+        let answer = match &self.pidfd {
+            Some(pidfd) => sys::pidfd_send_signal(pidfd.as_raw_fd(), signal),
+            // SAFETY: not reaped by us, so the pid is still the child's.
+            None => unsafe { sys::kill(self.pid, signal) },
+        };
+        match answer {
+            Err(sys::errno::ESRCH) => Ok(()),
+            answer => answer.map_err(io::Error::from_raw_os_error),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Running) {
+            return;
+        }
+        if let Ok(None) = wait::try_wait(self.pid, self.pidfd.as_ref(), self.started) {
+            let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
+            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: sys::getpid() });
+        }
+    }
+}

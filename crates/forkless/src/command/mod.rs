@@ -1,0 +1,465 @@
+//! Command: what the user says. It records words and does nothing else.
+
+use crate::child::Child;
+use crate::compile::Plan;
+use crate::output;
+use crate::prepared::Prepared;
+use crate::stdio::{Source, Stdio};
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+mod capability;
+
+mod sandbox;
+
+mod setup;
+
+pub use capability::{Capability, CapabilitySet};
+pub use sandbox::{BpfInstruction, Namespace};
+pub(crate) use sandbox::{MS_PRIVATE, MS_REC, Mount, MountStep, Sandbox};
+pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub(crate) use setup::{Name, Setup};
+
+/// A program to be started: the names and meanings of [`std::process::Command`], by another way into the kernel.
+///
+/// The cost of a launch depends on nothing that the calling process is or has: not its memory, mappings, open
+/// descriptors or threads. It never forks.
+///
+/// ```
+/// use forkless::Command;
+/// let output = Command::new("echo").arg("hello").output()?;
+/// assert_eq!(output.stdout, b"hello\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # What differs from `std`
+/// - The program gets standard input, output and error and the descriptors named by [`fd`](Self::fd), nothing else,
+///   close-on-exec or not; [`inherit_all`](Self::inherit_all) brings back the POSIX rule.
+/// - A [`Child`] that is dropped leaves no zombie behind.
+/// - Errors say which step failed, on what ([`Error::of`](crate::Error::of)); `raw_os_error()` of such an `io::Error`
+///   is `None`, use `kind()` or [`Error::errno`](crate::Error::errno).
+/// - There is no `pre_exec`: running arbitrary code between clone and exec needs fork.
+///
+/// # In the child
+/// In this order: a private descriptor table; descriptors to their numbers; limits and scheduling; session or process
+/// group; terminal; root; groups, group, user; directory; umask; paths opened in the child; further calls; no new
+/// privileges; parent-death signal; signals (SIGPIPE at its default and nothing blocked, unless told otherwise); exec.
+pub struct Command {
+    pub(crate) program: OsString,
+    pub(crate) candidates: Vec<OsString>,
+    pub(crate) program_fd: Option<Arc<OwnedFd>>,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Environment,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) fds: BTreeMap<RawFd, Source>,
+    pub(crate) inherit_all: bool,
+    pub(crate) setsid: bool,
+    pub(crate) process_group: Option<i32>,
+    pub(crate) signals: Signals,
+    pub(crate) pidfd: Option<bool>,
+    pub(crate) busy_ms: u32,
+    pub(crate) setup: Setup,
+    pub(crate) sandbox: Sandbox,
+}
+
+/// Changes to the environment that the child inherits.
+#[derive(Default)]
+pub(crate) struct Environment {
+    /// Start from nothing.
+    pub(crate) clear: bool,
+    /// Set (some) or removed (none).
+    pub(crate) changes: BTreeMap<OsString, Option<OsString>>,
+}
+
+/// What the program starts with. Bit n-1 is signal n.
+pub(crate) struct Signals {
+    pub(crate) default: u64,
+    pub(crate) ignore: u64,
+    pub(crate) mask: u64,
+    pub(crate) inherit_mask: bool,
+    /// Numbers that are not signals, kept for the error.
+    pub(crate) bad: Option<i32>,
+}
+
+const SIGPIPE: i32 = 13;
+
+impl Command {
+    /// A command that runs `program`: a path if it has a slash in it, otherwise searched for in `PATH`, in the child's
+    /// if the command changes it and in the caller's if not.
+    ///
+    /// By default: no arguments, the caller's environment, directory and standard streams (for [`output`](Self::output):
+    /// no input, captured output).
+    pub fn new<S: AsRef<OsStr>>(program: S) -> Self {
+        let program = program.as_ref().to_owned();
+        Self {
+            args: vec![program.clone()],
+            program,
+            candidates: Vec::new(),
+            program_fd: None,
+            env: Environment::default(),
+            directory: None,
+            fds: BTreeMap::new(),
+            inherit_all: false,
+            setsid: false,
+            process_group: None,
+            signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: false, bad: None },
+            pidfd: None,
+            busy_ms: 0,
+            setup: Setup::default(),
+            sandbox: Sandbox::default(),
+        }
+    }
+
+    /// Another program to try where the ones before it are not there, as `execvp(3)` goes through `PATH`.
+    pub fn or_else<S: AsRef<OsStr>>(&mut self, program: S) -> &mut Self {
+        self.candidates.push(program.as_ref().to_owned());
+        self
+    }
+
+    /// The program as an open descriptor of it: `execveat(2)`. The name given to [`new`](Self::new) is then only what it
+    /// is called, in `argv[0]` and in errors.
+    ///
+    /// The child finds the descriptor at a number above all others that it has. For a script it stays open, because the
+    /// interpreter opens `/dev/fd/N` to read it; for a binary it is closed by exec.
+    pub fn program_fd<F: Into<OwnedFd>>(&mut self, program: F) -> &mut Self {
+        self.program_fd = Some(Arc::new(program.into()));
+        self
+    }
+
+    /// Adds one argument. No shell looks at it.
+    pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<I, S>(&mut self, args: I) -> &mut Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// What the program sees as `argv[0]`, in place of the name it was started by.
+    pub fn arg0<S: AsRef<OsStr>>(&mut self, arg0: S) -> &mut Self {
+        self.args[0] = arg0.as_ref().to_owned();
+        self
+    }
+
+    /// Sets a variable in the child's environment.
+    pub fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, key: K, value: V) -> &mut Self {
+        self.env.changes.insert(key.as_ref().to_owned(), Some(value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets variables in the child's environment.
+    pub fn envs<I, K, V>(&mut self, vars: I) -> &mut Self
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        for (key, value) in vars {
+            self.env(key, value);
+        }
+        self
+    }
+
+    /// Removes a variable from the child's environment.
+    pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Self {
+        if self.env.clear {
+            self.env.changes.remove(key.as_ref());
+        } else {
+            self.env.changes.insert(key.as_ref().to_owned(), None);
+        }
+        self
+    }
+
+    /// Empties the child's environment; variables set afterwards are all it has.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.env.clear = true;
+        self.env.changes.clear();
+        self
+    }
+
+    /// The child's working directory. A relative program path is looked up from there.
+    pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Self {
+        self.directory = Some(dir.as_ref().to_owned());
+        self
+    }
+
+    /// The child's standard input.
+    pub fn stdin<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
+        self.fd(stdio, 0)
+    }
+
+    /// The child's standard output.
+    pub fn stdout<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
+        self.fd(stdio, 1)
+    }
+
+    /// The child's standard error.
+    pub fn stderr<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
+        self.fd(stdio, 2)
+    }
+
+    /// What the child finds at descriptor `number`: any source at any number, swaps and cycles included.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// Command::new("sh").args(["-c", "echo hello >&7"]).fd(theirs, 7).status()?;
+    /// # use std::io::{BufRead, BufReader};
+    /// let mut line = String::new();
+    /// BufReader::new(ours).read_line(&mut line)?;
+    /// assert_eq!(line, "hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fd<T: Into<Stdio>>(&mut self, source: T, number: RawFd) -> &mut Self {
+        self.fds.insert(number, source.into().0);
+        self
+    }
+
+    /// The POSIX rule: the child inherits every descriptor that is not close-on-exec.
+    ///
+    /// The kernel then copies the caller's whole descriptor table, at a cost that grows with it, and a file that
+    /// another thread is writing may be held open for an instant (see ETXTBSY in `execve(2)`).
+    pub fn inherit_all(&mut self, inherit: bool) -> &mut Self {
+        self.inherit_all = inherit;
+        self
+    }
+
+    /// The child begins a session of its own, without a controlling terminal: `setsid(2)`.
+    pub fn setsid(&mut self, setsid: bool) -> &mut Self {
+        self.setsid = setsid;
+        self
+    }
+
+    /// The child's process group; 0: a new one of its own. `setpgid(2)`.
+    pub fn process_group(&mut self, pgroup: i32) -> &mut Self {
+        self.process_group = Some(pgroup);
+        self
+    }
+
+    /// The program starts with the default action for `signal`.
+    pub fn signal_default(&mut self, signal: i32) -> &mut Self {
+        if self.is_signal(signal) {
+            self.signals.default |= bit(signal);
+            self.signals.ignore &= !bit(signal);
+        }
+        self
+    }
+
+    /// The program starts with `signal` ignored.
+    pub fn signal_ignore(&mut self, signal: i32) -> &mut Self {
+        if self.is_signal(signal) {
+            self.signals.ignore |= bit(signal);
+            self.signals.default &= !bit(signal);
+        }
+        self
+    }
+
+    /// The program starts with whatever `signal` does in the caller: ignored stays ignored, anything else is the
+    /// default, since no handler outlives exec.
+    pub fn signal_inherit(&mut self, signal: i32) -> &mut Self {
+        if self.is_signal(signal) {
+            self.signals.default &= !bit(signal);
+            self.signals.ignore &= !bit(signal);
+        }
+        self
+    }
+
+    /// The program starts with `signal` blocked. Without any such call it starts with nothing blocked.
+    pub fn signal_block(&mut self, signal: i32) -> &mut Self {
+        if self.is_signal(signal) {
+            self.signals.mask |= bit(signal);
+        }
+        self
+    }
+
+    /// The program starts with the calling thread's signal mask, as the POSIX rule is.
+    pub fn inherit_signal_mask(&mut self, inherit: bool) -> &mut Self {
+        self.signals.inherit_mask = inherit;
+        self
+    }
+
+    fn is_signal(&mut self, signal: i32) -> bool {
+        let good = (1..=64).contains(&signal);
+        if !good {
+            self.signals.bad = Some(signal);
+        }
+        good
+    }
+
+    /// Should the handle hold a pidfd?
+    ///
+    /// With one, signals cannot reach another process that got the same pid, waiting with a time-out needs no further
+    /// system call, and on Linux 6.15 and later the exit status is kept even if another part of the program reaps
+    /// the child or SIGCHLD is ignored. It costs one descriptor and a few microseconds.
+    ///
+    /// Unless told otherwise, `spawn` and `launch` have one; `status` and `output`, which wait at once, have one only
+    /// where SIGCHLD is ignored.
+    pub fn pidfd(&mut self, pidfd: bool) -> &mut Self {
+        self.pidfd = Some(pidfd);
+        self
+    }
+
+    /// Tries again, each millisecond and for up to `limit`, while the program is open for writing (ETXTBSY).
+    ///
+    /// Launches by this crate never cause that for each other; a fork elsewhere in the process can. Default: no time.
+    pub fn retry_busy(&mut self, limit: Duration) -> &mut Self {
+        self.busy_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
+    ///
+    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to
+    /// be continued: it returns, and a later failure is reported by [`Child::wait`].
+    ///
+    /// # Errors
+    /// An [`Error`](crate::Error) that names the step; nothing is left behind.
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        Child::spawn(&Arc::new(Plan::compile(self, false)?))
+    }
+
+    /// Starts the program and returns as soon as the child exists, before the program has been executed.
+    ///
+    /// A failure of the child (no such program, no such directory) is reported by [`Child::wait_exec`] and
+    /// [`Child::wait`]. Where descriptors are passed (pipes, [`fd`](Self::fd)) the call also waits until the child has
+    /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
+    /// [`Child::wait_exec`].
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn), for everything up to the clone.
+    pub fn launch(&mut self) -> io::Result<Child> {
+        Child::launch(&Arc::new(Plan::compile(self, false)?))
+    }
+
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        crate::wait::status(&Arc::new(Plan::compile(self, false)?))
+    }
+
+    /// Runs the program to its end and gives what it wrote.
+    ///
+    /// Unless told otherwise, standard input is empty and the two outputs are captured.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    pub fn output(&mut self) -> io::Result<Output> {
+        output::output(&Arc::new(Plan::compile(self, false)?))
+    }
+
+    /// Does the work that all runs share, once: the result can be run any number of times, from several threads, and
+    /// without an allocation.
+    ///
+    /// The environment and the program's place in `PATH` are those of now; should the program no longer be there, the
+    /// rest of `PATH` is tried.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
+    pub fn prepare(&mut self) -> io::Result<Prepared> {
+        Ok(Prepared::new(Plan::compile(self, true)?))
+    }
+
+    /// The program as given to [`Command::new`].
+    pub fn get_program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// The arguments, without `argv[0]`.
+    pub fn get_args(&self) -> CommandArgs<'_> {
+        CommandArgs { inner: self.args[1..].iter() }
+    }
+
+    /// The changes to the environment: set (some) or removed (none).
+    pub fn get_envs(&self) -> CommandEnvs<'_> {
+        CommandEnvs { inner: self.env.changes.iter() }
+    }
+
+    /// The child's directory, if it is not the caller's.
+    pub fn get_current_dir(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+}
+
+/// The bit of a signal in a set.
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+impl fmt::Debug for Command {
+    /// The command as a shell would be told it, near enough.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(directory) = &self.directory {
+            write!(out, "cd {directory:?} && ")?;
+        }
+        if self.env.clear {
+            write!(out, "env -i ")?;
+        }
+        for (key, value) in &self.env.changes {
+            if let Some(value) = value {
+                write!(out, "{}={value:?} ", key.to_string_lossy())?;
+            }
+        }
+        if self.program != self.args[0] {
+            write!(out, "[{:?}] ", self.program)?;
+        }
+        write!(out, "{:?}", self.args[0])?;
+        self.args[1..].iter().try_for_each(|arg| write!(out, " {arg:?}"))
+    }
+}
+
+/// The arguments of a [`Command`].
+#[derive(Debug, Clone)]
+pub struct CommandArgs<'a> {
+    inner: std::slice::Iter<'a, OsString>,
+}
+
+impl<'a> Iterator for CommandArgs<'a> {
+    type Item = &'a OsStr;
+
+    fn next(&mut self) -> Option<&'a OsStr> {
+        self.inner.next().map(OsString::as_os_str)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl ExactSizeIterator for CommandArgs<'_> {}
+
+/// The changes of a [`Command`] to the environment.
+#[derive(Debug, Clone)]
+pub struct CommandEnvs<'a> {
+    inner: btree_map::Iter<'a, OsString, Option<OsString>>,
+}
+
+impl<'a> Iterator for CommandEnvs<'a> {
+    type Item = (&'a OsStr, Option<&'a OsStr>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.inner.next().map(|(key, value)| (key.as_os_str(), value.as_deref()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl ExactSizeIterator for CommandEnvs<'_> {}

@@ -1,0 +1,368 @@
+//! What the child is, beside what it runs: identity, limits, scheduling.
+
+use crate::command::Command;
+use crate::step::Step;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Settings of the child, as they were asked for.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) directory_fd: Option<Arc<OwnedFd>>,
+    pub(crate) rlimits: BTreeMap<u32, (u64, u64)>,
+    pub(crate) nice: Option<i32>,
+    pub(crate) scheduler: Option<(u32, u32)>,
+    pub(crate) affinity: Option<BTreeSet<usize>>,
+    pub(crate) io_priority: Option<(u32, u32)>,
+    pub(crate) timer_slack: Option<u64>,
+    pub(crate) personality: Option<u32>,
+    pub(crate) oom_score_adj: Option<i32>,
+    pub(crate) terminal: Option<RawFd>,
+    pub(crate) foreground: Option<RawFd>,
+    pub(crate) chroot: Option<PathBuf>,
+    pub(crate) user: Option<Name>,
+    pub(crate) group: Option<Name>,
+    pub(crate) groups: Option<Vec<u32>>,
+    pub(crate) init_groups: bool,
+    pub(crate) umask: Option<u32>,
+    pub(crate) no_new_privs: bool,
+    pub(crate) parent_death_signal: Option<i32>,
+    pub(crate) calls: Vec<RawCall>,
+    pub(crate) hand_backs: Vec<u32>,
+    pub(crate) best_effort: BTreeSet<u32>,
+}
+
+/// A system call as it was asked for.
+pub(crate) struct RawCall {
+    pub(crate) number: u32,
+    pub(crate) args: Vec<CallArg>,
+    pub(crate) result: Option<u32>,
+}
+
+/// An argument of [`Command::call`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallArg {
+    /// A number, or an address that means the same in the caller.
+    Number(u64),
+    /// The address of a copy of these bytes, which are followed by a NUL byte.
+    Bytes(Vec<u8>),
+    /// The result that an earlier call left in this variable (0 to 14); -1 if none did.
+    Variable(u32),
+}
+
+impl From<u64> for CallArg {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for CallArg {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
+/// A user or group as it was asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Name {
+    Id(u32),
+    Name(OsString),
+}
+
+/// A resource that can be limited: `getrlimit(2)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Resource {
+    /// Processor time, in seconds.
+    Cpu = 0,
+    /// Size of a file that is written, in bytes.
+    FileSize = 1,
+    /// Data segment, in bytes.
+    Data = 2,
+    /// Stack, in bytes.
+    Stack = 3,
+    /// Core dump, in bytes.
+    Core = 4,
+    /// Resident set, in bytes; without effect since Linux 2.4.30.
+    Rss = 5,
+    /// Processes of the real user.
+    Processes = 6,
+    /// Descriptor numbers: one above the highest.
+    Files = 7,
+    /// Locked memory, in bytes.
+    LockedMemory = 8,
+    /// Address space, in bytes.
+    AddressSpace = 9,
+    /// File locks; without effect since Linux 2.4.25.
+    Locks = 10,
+    /// Queued signals.
+    PendingSignals = 11,
+    /// POSIX message queues, in bytes.
+    MessageQueues = 12,
+    /// Ceiling of the nice value, as 20 minus nice.
+    Nice = 13,
+    /// Ceiling of the real-time priority.
+    RealtimePriority = 14,
+    /// Processor time under real-time scheduling without a blocking call, in microseconds.
+    RealtimeTime = 15,
+}
+
+/// No limit, for [`Command::rlimit`].
+pub const RLIM_INFINITY: u64 = u64::MAX;
+
+/// A scheduling policy: `sched(7)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Scheduler {
+    /// SCHED_OTHER, the default.
+    Other = 0,
+    /// SCHED_FIFO, a real-time policy.
+    Fifo = 1,
+    /// SCHED_RR, a real-time policy with time slices.
+    RoundRobin = 2,
+    /// SCHED_BATCH.
+    Batch = 3,
+    /// SCHED_IDLE.
+    Idle = 5,
+}
+
+/// A class of I/O priority: `ioprio_set(2)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum IoClass {
+    /// First at the disk; needs CAP_SYS_ADMIN or CAP_SYS_NICE.
+    Realtime = 1,
+    /// The default.
+    BestEffort = 2,
+    /// Only when nobody else wants the disk.
+    Idle = 3,
+}
+
+/// Identity, limits and scheduling of the child. Each is one system call in it, unless said otherwise, and none costs
+/// the launcher: it never forks for them.
+///
+/// They are played in a fixed order, whatever the order of these calls: see `docs/design/order.md`.
+impl Command {
+    /// The child's directory as an open descriptor of one: `fchdir(2)`.
+    ///
+    /// A relative [`current_dir`](Self::current_dir) is then looked up from there.
+    pub fn current_dir_fd<F: Into<OwnedFd>>(&mut self, directory: F) -> &mut Self {
+        self.setup.directory_fd = Some(Arc::new(directory.into()));
+        self
+    }
+
+    /// The child's root directory: `chroot(2)`. Needs CAP_SYS_CHROOT.
+    ///
+    /// Its directory becomes the new root, unless [`current_dir`](Self::current_dir) says another one, which is looked
+    /// up inside. So are the program's path and PATH.
+    pub fn chroot<P: AsRef<Path>>(&mut self, root: P) -> &mut Self {
+        self.setup.chroot = Some(root.as_ref().to_owned());
+        self
+    }
+
+    /// The child's user id: real, effective and saved, `setresuid(2)`. Needs CAP_SETUID unless it is one of the caller's.
+    ///
+    /// If the caller is root and nothing is said about groups, the child has no supplementary groups.
+    pub fn uid(&mut self, uid: u32) -> &mut Self {
+        self.setup.user = Some(Name::Id(uid));
+        self
+    }
+
+    /// The child's group id: real, effective and saved, `setresgid(2)`. Needs CAP_SETGID unless it is one of the caller's.
+    pub fn gid(&mut self, gid: u32) -> &mut Self {
+        self.setup.group = Some(Name::Id(gid));
+        self
+    }
+
+    /// The child's supplementary groups: `setgroups(2)`. Needs CAP_SETGID.
+    pub fn groups(&mut self, groups: &[u32]) -> &mut Self {
+        self.setup.groups = Some(groups.to_owned());
+        self
+    }
+
+    /// The child's user by name, looked up in the caller when the plan is made. A name of digits that no user has is an
+    /// id. Its primary group and its supplementary groups (`initgroups(3)`) come with it, unless others are asked for.
+    pub fn user<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
+        self.setup.user = Some(Name::Name(name.as_ref().to_owned()));
+        self.setup.init_groups = true;
+        self
+    }
+
+    /// The child's group by name, looked up in the caller when the plan is made. A name of digits that no group has is
+    /// an id.
+    pub fn group<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
+        self.setup.group = Some(Name::Name(name.as_ref().to_owned()));
+        self
+    }
+
+    /// The bits that are taken off the modes of files the program makes: `umask(2)`.
+    pub fn umask(&mut self, mask: u32) -> &mut Self {
+        self.setup.umask = Some(mask);
+        self
+    }
+
+    /// A limit of the child: soft and hard, `prlimit(2)`. Raising a hard limit needs CAP_SYS_RESOURCE.
+    ///
+    /// It is set before the child changes its ids.
+    pub fn rlimit(&mut self, resource: Resource, soft: u64, hard: u64) -> &mut Self {
+        self.setup.rlimits.insert(resource as u32, (soft, hard));
+        self
+    }
+
+    /// The child's nice value, from -20 to 19: `setpriority(2)`. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+    pub fn nice(&mut self, nice: i32) -> &mut Self {
+        self.setup.nice = Some(nice);
+        self
+    }
+
+    /// The child's scheduling policy and its static priority (1 to 99 for the real-time ones, else 0):
+    /// `sched_setscheduler(2)`.
+    pub fn scheduler(&mut self, policy: Scheduler, priority: u32) -> &mut Self {
+        self.setup.scheduler = Some((policy as u32, priority));
+        self
+    }
+
+    /// The processors that the child may run on, counted from 0: `sched_setaffinity(2)`.
+    pub fn cpu_affinity<I: IntoIterator<Item = usize>>(&mut self, cpus: I) -> &mut Self {
+        self.setup.affinity = Some(cpus.into_iter().collect());
+        self
+    }
+
+    /// The child's I/O priority: class and level (0, the highest, to 7): `ioprio_set(2)`.
+    pub fn io_priority(&mut self, class: IoClass, level: u32) -> &mut Self {
+        self.setup.io_priority = Some((class as u32, level));
+        self
+    }
+
+    /// How late the child's timers may be, in nanoseconds; 0: as the caller's default. `prctl(2)` PR_SET_TIMERSLACK.
+    pub fn timer_slack(&mut self, nanoseconds: u64) -> &mut Self {
+        self.setup.timer_slack = Some(nanoseconds);
+        self
+    }
+
+    /// The child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
+    pub fn personality(&mut self, persona: u32) -> &mut Self {
+        self.setup.personality = Some(persona);
+        self
+    }
+
+    /// How ready the kernel is to kill the child when memory runs out, from -1000 (never) to 1000: `proc(5)`,
+    /// `/proc/self/oom_score_adj`, three system calls. Lowering it needs CAP_SYS_RESOURCE.
+    ///
+    /// The child is a vfork'd one then, since the caller, whose memory it shares, would get the value too: the launch
+    /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. For the
+    /// same reason it cannot be had together with id maps, which the caller writes while the child waits.
+    pub fn oom_score_adj(&mut self, score: i32) -> &mut Self {
+        self.setup.oom_score_adj = Some(score);
+        self
+    }
+
+    /// The terminal at the child's descriptor `number` becomes its controlling terminal: `ioctl(2)` TIOCSCTTY. The child
+    /// must begin a session: see [`setsid`](Self::setsid).
+    pub fn controlling_terminal(&mut self, number: RawFd) -> &mut Self {
+        self.setup.terminal = Some(number);
+        self
+    }
+
+    /// The child's process group becomes the foreground group of the terminal at its descriptor `number`:
+    /// `tcsetpgrp(3)`, four system calls.
+    pub fn foreground(&mut self, number: RawFd) -> &mut Self {
+        self.setup.foreground = Some(number);
+        self
+    }
+
+    /// Neither the program nor its children can gain privileges by exec: `prctl(2)` PR_SET_NO_NEW_PRIVS.
+    pub fn no_new_privs(&mut self, on: bool) -> &mut Self {
+        self.setup.no_new_privs = on;
+        self
+    }
+
+    /// The signal that the child gets when its parent dies: `prctl(2)` PR_SET_PDEATHSIG, two system calls: the second
+    /// makes sure that the parent has not died already.
+    ///
+    /// **The parent, for the kernel, is the thread that launches.** If that thread ends before the process does, the
+    /// child gets the signal. Launch such children from a thread that lives as long as they may.
+    ///
+    /// The kernel forgets it when a set-user-id program is executed.
+    pub fn parent_death_signal(&mut self, signal: i32) -> &mut Self {
+        self.setup.parent_death_signal = Some(signal);
+        self
+    }
+
+    /// A system call in the child that this library does not know, by its number on this machine, after the ids have
+    /// been changed and before the signals are set. Calls are made in the order in which they were added.
+    ///
+    /// `result`: the variable (0 to 14) that keeps what the call returns, for later ones.
+    ///
+    /// ```
+    /// use forkless::{CallArg, Command};
+    /// const OPENAT: u32 = if cfg!(target_arch = "x86_64") { 257 } else { 56 };
+    /// const DUP3: u32 = if cfg!(target_arch = "x86_64") { 292 } else { 24 };
+    /// let here = CallArg::Number(-100i64 as u64);
+    /// let mut command = Command::new("cat");
+    /// // SAFETY: opening and duplicating a descriptor change nothing but the child's own table.
+    /// unsafe {
+    ///     command.call(OPENAT, [here, "/dev/null".into(), 0.into()], Some(0));
+    ///     command.call(DUP3, [CallArg::Variable(0), 0.into(), 0.into()], None);
+    /// }
+    /// assert!(command.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// The child shares the caller's memory until exec. The call must not write to memory, nor change what the kernel
+    /// keeps per memory: PR_SET_DUMPABLE, PR_SET_MM, PR_SET_THP_DISABLE and the like.
+    pub unsafe fn call<I>(&mut self, number: u32, args: I, result: Option<u32>) -> &mut Self
+    where
+        I: IntoIterator<Item = CallArg>,
+    {
+        self.setup.calls.push(RawCall { number, args: args.into_iter().collect(), result });
+        self
+    }
+
+    /// The descriptor that a [`call`](Self::call) has left in this variable is handed back to the caller:
+    /// [`Child::take_handed_back`](crate::Child::take_handed_back). For what only the child can open: a mount, a namespace
+    /// from inside, a file under its root. `unix(7)` SCM_RIGHTS.
+    ///
+    /// ```
+    /// use forkless::{CallArg, Command};
+    /// const OPENAT: u32 = if cfg!(target_arch = "x86_64") { 257 } else { 56 };
+    /// let mut command = Command::new("true");
+    /// command.current_dir("/proc/self");
+    /// // SAFETY: opening a file changes nothing but the child's own table.
+    /// unsafe { command.call(OPENAT, [CallArg::Number(-100i64 as u64), "comm".into(), 0.into()], Some(0)) };
+    /// let mut child = command.hand_back(0).spawn()?;
+    /// let file = child.take_handed_back()?.expect("the child opened it");
+    /// assert!(child.take_handed_back()?.is_none());
+    /// # drop(file); child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn hand_back(&mut self, variable: u32) -> &mut Self {
+        self.setup.hand_backs.push(variable);
+        self
+    }
+
+    /// A failure of this step is noted in [`Child::missed`](crate::Child::missed), and the launch goes on.
+    ///
+    /// For the steps of settings; not for those that pass descriptors or execute the program.
+    pub fn best_effort(&mut self, step: Step) -> &mut Self {
+        self.setup.best_effort.insert(step.code());
+        self
+    }
+}
+
+impl Setup {
+    /// Does the child take on other ids? Then the kernel makes the memory that it shares with us non-dumpable.
+    pub(crate) fn changes_ids(&self) -> bool {
+        self.user.is_some() || self.group.is_some() || self.groups.is_some()
+    }
+
+    /// The caller's descriptor of the child's directory.
+    pub(crate) fn directory_number(&self) -> Option<RawFd> {
+        self.directory_fd.as_ref().map(|fd| fd.as_raw_fd())
+    }
+}

@@ -1,0 +1,201 @@
+//! Laying out an arena: one allocation, sized before it is made.
+
+use forkless_core::plan::{self, Call, Header, MAGIC, Op, OpCode, Pair, VERSION};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// Collects the strings, data and calls that ops refer to; offsets are from the start of the text, and calls are
+/// numbered, until [`Arena::finish`] gives them their places.
+pub(crate) struct Arena {
+    text: Vec<u8>,
+    calls: Vec<Call>,
+}
+
+/// An argument of a system call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Arg {
+    /// A number.
+    Number(u64),
+    /// The address of data in the arena.
+    Data(u32),
+    /// The result that an earlier call left in a variable.
+    Variable(u32),
+}
+
+/// What an arena is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) ops: &'a [Op],
+    pub(crate) argv: &'a [OsString],
+    /// `NAME=value` strings, each followed by NUL.
+    pub(crate) envp: &'a super::environment::Block,
+    pub(crate) pairs: &'a [Pair],
+    pub(crate) keep: &'a [i32],
+    /// Text offsets of the programs to try.
+    pub(crate) candidates: &'a [u32],
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        Self { text: Vec::with_capacity(256), calls: Vec::new() }
+    }
+
+    /// Adds a string and gives its offset in the text.
+    pub(crate) fn text(&mut self, bytes: &[u8]) -> u32 {
+        let offset = self.text.len() as u32;
+        self.text.extend_from_slice(bytes);
+        self.text.push(0);
+        offset
+    }
+
+    /// Adds bytes, followed by NUL, at a multiple of 8.
+    pub(crate) fn data(&mut self, bytes: &[u8]) -> u32 {
+        self.text.resize(self.text.len().next_multiple_of(8), 0);
+        self.text(bytes)
+    }
+
+    /// Adds 64-bit words.
+    pub(crate) fn words(&mut self, words: &[u64]) -> u32 {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.data(&bytes)
+    }
+
+    /// Adds a call, whose result goes into a variable if one is named, and gives the call's number.
+    pub(crate) fn call(&mut self, number: u32, args: &[Arg], result: Option<u32>) -> u32 {
+        let mut call = Call { number, flags: 0, result: result.map_or(0, |n| n + 1), reserved: 0, args: [0; 6] };
+        for ((n, arg), place) in (0..).zip(args).zip(&mut call.args) {
+            *place = match *arg {
+                Arg::Number(value) => value,
+                Arg::Data(offset) => {
+                    call.flags |= plan::argument_is_offset(n);
+                    offset.into()
+                }
+                Arg::Variable(variable) => {
+                    call.flags |= plan::argument_is_variable(n);
+                    variable.into()
+                }
+            };
+        }
+        self.calls.push(call);
+        self.calls.len() as u32 - 1
+    }
+
+    /// The arena, relocated to where it is; none if it would not fit into 32-bit offsets.
+    pub(crate) fn finish(mut self, parts: Parts<'_>) -> Option<Box<[u64]>> {
+        let args: usize = parts.argv.iter().map(|arg| arg.len() + 1).sum();
+        let pointers = parts.argv.len() + 1 + parts.envp.starts.len() + 1;
+        let mut layout = Layout { at: size_of::<Header>() };
+        let ops = layout.section(size_of_val(parts.ops));
+        let argv = layout.section(pointers * 8);
+        let pairs = layout.section(size_of_val(parts.pairs));
+        let keep = layout.section(size_of_val(parts.keep));
+        let candidates = layout.section(size_of_val(parts.candidates));
+        let calls = layout.section(size_of_val(self.calls.as_slice()));
+        let text = layout.section(self.text.len());
+        let arg_text = layout.section(args);
+        let env_text = layout.section(parts.envp.text.len());
+        let len = layout.at;
+        u32::try_from(len).ok()?;
+        let mut words = vec![0u64; len / 8].into_boxed_slice();
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            len: len as u64,
+            base: 0,
+            ops: ops as u32,
+            op_count: parts.ops.len() as u32,
+            argv: argv as u32,
+            envp: (argv + (parts.argv.len() + 1) * 8) as u32,
+            pointer_count: pointers as u32,
+            pairs: pairs as u32,
+            pair_count: parts.pairs.len() as u32,
+            keep: keep as u32,
+            keep_count: parts.keep.len() as u32,
+            reserved: 0,
+        };
+        let mut out = Writer { words: &mut words };
+        out.put(0, &[header]);
+        for (n, op) in parts.ops.iter().enumerate() {
+            let mut op = *op;
+            match op.code {
+                OpCode::Chdir | OpCode::Open | OpCode::Seccomp => op.a += text as u32,
+                OpCode::Exec => op.a = candidates as u32,
+                OpCode::Call => {
+                    op.a = (calls + op.a as usize * size_of::<Call>()) as u32;
+                    op.c += text as u32;
+                }
+                _ => {}
+            }
+            out.put(ops + n * size_of::<Op>(), &[op]);
+        }
+        for call in &mut self.calls {
+            for (n, arg) in (0..).zip(&mut call.args) {
+                if call.flags & plan::argument_is_offset(n) != 0 {
+                    *arg += text as u64;
+                }
+            }
+        }
+        out.put(calls, &self.calls);
+        out.put(pairs, parts.pairs);
+        out.put(keep, parts.keep);
+        for (n, candidate) in parts.candidates.iter().enumerate() {
+            out.put(candidates + n * 4, &[candidate + text as u32]);
+        }
+        out.put(text, &self.text);
+        let mut at = arg_text;
+        for (n, arg) in parts.argv.iter().enumerate() {
+            out.put(argv + n * 8, &[at as u64]);
+            out.put(at, arg.as_bytes());
+            at += arg.len() + 1;
+        }
+        out.put(env_text, &parts.envp.text);
+        for (n, start) in parts.envp.starts.iter().enumerate() {
+            out.put(argv + (parts.argv.len() + 1 + n) * 8, &[(env_text + start) as u64]);
+        }
+        let base = words.as_mut_ptr();
+        // SAFETY: the arena is complete, and a boxed slice does not move when its owner does.
+        unsafe { plan::relocate(base, base as u64) };
+        Some(words)
+    }
+}
+
+/// Hands out sections, each at a multiple of 8.
+struct Layout {
+    at: usize,
+}
+
+impl Layout {
+    fn section(&mut self, bytes: usize) -> usize {
+        let start = self.at;
+        self.at += bytes.next_multiple_of(8);
+        start
+    }
+}
+
+/// Writes objects into the arena, bounds-checked.
+struct Writer<'a> {
+    words: &'a mut [u64],
+}
+
+impl Writer<'_> {
+    fn put<T: Plain>(&mut self, at: usize, objects: &[T]) {
+        let bytes = size_of_val(objects);
+        assert!(at + bytes <= size_of_val(self.words), "an arena section is too small");
+        // SAFETY: the span lies inside the words (just checked); the objects are plain data.
+        unsafe {
+            let to = self.words.as_mut_ptr().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(objects.as_ptr().cast::<u8>(), to, bytes);
+        }
+    }
+}
+
+/// Plain data that may stand in an arena.
+trait Plain {}
+
+impl Plain for Header {}
+impl Plain for Op {}
+impl Plain for Call {}
+impl Plain for Pair {}
+impl Plain for i32 {}
+impl Plain for u32 {}
+impl Plain for u64 {}
+impl Plain for u8 {}

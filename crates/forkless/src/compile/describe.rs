@@ -1,0 +1,102 @@
+//! A plan's ops in words: for errors, and for who wants to see what a child is going to do.
+
+use crate::compile::Plan;
+use crate::step::Step;
+use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
+
+/// The step that an op is.
+pub(crate) fn step_of(op: &Op) -> Step {
+    match op.code {
+        OpCode::Table | OpCode::Taken => Step::Table,
+        OpCode::Place => Step::PassFd,
+        OpCode::CloseOthers => Step::CloseFds,
+        OpCode::SetSid => Step::SetSid,
+        OpCode::SetPgid => Step::SetPgid,
+        OpCode::Chdir => Step::Chdir,
+        OpCode::Open => Step::Open,
+        OpCode::Dup => Step::Dup,
+        OpCode::SigDefault | OpCode::SigIgnore | OpCode::SigMask => Step::Signals,
+        OpCode::Call => Step::of_code(op.b).unwrap_or(Step::Call),
+        OpCode::ParentDeathSignal => Step::ParentDeathSignal,
+        OpCode::Foreground => Step::Foreground,
+        OpCode::AwaitGo => Step::IdMaps,
+        OpCode::Seccomp => Step::Seccomp,
+        OpCode::HandBack => Step::HandBack,
+        OpCode::Exec | OpCode::ExecFd => Step::Exec,
+    }
+}
+
+/// What an op is about; `detail`: what of it a failure was about, where it is about several things.
+pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<String> {
+    match op.code {
+        OpCode::Place => plan.pair(detail?).map(pair),
+        OpCode::SetPgid => Some(format!("{}", op.a as i32)),
+        OpCode::Chdir => Some(format!("{:?}", plan.text(op.a))),
+        OpCode::Open => Some(format!("{:?} as fd {}", plan.text(op.a), op.set as i32)),
+        OpCode::Dup => Some(format!("{} as {}", op.a, op.b)),
+        OpCode::Call => Some(plan.text(op.c)).filter(|text| !text.is_empty()),
+        OpCode::ParentDeathSignal => Some(format!("{}", op.a)),
+        OpCode::Foreground => Some(format!("of the terminal at fd {}", op.a)),
+        OpCode::HandBack => Some(format!("in variable {}", op.b)),
+        OpCode::ExecFd => Some(format!("fd {}", op.a)),
+        _ => None,
+    }
+}
+
+fn pair(pair: &Pair) -> String {
+    match pair.source {
+        PAIR_NULL => format!("/dev/null as {}", pair.target),
+        source if source >= 0 => format!("{source} as {}", pair.target),
+        _ => format!("{}", pair.target),
+    }
+}
+
+/// The whole plan, a line for each step of the child.
+pub(crate) fn steps(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for index in 0..=plan.last_op() {
+        let op = plan.op(index);
+        let words = step_of(op).words();
+        match op.code {
+            OpCode::Table if plan.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
+            OpCode::Table => lines.push(format!("{words} with 0 to 2 in it")),
+            OpCode::Place => lines.extend(passed(plan)),
+            OpCode::Taken | OpCode::CloseOthers => {}
+            OpCode::SigDefault => lines.push(format!("{words} to their defaults: {}", signals(op.set))),
+            OpCode::SigIgnore => lines.push(format!("{words} ignored: {}", signals(op.set))),
+            OpCode::SigMask if op.a == 1 => lines.push(format!("{words} blocked: as in the caller")),
+            OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
+            OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
+            OpCode::Exec => {
+                let candidates = (0..op.b as i32).filter_map(|n| plan.candidate(op, n)).collect::<Vec<_>>();
+                lines.push(format!("{words} {}", candidates.join(", or ")));
+            }
+            _ => lines.push(match object_of(plan, op, None) {
+                Some(object) => format!("{words} {object}"),
+                None => words.into(),
+            }),
+        }
+    }
+    lines
+}
+
+/// The descriptors that are not simply inherited.
+fn passed(plan: &Plan) -> Vec<String> {
+    use crate::compile::Stream;
+    let line = |one: &Pair| match usize::try_from(-1 - one.source.max(-4)).ok().filter(|_| one.source < 0) {
+        Some(n) if n < 3 => match plan.stdio[n] {
+            Stream::Unset | Stream::Inherit => None,
+            Stream::Null => Some(format!("open /dev/null as fd {n}")),
+            _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
+        },
+        _ if one.source == PAIR_NULL => Some(format!("open {}", pair(one))),
+        Some(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
+        None => Some(format!("take the parent's fd {}", pair(one))),
+    };
+    (0..).map_while(|n| plan.pair(n)).filter_map(line).collect()
+}
+
+fn signals(set: u64) -> String {
+    let numbers: Vec<_> = (0..64).filter(|n| set >> n & 1 == 1).map(|n| (n + 1).to_string()).collect();
+    if numbers.is_empty() { "none".into() } else { numbers.join(", ") }
+}

@@ -1,0 +1,110 @@
+//! The environment that the child is to have.
+
+use crate::command::Environment;
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `NAME=value` strings, each followed by NUL, and where each starts.
+pub(crate) struct Block {
+    pub(crate) text: Vec<u8>,
+    pub(crate) starts: Vec<usize>,
+}
+
+/// The caller's environment with the command's changes: a copy, since another thread may change the environment while
+/// the child is still reading its own.
+pub(crate) fn compile(environment: &Environment) -> Block {
+    let mut block = Block { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+    if !environment.clear {
+        if is_single_threaded() {
+            block.copy_environ(environment);
+        } else {
+            // Under the lock that guards `std::env::set_var`, at the cost of two allocations per variable.
+            for (key, value) in std::env::vars_os() {
+                if !environment.changes.contains_key(&key) {
+                    block.push(&key, &value);
+                }
+            }
+        }
+    }
+    for (key, value) in &environment.changes {
+        if let Some(value) = value {
+            block.push(key, value);
+        }
+    }
+    block
+}
+
+impl Block {
+    fn push(&mut self, key: &OsStr, value: &OsStr) {
+        self.starts.push(self.text.len());
+        self.text.extend_from_slice(key.as_bytes());
+        self.text.push(b'=');
+        self.text.extend_from_slice(value.as_bytes());
+        self.text.push(0);
+    }
+
+    /// Copies libc's own list, without what the command changes. Entries that are not `NAME=value` are left out, as
+    /// `std::env` leaves them out.
+    fn copy_environ(&mut self, environment: &Environment) {
+        unsafe extern "C" {
+            static environ: *const *const c_char;
+        }
+        // SAFETY: no other thread is there to change the list (the caller's check); it ends in a null pointer, and the
+        // strings in NUL.
+        unsafe {
+            let mut entry = environ;
+            while !entry.is_null() && !(*entry).is_null() {
+                let text = CStr::from_ptr(*entry).to_bytes_with_nul();
+                entry = entry.add(1);
+                // A leading "=" belongs to the name, as in `std::env`.
+                let Some(end) = text.iter().skip(1).position(|&byte| byte == b'=') else { continue };
+                if environment.changes.is_empty()
+                    || !environment.changes.contains_key(OsStr::from_bytes(&text[..end + 1]))
+                {
+                    self.starts.push(self.text.len());
+                    self.text.extend_from_slice(text);
+                }
+            }
+        }
+    }
+}
+
+/// Is this certainly the only thread? glibc 2.32 and later says so in a variable; other libcs do not.
+///
+/// Source: `__libc_single_threaded` in sys/single_threaded.h.
+fn is_single_threaded() -> bool {
+    unsafe extern "C" {
+        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+    /// Not looked for yet. No lock guards the look-up: a forked copy of the process might find it held for ever.
+    const UNKNOWN: usize = 1;
+    /// Its address; 0 where there is none.
+    static ADDRESS: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    let mut address = ADDRESS.load(Ordering::Relaxed);
+    if address == UNKNOWN {
+        // SAFETY: RTLD_DEFAULT is a null handle, and the name ends in NUL.
+        address = unsafe { dlsym(null_mut(), c"__libc_single_threaded".as_ptr()) as usize };
+        ADDRESS.store(address, Ordering::Relaxed);
+    }
+    // SAFETY: glibc declares the variable as a char, which lives as long as the process.
+    address != 0 && unsafe { (address as *const u8).read_volatile() } != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways to read the environment give the same, whatever is in it. (A test thread is never the only one.)
+    #[test]
+    fn environ_and_vars_os_agree() {
+        let environment = Environment::default();
+        let mut direct = Block { text: Vec::new(), starts: Vec::new() };
+        direct.copy_environ(&environment);
+        let locked = compile(&environment);
+        assert!(!locked.starts.is_empty());
+        assert_eq!(direct.text, locked.text);
+        assert_eq!(direct.starts, locked.starts);
+    }
+}

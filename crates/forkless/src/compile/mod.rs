@@ -1,0 +1,533 @@
+//! Words into a plan: all policy, all look-ups and all allocation of a launch happen here, before the clone.
+
+use crate::command::{CallArg, Command, Namespace};
+use crate::error::Error;
+use crate::stdio::Source;
+use crate::step::Step;
+use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
+use forkless_core::plan::{self, Header, MAX_FDS, Op, OpCode, Pair, VARIABLES};
+use forkless_core::sys::uapi;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+
+mod arena;
+
+pub(crate) mod describe;
+
+mod environment;
+
+mod program;
+
+mod sandbox;
+
+mod setup;
+
+use arena::{Arena, Arg};
+pub(crate) use sandbox::IdMaps;
+use setup::{Ids, Steps};
+
+/// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
+pub(crate) struct Plan {
+    arena: Box<[u64]>,
+    /// What each standard stream is when the run says nothing else.
+    pub(crate) stdio: [Stream; 3],
+    /// The child's numbers of the socket pairs in slots 3 and up.
+    pub(crate) sockets: Vec<RawFd>,
+    /// The one of them over which descriptors come back.
+    pub(crate) back: Option<RawFd>,
+    /// The highest descriptor of the parent's that every run passes; -1: none.
+    pub(crate) highest_source: RawFd,
+    /// Every descriptor that is not close-on-exec is inherited.
+    pub(crate) inherit_all: bool,
+    /// The child takes on other ids.
+    pub(crate) changes_ids: bool,
+    /// The child reads descriptors in our table before it has its own.
+    pub(crate) reads_early: bool,
+    /// `CLONE_NEW*`: the namespaces that the child is born in.
+    pub(crate) namespaces: u64,
+    /// The maps of its user namespace, if any have to be written.
+    pub(crate) id_maps: Option<IdMaps>,
+    /// The child may not, or cannot, look at its parent: it is in another user or process-id namespace.
+    pub(crate) is_foreign: bool,
+    /// The control group that the child is born in.
+    pub(crate) cgroup: Option<Arc<OwnedFd>>,
+    /// A filter may kill the child at exec.
+    pub(crate) is_filtered: bool,
+    /// The child must be a vfork'd one.
+    pub(crate) vfork: bool,
+    /// The child has to know its parent.
+    pub(crate) names_parent: bool,
+    /// Was a pidfd asked for, or refused?
+    pub(crate) pidfd: Option<bool>,
+    program: OsString,
+    /// The directories of PATH that were searched.
+    searched: Option<OsString>,
+    /// Keeps descriptors open that were given to us.
+    _owned: Vec<Arc<OwnedFd>>,
+}
+
+/// A standard stream as the command described it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Nothing was said.
+    Unset,
+    /// The parent's.
+    Inherit,
+    /// `/dev/null`.
+    Null,
+    /// A pipe for each run.
+    Piped,
+    /// A pair of sockets for each run.
+    SocketPair,
+    /// In the plan itself.
+    Compiled,
+}
+
+impl Stream {
+    fn of(source: Option<&Source>) -> Self {
+        match source {
+            None => Self::Unset,
+            Some(Source::Inherit) => Self::Inherit,
+            Some(Source::Null) => Self::Null,
+            Some(Source::Piped) => Self::Piped,
+            Some(Source::SocketPair) => Self::SocketPair,
+            Some(_) => Self::Compiled,
+        }
+    }
+
+    /// The slot's value where no descriptor has to be made.
+    pub(crate) fn slot(self) -> i32 {
+        if self == Self::Null { SLOT_NULL } else { SLOT_INHERIT }
+    }
+}
+
+impl Plan {
+    /// Compiles a command; `resolve` looks for the program now, so that runs need not search.
+    pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
+        check(command)?;
+        let env = environment::compile(&command.env);
+        let candidates = match command.program_fd {
+            Some(_) => program::Candidates { paths: Vec::new(), searched: None },
+            None => program::candidates(command, resolve)?,
+        };
+        let descriptors = descriptors(command)?;
+        let mut arena = Arena::new();
+        // Descriptors that the child reads in our own table, before it has one.
+        let joined = command.sandbox.joins.iter().map(|(_, fd)| Arc::clone(fd));
+        let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).collect();
+        let reads_early = !read_early.is_empty();
+        let ids = Ids::look_up(command)?;
+        let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
+        let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
+        let words = arena.finish(arena::Parts {
+            ops: &ops,
+            argv: &command.args,
+            envp: &env,
+            pairs: &descriptors.pairs,
+            keep: &descriptors.keep,
+            candidates: &paths,
+        });
+        Ok(Self {
+            arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
+            stdio: [0, 1, 2].map(|n| Stream::of(command.fds.get(&n))),
+            sockets: descriptors.sockets,
+            back: descriptors.back.map(|back| back.number),
+            highest_source: descriptors.highest_source,
+            inherit_all: command.inherit_all,
+            changes_ids: command.setup.changes_ids() || command.sandbox.joins(Namespace::User),
+            vfork: command.setup.oom_score_adj.is_some(),
+            reads_early,
+            names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
+            namespaces: command.sandbox.unshare & !(Namespace::Time as u64),
+            id_maps: IdMaps::of(command),
+            is_foreign: is_foreign(command),
+            cgroup: command.sandbox.cgroup.clone(),
+            is_filtered: !command.sandbox.seccomp.is_empty(),
+            pidfd: command.pidfd,
+            program: command.program.clone(),
+            searched: candidates.searched,
+            _owned: descriptors.owned.into_iter().chain(read_early).collect(),
+        })
+    }
+
+    /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
+    pub(crate) fn header(&self) -> *const Header {
+        self.arena.as_ptr().cast()
+    }
+
+    /// The program as it was asked for.
+    pub(crate) fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// The PATH that was searched.
+    pub(crate) fn searched(&self) -> Option<&OsStr> {
+        self.searched.as_deref()
+    }
+
+    /// The index of the op that executes the program.
+    pub(crate) fn last_op(&self) -> u32 {
+        // SAFETY: the arena begins with its header.
+        unsafe { (*self.header()).op_count - 1 }
+    }
+
+    /// An op of this plan.
+    pub(crate) fn op(&self, index: u32) -> &Op {
+        // SAFETY: the index comes from a child that played this plan.
+        unsafe { &*plan::at::<Op>(self.header(), (*self.header()).ops).add(index as usize) }
+    }
+
+    /// A pair of this plan, if there is one of that index.
+    pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
+        // SAFETY: the header's list lies in the arena.
+        let pairs = unsafe {
+            let header = &*self.header();
+            std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
+        };
+        pairs.get(usize::try_from(index).ok()?)
+    }
+
+    /// A string of this plan.
+    pub(crate) fn text(&self, offset: u32) -> String {
+        // SAFETY: offsets of strings come from the plan's own ops and lists, and every string ends in NUL.
+        let text = unsafe { std::ffi::CStr::from_ptr(plan::at(self.header(), offset)) };
+        String::from_utf8_lossy(text.to_bytes()).into_owned()
+    }
+
+    /// The path of a candidate of an `Exec` op.
+    pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
+        if index < 0 || index as u32 >= exec.b {
+            return None;
+        }
+        // SAFETY: the list at `a` holds `b` offsets.
+        Some(self.text(unsafe { *plan::at::<u32>(self.header(), exec.a).add(index as usize) }))
+    }
+}
+
+/// Is the child kept from looking at its parent?
+fn is_foreign(command: &Command) -> bool {
+    let sandbox = &command.sandbox;
+    [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.makes(kind)) || sandbox.joins(Namespace::User)
+}
+
+/// Refuses what makes no sense, by name, before anything is done.
+fn check(command: &Command) -> Result<(), Error> {
+    let refuse = |what: String| Err(Error::check(&command.program, what));
+    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    if has_nul(&command.program) || command.candidates.iter().any(|program| has_nul(program)) {
+        return refuse("the program's name contains a NUL byte".into());
+    }
+    if let Some(n) = command.args.iter().position(|arg| has_nul(arg)) {
+        return refuse(format!("argument {n} contains a NUL byte"));
+    }
+    for (key, value) in &command.env.changes {
+        if has_nul(key) || value.as_deref().is_some_and(has_nul) {
+            return refuse(format!("the environment variable {key:?} contains a NUL byte"));
+        }
+    }
+    if command.directory.as_ref().is_some_and(|directory| has_nul(directory.as_os_str())) {
+        return refuse("the directory's name contains a NUL byte".into());
+    }
+    if command.setsid && command.process_group.is_some() {
+        return refuse("setsid and process_group exclude each other: a session leader leads its own group".into());
+    }
+    if let Some(signal) = command.signals.bad {
+        return refuse(format!("signal {signal} does not exist (1 to 64 do)"));
+    }
+    check_setup(command)?;
+    sandbox::check(command)?;
+    if command.signals.ignore & KILL_AND_STOP != 0 {
+        return refuse("SIGKILL and SIGSTOP cannot be ignored".into());
+    }
+    Ok(())
+}
+
+/// Settings that contradict each other, or are outside what the kernel takes in silence.
+fn check_setup(command: &Command) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error::check(&command.program, what));
+    let setup = &command.setup;
+    if setup.terminal.is_some() && !command.setsid {
+        return refuse("a controlling terminal needs a new session: setsid(true)");
+    }
+    if setup.chroot.as_ref().is_some_and(|root| root.as_os_str().as_bytes().contains(&0)) {
+        return refuse("the root directory's name contains a NUL byte");
+    }
+    if setup.nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
+        return refuse("a nice value is from -20 to 19");
+    }
+    if setup.oom_score_adj.is_some_and(|score| !(-1000..=1000).contains(&score)) {
+        return refuse("an oom_score_adj is from -1000 to 1000");
+    }
+    if setup.umask.is_some_and(|mask| mask > 0o777) {
+        return refuse("a umask is from 0 to 0777");
+    }
+    if setup.affinity.as_ref().is_some_and(|cpus| cpus.is_empty() || cpus.last() >= Some(&65536)) {
+        return refuse("the processors to run on are none, or beyond 65,535");
+    }
+    if setup.parent_death_signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
+        return refuse("the parent-death signal does not exist (1 to 64 do)");
+    }
+    let variables = 0..VARIABLES as u32 - 1;
+    for call in &setup.calls {
+        let named = call.args.iter().filter_map(|arg| if let CallArg::Variable(n) = arg { Some(*n) } else { None });
+        if call.args.len() > 6 || named.chain(call.result).any(|variable| !variables.contains(&variable)) {
+            return refuse("a system call has at most 6 arguments, and variables are numbered from 0 to 14");
+        }
+    }
+    if setup.hand_backs.iter().any(|variable| !variables.contains(variable)) {
+        return refuse("a descriptor to be handed back is in a variable from 0 to 14");
+    }
+    if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.may_fail()) {
+        return refuse(&format!("the step {:?} cannot be best effort", step.words()));
+    }
+    Ok(())
+}
+
+/// Signals 9 and 19, whose action the kernel does not let anyone set.
+const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
+
+/// The descriptors of a plan.
+struct Descriptors {
+    pairs: Vec<Pair>,
+    keep: Vec<i32>,
+    sockets: Vec<RawFd>,
+    highest_source: RawFd,
+    owned: Vec<Arc<OwnedFd>>,
+    /// Those that only the child itself uses: the program, and the Landlock ruleset.
+    helpers: [Option<Helper>; 2],
+    /// The socket over which descriptors go back.
+    back: Option<Helper>,
+}
+
+/// A descriptor that the child uses itself.
+struct Helper {
+    /// Its number in the child.
+    number: RawFd,
+    /// It outlives exec.
+    kept: bool,
+}
+
+fn descriptors(command: &Command) -> Result<Descriptors, Error> {
+    let refuse = |what: String| Err(Error::check(&command.program, what));
+    let mut found = Descriptors {
+        pairs: Vec::new(),
+        keep: vec![0, 1, 2],
+        sockets: Vec::new(),
+        highest_source: -1,
+        owned: Vec::new(),
+        helpers: [None, None],
+        back: None,
+    };
+    for number in 0..3 {
+        if !command.fds.contains_key(&number) {
+            found.pairs.push(Pair { source: -1 - number, target: number });
+        }
+    }
+    for (&number, source) in &command.fds {
+        if number < 0 {
+            return refuse(format!("fd {number} is not a descriptor number"));
+        }
+        if number > 2 {
+            found.keep.push(number);
+        }
+        let pair_source = match source {
+            Source::Piped if number > 2 => {
+                return refuse(format!("a pipe at fd {number} has no known direction: use Stdio::socketpair() there"));
+            }
+            Source::SocketPair if number > 2 => {
+                found.sockets.push(number);
+                -1 - (2 + found.sockets.len() as i32)
+            }
+            Source::Null if number > 2 => plan::PAIR_NULL,
+            Source::Inherit | Source::Null | Source::Piped | Source::SocketPair if number <= 2 => -1 - number,
+            Source::Borrowed(fd) if *fd < 0 => {
+                return refuse(format!("fd {fd}, to be fd {number}, is not a descriptor"));
+            }
+            // A copy of itself is inherited.
+            Source::DupOf(other) if *other == number => {
+                if number > 2 {
+                    number
+                } else {
+                    -1 - number
+                }
+            }
+            Source::DupOf(other) => {
+                check_dup(command, number, *other)?;
+                continue;
+            }
+            Source::Open { path: Err(_), .. } => {
+                return refuse(format!("the path for fd {number} contains a NUL byte"));
+            }
+            Source::Open { .. } => continue,
+            fixed => fixed.fixed(number).unwrap_or(number),
+        };
+        if let Source::Owned(fd) = source {
+            found.owned.push(Arc::clone(fd));
+        }
+        found.highest_source = found.highest_source.max(pair_source);
+        found.pairs.push(Pair { source: pair_source, target: number });
+    }
+    // A script's descriptor must outlive exec: the interpreter opens it again by its number. One that cannot be read
+    // (O_PATH) is taken for a binary's.
+    let is_script = |fd: &Arc<OwnedFd>| {
+        let mut start = [0; 2];
+        rustix::io::pread(fd, &mut start, 0) == Ok(2) && &start == b"#!"
+    };
+    let program = command.program_fd.as_ref().map(|fd| (fd, is_script(fd)));
+    let ruleset = command.sandbox.landlock.as_ref().map(|fd| (fd, false));
+    for (helper, wanted) in [program, ruleset].into_iter().enumerate() {
+        let Some((fd, kept)) = wanted else { continue };
+        let number = found.keep.iter().max().map_or(3, |highest| highest + 1);
+        found.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
+        found.keep.push(number);
+        found.highest_source = found.highest_source.max(fd.as_raw_fd());
+        found.owned.push(Arc::clone(fd));
+        found.helpers[helper] = Some(Helper { number, kept });
+    }
+    if !command.setup.hand_backs.is_empty() {
+        let number = found.keep.iter().max().map_or(3, |highest| highest + 1);
+        found.sockets.push(number);
+        found.pairs.push(Pair { source: -1 - (2 + found.sockets.len() as i32), target: number });
+        found.keep.push(number);
+        found.back = Some(Helper { number, kept: false });
+    }
+    if found.pairs.len() > MAX_FDS {
+        return refuse(format!(
+            "{} descriptors are more than the {MAX_FDS} that one command can name",
+            found.pairs.len()
+        ));
+    }
+    if found.sockets.len() + 3 > SLOTS {
+        return refuse(format!(
+            "{} socket pairs are more than the {} a command can have",
+            found.sockets.len(),
+            SLOTS - 3
+        ));
+    }
+    found.pairs.sort_by_key(|pair| pair.target);
+    found.keep.sort_unstable();
+    Ok(found)
+}
+
+/// A copy of a copy has no order in which it could be made.
+fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
+    let known = other <= 2 || command.inherit_all || command.fds.contains_key(&other);
+    let chained = matches!(command.fds.get(&other), Some(Source::DupOf(_)));
+    if other < 0 || !known {
+        return Err(Error::check(
+            &command.program,
+            format!("fd {number} is to be a copy of fd {other}, which the child has not got"),
+        ));
+    }
+    if chained {
+        let what = format!("fd {number} is to be a copy of fd {other}, which is itself a copy: name the first one");
+        return Err(Error::check(&command.program, what));
+    }
+    Ok(())
+}
+
+/// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
+fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
+    let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup: &command.setup, sandbox: &command.sandbox };
+    if let Some(directory) = command.setup.directory_number() {
+        // Before the table, since only the caller's has the descriptor; reading it changes nothing there.
+        let number = Arg::Number(directory as u64);
+        steps.call(Step::Chdir, &format!("to fd {directory}"), uapi::__NR_fchdir, &[number]);
+    }
+    sandbox::joins(&mut steps);
+    steps.ops.push(Op::new(OpCode::Table));
+    if !descriptors.pairs.is_empty() {
+        steps.ops.push(Op::new(OpCode::Place));
+        steps.ops.push(Op::new(OpCode::Taken));
+    }
+    if !command.inherit_all {
+        steps.ops.push(Op::new(OpCode::CloseOthers));
+    }
+    let helpers = descriptors.helpers.iter().chain([&descriptors.back]).flatten();
+    for number in helpers.filter(|helper| !helper.kept).map(|helper| helper.number) {
+        const FD_CLOEXEC: u64 = 1;
+        let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
+        steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
+    }
+    sandbox::surroundings(&mut steps);
+    setup::resources(&mut steps);
+    setup::oom_score(&mut steps);
+    if command.setsid {
+        steps.op(Step::SetSid, Op::new(OpCode::SetSid));
+    }
+    if let Some(group) = command.process_group {
+        steps.op(Step::SetPgid, Op { a: group as u32, ..Op::new(OpCode::SetPgid) });
+    }
+    setup::terminal(&mut steps);
+    setup::root(&mut steps);
+    sandbox::pivot_root(&mut steps);
+    sandbox::capabilities_before(&mut steps);
+    setup::identity(&mut steps, ids);
+    if let Some(directory) = &command.directory {
+        let a = steps.arena.text(directory.as_os_str().as_bytes());
+        steps.op(Step::Chdir, Op { a, ..Op::new(OpCode::Chdir) });
+    }
+    files(command, &mut steps);
+    setup::calls(&mut steps);
+    if let Some(back) = &descriptors.back {
+        for &variable in &command.setup.hand_backs {
+            let op = Op { a: back.number as u32, b: variable, ..Op::new(OpCode::HandBack) };
+            steps.op(Step::HandBack, op);
+        }
+    }
+    setup::last(&mut steps);
+    let [program, ruleset] = &descriptors.helpers;
+    sandbox::capabilities_after(&mut steps);
+    sandbox::landlock(&mut steps, ruleset.as_ref().map(|helper| helper.number));
+    let signals = &command.signals;
+    if signals.default & !KILL_AND_STOP != 0 {
+        let set = signals.default & !KILL_AND_STOP;
+        steps.op(Step::Signals, Op { set, ..Op::new(OpCode::SigDefault) });
+    }
+    if signals.ignore != 0 {
+        steps.op(Step::Signals, Op { set: signals.ignore, ..Op::new(OpCode::SigIgnore) });
+    }
+    let (a, set) = (signals.inherit_mask as u32, signals.mask);
+    steps.op(Step::Signals, Op { a, set, ..Op::new(OpCode::SigMask) });
+    sandbox::seccomp(&mut steps);
+    steps.ops.push(match program {
+        Some(program) => Op { a: program.number as u32, ..Op::new(OpCode::ExecFd) },
+        None => Op { b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) },
+    });
+    steps.ops
+}
+
+/// Files that the child opens, with its own umask, and then copies, so that a copy of a file it has opened is one too.
+fn files(command: &Command, steps: &mut Steps<'_>) {
+    if let Some(mask) = command.setup.umask {
+        steps.call(Step::Umask, &format!("{mask:03o}"), uapi::__NR_umask, &[Arg::Number(mask.into())]);
+    }
+    for (&number, source) in &command.fds {
+        if let Source::Open { path: Ok(path), flags, mode } = source {
+            let a = steps.arena.text(path.to_bytes());
+            let op = Op { a, b: *flags as u32, c: *mode, set: number as u64, ..Op::new(OpCode::Open) };
+            steps.op(Step::Open, op);
+        }
+    }
+    for (&number, source) in &command.fds {
+        if let Source::DupOf(other) = source {
+            // A descriptor that is to be a copy of itself is inherited.
+            if *other != number {
+                steps.op(Step::Dup, Op { a: *other as u32, b: number as u32, ..Op::new(OpCode::Dup) });
+            }
+        }
+    }
+}
+
+/// `directory/name`, or `name` alone for an empty directory.
+fn join(directory: &[u8], name: &OsStr) -> OsString {
+    let mut path = directory.to_vec();
+    if !path.is_empty() && path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name.as_bytes());
+    OsString::from_vec(path)
+}

@@ -1,0 +1,62 @@
+//! Which files a program's name may stand for.
+
+use crate::command::{Command, Environment};
+use crate::error::Error;
+use crate::step::Step;
+use forkless_core::sys::errno;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What execvp(3) searches where PATH is not set (glibc's confstr(_CS_PATH)).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The programs to try, in order.
+pub(crate) struct Candidates {
+    pub(crate) paths: Vec<OsString>,
+    /// The PATH that was searched, if one was.
+    pub(crate) searched: Option<OsString>,
+}
+
+/// Expands a command's program, and the ones to try after it, along PATH.
+///
+/// Names with a slash stand for themselves. With `resolve`, the first candidate that is an executable file now is moved
+/// to the front; the others stay behind it, for the day when it is gone.
+pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates, Error> {
+    let mut found = Candidates { paths: Vec::new(), searched: None };
+    for program in std::iter::once(&command.program).chain(&command.candidates) {
+        if program.is_empty() {
+            return Err(Error::new(&command.program, Step::Exec, errno::ENOENT).note("the program's name is empty"));
+        }
+        if program.as_bytes().contains(&b'/') {
+            found.paths.push(program.clone());
+            continue;
+        }
+        let path = found.searched.get_or_insert_with(|| search_path(&command.env));
+        // An empty entry is the current directory, as it has always been.
+        found.paths.extend(path.as_bytes().split(|&byte| byte == b':').map(|entry| super::join(entry, program)));
+    }
+    if resolve && found.searched.is_some() {
+        // Relative paths are looked up where the child will: from its directory.
+        let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+        if let Some(first) = found.paths.iter().position(|path| is_executable_file(&directory.join(path))) {
+            found.paths[..=first].rotate_right(1);
+        }
+    }
+    Ok(found)
+}
+
+/// The child's PATH where the command changes it, the caller's where not.
+fn search_path(environment: &Environment) -> OsString {
+    let path = match environment.changes.get(OsStr::new("PATH")) {
+        Some(changed) => changed.clone(),
+        None if environment.clear => None,
+        None => std::env::var_os("PATH"),
+    };
+    path.unwrap_or_else(|| DEFAULT_PATH.into())
+}
+
+fn is_executable_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}

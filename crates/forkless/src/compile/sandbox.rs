@@ -1,0 +1,273 @@
+//! Namespaces, mounts, capabilities and filters into ops.
+
+use crate::command::{Command, MS_PRIVATE, MS_REC, Mount, MountStep, Namespace};
+use crate::compile::arena::Arg;
+use crate::compile::setup::Steps;
+use crate::error::Error;
+use crate::step::Step;
+use forkless_core::plan::{Op, OpCode};
+use forkless_core::sys::{self, uapi};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The id maps of a plan, as the parent writes them.
+#[derive(Default)]
+pub(crate) struct IdMaps {
+    pub(crate) uid: String,
+    pub(crate) gid: String,
+}
+
+impl IdMaps {
+    pub(super) fn of(command: &Command) -> Option<Self> {
+        let lines = |maps: &[[u32; 3]]| maps.iter().map(|[a, b, c]| format!("{a} {b} {c}\n")).collect::<String>();
+        let sandbox = &command.sandbox;
+        let maps = Self { uid: lines(&sandbox.uid_maps), gid: lines(&sandbox.gid_maps) };
+        (!maps.uid.is_empty() || !maps.gid.is_empty()).then_some(maps)
+    }
+}
+
+/// Settings that contradict each other.
+pub(super) fn check(command: &Command) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error::check(&command.program, what));
+    let sandbox = &command.sandbox;
+    let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
+    if has_maps && !sandbox.makes(Namespace::User) {
+        return refuse("id maps are for a new user namespace: unshare(Namespace::User)");
+    }
+    if has_maps && command.setup.oom_score_adj.is_some() {
+        // The maps are written by the caller while the child waits, and a vfork'd child's caller waits for it.
+        return refuse("oom_score_adj and id maps exclude each other");
+    }
+    for namespace in [Namespace::Pid, Namespace::Time] {
+        if sandbox.joins(namespace) {
+            return refuse("a process can join a process-id or time namespace for its children only");
+        }
+    }
+    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
+        // The child would leave the new one for the joined one, and change the mounts of whoever is in there.
+        return refuse("a namespace of one kind can be made or joined, not both");
+    }
+    let has_mounts = !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some();
+    if has_mounts && !sandbox.makes(Namespace::Mount) {
+        return refuse("mounts and pivot_root need a mount namespace of the child's: unshare(Namespace::Mount)");
+    }
+    if sandbox.pivot_root.is_some() && command.setup.chroot.is_some() {
+        return refuse("pivot_root and chroot exclude each other");
+    }
+    if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
+        return refuse("a host name is for a UTS namespace of the child's: unshare(Namespace::Uts)");
+    }
+    if sandbox.seccomp.len() > 4096 {
+        return refuse("a seccomp filter has at most 4,096 instructions");
+    }
+    let texts = sandbox.mounts.iter().flat_map(|step| {
+        let texts = match step {
+            MountStep::Mount(one) => {
+                [Some(one.target.as_os_str()), one.source.as_deref(), one.kind.as_deref(), one.data.as_deref()]
+            }
+            MountStep::ReadOnly(target) => [Some(target.as_os_str()), None, None, None],
+        };
+        texts.into_iter().flatten()
+    });
+    let root = sandbox.pivot_root.iter().map(|root| root.as_os_str());
+    if texts.chain(root).any(|text| text.as_bytes().contains(&0)) {
+        return refuse("a mount's name or data contains a NUL byte");
+    }
+    Ok(())
+}
+
+/// Before the table, while the caller's descriptors can be read: namespaces to join.
+pub(super) fn joins(steps: &mut Steps<'_>) {
+    for (namespace, fd) in &steps.sandbox.joins {
+        let args = [Arg::Number(fd.as_raw_fd() as u64), Arg::Number(*namespace as u64)];
+        steps.call(Step::JoinNamespace, &format!("{namespace:?}"), uapi::__NR_setns, &args);
+    }
+}
+
+/// The first steps inside new namespaces, with all capabilities over them.
+pub(super) fn surroundings(steps: &mut Steps<'_>) {
+    let sandbox = steps.sandbox;
+    if !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty() {
+        steps.ops.push(Op::new(OpCode::AwaitGo));
+    }
+    if sandbox.makes(Namespace::Time) {
+        // With shared memory a child cannot be born in one: see copy_namespaces() in kernel/nsproxy.c.
+        steps.call(Step::Namespace, "Time", uapi::__NR_unshare, &[Arg::Number(Namespace::Time as u64)]);
+    }
+    if let Some(name) = &sandbox.hostname {
+        let text = steps.arena.data(name.as_bytes());
+        let args = [Arg::Data(text), Arg::Number(name.len() as u64)];
+        steps.call(Step::Hostname, &format!("{name:?}"), uapi::__NR_sethostname, &args);
+    }
+    if sandbox.makes(Namespace::Mount) {
+        let all = Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None };
+        mount(steps, &all);
+    }
+    for one in &sandbox.mounts {
+        match one {
+            MountStep::Mount(one) => mount(steps, one),
+            MountStep::ReadOnly(target) => read_only(steps, target),
+        }
+    }
+}
+
+fn read_only(steps: &mut Steps<'_>, target: &Path) {
+    const AT_RECURSIVE: u64 = 0x8000;
+    const MOUNT_ATTR_RDONLY: u64 = 1;
+    let path = steps.arena.data(target.as_os_str().as_bytes());
+    // struct mount_attr: set, clear, propagation, user namespace.
+    let attributes = steps.arena.words(&[MOUNT_ATTR_RDONLY, 0, 0, 0]);
+    let at = Arg::Number(uapi::AT_FDCWD as i64 as u64);
+    let args = [at, Arg::Data(path), Arg::Number(AT_RECURSIVE), Arg::Data(attributes), Arg::Number(32)];
+    steps.call(Step::Mount, &format!("{target:?} read-only"), uapi::__NR_mount_setattr, &args);
+}
+
+fn mount(steps: &mut Steps<'_>, mount: &Mount) {
+    let mut text = |text: Option<&[u8]>| text.map_or(Arg::Number(0), |text| Arg::Data(steps.arena.data(text)));
+    let args = [
+        text(mount.source.as_deref().map(|text| text.as_bytes())),
+        text(Some(mount.target.as_os_str().as_bytes())),
+        text(mount.kind.as_deref().map(|text| text.as_bytes())),
+        Arg::Number(mount.flags),
+        text(mount.data.as_deref().map(|text| text.as_bytes())),
+    ];
+    let object = match (&mount.source, &mount.kind) {
+        (Some(source), Some(kind)) => format!("{source:?} ({}) at {:?}", kind.to_string_lossy(), mount.target),
+        (Some(source), None) => format!("{source:?} at {:?}", mount.target),
+        (None, _) => format!("{:?} with flags {:#x}", mount.target, mount.flags),
+    };
+    steps.call(Step::Mount, &object, uapi::__NR_mount, &args);
+}
+
+/// The new root of a mount namespace, without a place for the old one: pivot_root(2), "pivot_root(".", ".")".
+pub(super) fn pivot_root(steps: &mut Steps<'_>) {
+    const MNT_DETACH: u64 = 2;
+    let Some(root) = &steps.sandbox.pivot_root else { return };
+    let object = format!("{root:?}");
+    let path = Arg::Data(steps.arena.data(root.as_os_str().as_bytes()));
+    let here = Arg::Data(steps.arena.data(b"."));
+    let top = Arg::Data(steps.arena.data(b"/"));
+    steps.call(Step::Chdir, &object, uapi::__NR_chdir, &[path]);
+    steps.call(Step::PivotRoot, &object, uapi::__NR_pivot_root, &[here, here]);
+    steps.call(Step::PivotRoot, &object, uapi::__NR_umount2, &[here, Arg::Number(MNT_DETACH)]);
+    steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[top]);
+}
+
+const PR_SET_KEEPCAPS: u64 = 8;
+const PR_CAPBSET_READ: usize = 23;
+const PR_CAPBSET_DROP: u64 = 24;
+const PR_SET_SECUREBITS: u64 = 28;
+const PR_CAP_AMBIENT: u64 = 47;
+const PR_CAP_AMBIENT_RAISE: u64 = 2;
+const PR_CAP_AMBIENT_CLEAR_ALL: u64 = 4;
+
+/// Before the ids: what needs CAP_SETPCAP, which a change of user takes away.
+pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
+    let sandbox = steps.sandbox;
+    if let Some(keep) = sandbox.bounding {
+        for number in (0..64).take_while(|&number| exists(number)).filter(|number| keep.bits() >> number & 1 == 0) {
+            let args = [Arg::Number(PR_CAPBSET_DROP), Arg::Number(number)];
+            steps.call(Step::Capabilities, &format!("bounding set without {number}"), uapi::__NR_prctl, &args);
+        }
+    }
+    if let Some(bits) = sandbox.securebits {
+        let args = [Arg::Number(PR_SET_SECUREBITS), Arg::Number(bits.into())];
+        steps.call(Step::Securebits, &format!("{bits:#x}"), uapi::__NR_prctl, &args);
+    }
+    // Also for the inheritable set: who has nothing permitted can add nothing to it.
+    let needs_them = sandbox.permitted.is_some() || sandbox.inheritable.is_some() || sandbox.ambient.is_some();
+    if steps.setup.changes_ids() && needs_them {
+        let args = [Arg::Number(PR_SET_KEEPCAPS), Arg::Number(1)];
+        steps.call(Step::Capabilities, "keep over a change of user", uapi::__NR_prctl, &args);
+    }
+}
+
+/// Does this kernel know the capability?
+fn exists(number: u64) -> bool {
+    // SAFETY: asks about the caller, changes nothing.
+    unsafe { sys::syscall(uapi::__NR_prctl, [PR_CAPBSET_READ, number as usize, 0, 0, 0, 0]) }.is_ok()
+}
+
+/// After the ids: the sets themselves.
+pub(super) fn capabilities_after(steps: &mut Steps<'_>) {
+    let sandbox = steps.sandbox;
+    let ambient = sandbox.ambient.map_or(0, |set| set.bits() & known());
+    let given = [sandbox.permitted, sandbox.effective, sandbox.inheritable, sandbox.ambient];
+    if given.iter().all(Option::is_none) {
+        return;
+    }
+    let [effective, permitted, inheritable] = match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
+        // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
+        true => [known(), known(), 0],
+        false => current(),
+    };
+    // A change of user keeps what is permitted only on request, and then only what is asked for.
+    let changes = steps.setup.changes_ids();
+    let or = |set: Option<crate::CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
+    let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
+    let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;
+    let inheritable = or(sandbox.inheritable, inheritable) | ambient;
+    const VERSION_3: u64 = 0x2008_0522;
+    let header = Arg::Data(steps.arena.words(&[VERSION_3]));
+    let half = |bits: u64, n: u32| (bits >> (32 * n)) as u32;
+    let words: Vec<u8> = (0..2)
+        .flat_map(|n| [half(effective, n), half(permitted, n), half(inheritable, n)])
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    let data = Arg::Data(steps.arena.data(&words));
+    let object = format!("permitted {permitted:#x}, effective {effective:#x}, inheritable {inheritable:#x}");
+    steps.call(Step::Capabilities, &object, uapi::__NR_capset, &[header, data]);
+    if sandbox.ambient.is_some() {
+        let clear = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_CLEAR_ALL)];
+        steps.call(Step::Capabilities, "ambient set emptied", uapi::__NR_prctl, &clear);
+    }
+    for number in (0..64).filter(|number| ambient >> number & 1 == 1) {
+        let raise = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_RAISE), Arg::Number(number)];
+        steps.call(Step::Capabilities, &format!("ambient set with {number}"), uapi::__NR_prctl, &raise);
+    }
+}
+
+/// The capabilities that this kernel knows.
+fn known() -> u64 {
+    (0..64).take_while(|&number| exists(number)).fold(0, |bits, number| bits | 1 << number)
+}
+
+/// The caller's effective, permitted and inheritable capabilities: `capget(2)`.
+fn current() -> [u64; 3] {
+    let mut header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    let args = [header.as_mut_ptr() as usize, data.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: version 3 of the call writes six words.
+    let _ = unsafe { sys::syscall(uapi::__NR_capget, args) };
+    [0, 1, 2].map(|n| data[n] as u64 | (data[n + 3] as u64) << 32)
+}
+
+/// Restrictions that the steps before must not be under; the filter comes last of all, just before exec.
+pub(super) fn landlock(steps: &mut Steps<'_>, ruleset: Option<i32>) {
+    if let Some(number) = ruleset {
+        let args = [Arg::Number(number as u64), Arg::Number(0)];
+        steps.call(Step::Landlock, "", uapi::__NR_landlock_restrict_self, &args);
+    }
+}
+
+/// See [`landlock`].
+pub(super) fn seccomp(steps: &mut Steps<'_>) {
+    let filter = &steps.sandbox.seccomp;
+    if filter.is_empty() {
+        return;
+    }
+    let words: Vec<u64> = filter
+        .iter()
+        .map(|one| {
+            let mut bytes = [0; 8];
+            bytes[..2].copy_from_slice(&one.code.to_ne_bytes());
+            bytes[2] = one.jt;
+            bytes[3] = one.jf;
+            bytes[4..].copy_from_slice(&one.k.to_ne_bytes());
+            u64::from_ne_bytes(bytes)
+        })
+        .collect();
+    let a = steps.arena.words(&words);
+    steps.op(Step::Seccomp, Op { a, b: words.len() as u32, ..Op::new(OpCode::Seccomp) });
+}

@@ -1,0 +1,270 @@
+//! Settings into ops: look-ups of names, and one system call each.
+
+use crate::command::{CallArg, Command, Name, Sandbox, Setup};
+use crate::compile::arena::{Arena, Arg};
+use crate::error::Error;
+use crate::step::Step;
+use forkless_core::plan::{BEST_EFFORT, Op, OpCode, VARIABLES};
+use forkless_core::sys::uapi;
+use nix::unistd::{Group, User, getgrouplist};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+/// Adds ops to a plan.
+pub(super) struct Steps<'a> {
+    pub(super) ops: Vec<Op>,
+    pub(super) arena: &'a mut Arena,
+    pub(super) setup: &'a Setup,
+    pub(super) sandbox: &'a Sandbox,
+}
+
+impl Steps<'_> {
+    /// An op; a failure of it may be passed over if the command says so.
+    pub(super) fn op(&mut self, step: Step, op: Op) {
+        let flags = if self.setup.best_effort.contains(&step.code()) { BEST_EFFORT } else { 0 };
+        self.ops.push(Op { flags, ..op });
+    }
+
+    /// A system call. `object`: what it is about, for errors.
+    pub(super) fn call(&mut self, step: Step, object: &str, number: u32, args: &[Arg]) {
+        self.call_into(step, object, number, args, None);
+    }
+
+    /// A system call whose result a later one uses.
+    fn call_into(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: Option<u32>) {
+        let a = self.arena.call(number, args, result);
+        let c = self.arena.text(object.as_bytes());
+        self.op(step, Op { a, b: step.code(), c, ..Op::new(OpCode::Call) });
+    }
+}
+
+/// Limits and scheduling: what may need the caller's privileges and is about the process alone.
+pub(super) fn resources(steps: &mut Steps<'_>) {
+    let setup = steps.setup;
+    for (&resource, &(soft, hard)) in &setup.rlimits {
+        let limit = steps.arena.words(&[soft, hard]);
+        let object = format!("{} to {}:{}", RESOURCES[resource as usize], amount(soft), amount(hard));
+        let args = [Arg::Number(0), Arg::Number(resource.into()), Arg::Data(limit), Arg::Number(0)];
+        steps.call(Step::Rlimit, &object, uapi::__NR_prlimit64, &args);
+    }
+    if let Some(nice) = setup.nice {
+        let args = [Arg::Number(0), Arg::Number(0), Arg::Number(nice as i64 as u64)];
+        steps.call(Step::Nice, &nice.to_string(), uapi::__NR_setpriority, &args);
+    }
+    if let Some((policy, priority)) = setup.scheduler {
+        let parameter = steps.arena.words(&[priority.into()]);
+        let args = [Arg::Number(0), Arg::Number(policy.into()), Arg::Data(parameter)];
+        steps.call(
+            Step::Scheduler,
+            &format!("policy {policy}, priority {priority}"),
+            uapi::__NR_sched_setscheduler,
+            &args,
+        );
+    }
+    if let Some(cpus) = &setup.affinity {
+        let mut mask = vec![0u64; cpus.last().map_or(1, |last| last / 64 + 1)];
+        for cpu in cpus {
+            mask[cpu / 64] |= 1 << (cpu % 64);
+        }
+        let object = format!("to {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+        let data = steps.arena.words(&mask);
+        let args = [Arg::Number(0), Arg::Number(mask.len() as u64 * 8), Arg::Data(data)];
+        steps.call(Step::Affinity, &object, uapi::__NR_sched_setaffinity, &args);
+    }
+    if let Some((class, level)) = setup.io_priority {
+        const IOPRIO_WHO_PROCESS: u64 = 1;
+        let args = [Arg::Number(IOPRIO_WHO_PROCESS), Arg::Number(0), Arg::Number((class << 13 | level).into())];
+        steps.call(Step::IoPriority, &format!("class {class}, level {level}"), uapi::__NR_ioprio_set, &args);
+    }
+    if let Some(slack) = setup.timer_slack {
+        const PR_SET_TIMERSLACK: u64 = 29;
+        let args = [Arg::Number(PR_SET_TIMERSLACK), Arg::Number(slack)];
+        steps.call(Step::TimerSlack, &format!("to {slack} ns"), uapi::__NR_prctl, &args);
+    }
+    if let Some(persona) = setup.personality {
+        steps.call(Step::Personality, &format!("{persona:#x}"), uapi::__NR_personality, &[Arg::Number(persona.into())]);
+    }
+}
+
+/// Written by the child itself, to a file, which makes it three system calls.
+///
+/// The kernel gives the value to every process that shares the writer's memory, unless the writer is a vfork'd child:
+/// the launcher adds `CLONE_VFORK` for this setting. Source: `__set_oom_adj()` in fs/proc/base.c.
+pub(super) fn oom_score(steps: &mut Steps<'_>) {
+    let Some(score) = steps.setup.oom_score_adj else { return };
+    /// The last variable, which callers cannot name.
+    const FILE: u32 = VARIABLES as u32 - 1;
+    let object = score.to_string();
+    let path = steps.arena.data(b"/proc/self/oom_score_adj");
+    let at = Arg::Number(uapi::AT_FDCWD as i64 as u64);
+    let flags = Arg::Number((uapi::O_WRONLY | uapi::O_CLOEXEC).into());
+    steps.call_into(Step::OomScore, &object, uapi::__NR_openat, &[at, Arg::Data(path), flags], Some(FILE));
+    let text = steps.arena.data(object.as_bytes());
+    let write = [Arg::Variable(FILE), Arg::Data(text), Arg::Number(object.len() as u64)];
+    steps.call(Step::OomScore, &object, uapi::__NR_write, &write);
+    steps.call(Step::OomScore, &object, uapi::__NR_close, &[Arg::Variable(FILE)]);
+}
+
+/// The terminal, after session and group.
+pub(super) fn terminal(steps: &mut Steps<'_>) {
+    const TIOCSCTTY: u64 = 0x540e;
+    if let Some(number) = steps.setup.terminal {
+        let args = [Arg::Number(number as u64), Arg::Number(TIOCSCTTY), Arg::Number(0)];
+        steps.call(Step::Terminal, &format!("of fd {number}"), uapi::__NR_ioctl, &args);
+    }
+    if let Some(number) = steps.setup.foreground {
+        steps.op(Step::Foreground, Op { a: number as u32, ..Op::new(OpCode::Foreground) });
+    }
+}
+
+/// A new root, entered.
+pub(super) fn root(steps: &mut Steps<'_>) {
+    let Some(root) = &steps.setup.chroot else { return };
+    let path = steps.arena.data(root.as_os_str().as_bytes());
+    steps.call(Step::Chroot, &format!("{root:?}"), uapi::__NR_chroot, &[Arg::Data(path)]);
+    let top = steps.arena.data(b"/");
+    steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[Arg::Data(top)]);
+}
+
+/// Ids as numbers; none where the child keeps the caller's.
+#[derive(Default)]
+pub(super) struct Ids {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    groups: Option<Vec<u32>>,
+}
+
+impl Ids {
+    /// Looks names up, in the parent: what a name server, a cache or a file says must not be asked for in the child.
+    pub(super) fn look_up(command: &Command) -> Result<Self, Error> {
+        let setup = &command.setup;
+        let refuse = |what: String| Error::check(&command.program, what);
+        let mut ids = Self { groups: setup.groups.clone(), ..Self::default() };
+        match &setup.group {
+            Some(Name::Id(gid)) => ids.gid = Some(*gid),
+            Some(Name::Name(name)) => ids.gid = Some(group_id(name).map_err(refuse)?),
+            None => {}
+        }
+        match &setup.user {
+            Some(Name::Id(uid)) => ids.uid = Some(*uid),
+            Some(Name::Name(name)) => {
+                let (uid, user) = user_id(name).map_err(refuse)?;
+                ids.uid = Some(uid);
+                if let Some(user) = user {
+                    let gid = *ids.gid.get_or_insert(user.gid.as_raw());
+                    if ids.groups.is_none() && setup.init_groups {
+                        ids.groups = Some(group_list(&user.name, gid).map_err(refuse)?);
+                    }
+                }
+            }
+            None => {}
+        }
+        // For setresuid(2) and setresgid(2) this number says that nothing is to change.
+        if ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX) {
+            return Err(refuse(format!("{} is no user or group id", u32::MAX)));
+        }
+        if ids.uid.is_some() && ids.groups.is_none() && nix::unistd::geteuid().is_root() {
+            ids.groups = Some(Vec::new());
+        }
+        Ok(ids)
+    }
+}
+
+/// Groups first, while there is the privilege to change them; the user last, since that takes it away.
+pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
+    if let Some(groups) = &ids.groups {
+        let bytes: Vec<u8> = groups.iter().flat_map(|gid| gid.to_ne_bytes()).collect();
+        let list = steps.arena.data(&bytes);
+        let names = groups.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let args = [Arg::Number(groups.len() as u64), Arg::Data(list)];
+        steps.call(Step::SetGroups, &format!("to {names:?}"), uapi::__NR_setgroups, &args);
+    }
+    if let Some(gid) = ids.gid {
+        let args = [Arg::Number(gid.into()); 3];
+        steps.call(Step::SetGid, &gid.to_string(), uapi::__NR_setresgid, &args);
+    }
+    if let Some(uid) = ids.uid {
+        let args = [Arg::Number(uid.into()); 3];
+        steps.call(Step::SetUid, &uid.to_string(), uapi::__NR_setresuid, &args);
+    }
+}
+
+/// What this library does not know.
+pub(super) fn calls(steps: &mut Steps<'_>) {
+    for call in &steps.setup.calls {
+        let arg = |arg: &CallArg| match arg {
+            CallArg::Number(number) => Arg::Number(*number),
+            CallArg::Bytes(bytes) => Arg::Data(steps.arena.data(bytes)),
+            CallArg::Variable(variable) => Arg::Variable(*variable),
+        };
+        let args: Vec<Arg> = call.args.iter().map(arg).collect();
+        steps.call_into(Step::Call, &call.number.to_string(), call.number, &args, call.result);
+    }
+}
+
+/// What must come after the ids: the kernel forgets a parent-death signal when they change, and a program without
+/// privileges may still forgo new ones.
+pub(super) fn last(steps: &mut Steps<'_>) {
+    const PR_SET_NO_NEW_PRIVS: u64 = 38;
+    if steps.setup.no_new_privs {
+        let args = [Arg::Number(PR_SET_NO_NEW_PRIVS), Arg::Number(1), Arg::Number(0), Arg::Number(0), Arg::Number(0)];
+        steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
+    }
+    if let Some(signal) = steps.setup.parent_death_signal {
+        steps.op(Step::ParentDeathSignal, Op { a: signal as u32, ..Op::new(OpCode::ParentDeathSignal) });
+    }
+}
+
+/// What the limits are called in `prlimit(1)`'s help, by number.
+const RESOURCES: [&str; 16] = [
+    "cpu",
+    "fsize",
+    "data",
+    "stack",
+    "core",
+    "rss",
+    "nproc",
+    "nofile",
+    "memlock",
+    "as",
+    "locks",
+    "sigpending",
+    "msgqueue",
+    "nice",
+    "rtprio",
+    "rttime",
+];
+
+fn amount(limit: u64) -> String {
+    if limit == u64::MAX { "unlimited".into() } else { limit.to_string() }
+}
+
+fn digits(name: &OsStr) -> Option<u32> {
+    name.to_str()?.parse().ok()
+}
+
+fn user_id(name: &OsStr) -> Result<(u32, Option<User>), String> {
+    let found = User::from_name(&name.to_string_lossy()).map_err(|error| format!("user {name:?}: {error}"))?;
+    match (found, digits(name)) {
+        (Some(user), _) => Ok((user.uid.as_raw(), Some(user))),
+        (None, Some(uid)) => Ok((uid, User::from_uid(uid.into()).unwrap_or(None))),
+        (None, None) => Err(format!("there is no user {name:?}")),
+    }
+}
+
+fn group_id(name: &OsStr) -> Result<u32, String> {
+    let found = Group::from_name(&name.to_string_lossy()).map_err(|error| format!("group {name:?}: {error}"))?;
+    match (found, digits(name)) {
+        (Some(group), _) => Ok(group.gid.as_raw()),
+        (None, Some(gid)) => Ok(gid),
+        (None, None) => Err(format!("there is no group {name:?}")),
+    }
+}
+
+/// `initgroups(3)`'s list.
+fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
+    let failed = |error| format!("groups of user {user:?}: {error}");
+    let user = CString::new(user).map_err(|_| "a user's name contains a NUL byte".to_owned())?;
+    let groups = getgrouplist(&user, gid.into()).map_err(failed)?;
+    Ok(groups.into_iter().map(|gid| gid.as_raw()).collect())
+}

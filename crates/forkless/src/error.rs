@@ -1,0 +1,157 @@
+//! What went wrong with a launch: which program, which step, on what, and why.
+
+use crate::step::Step;
+use std::error::Error as StdError;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// A launch that failed.
+///
+/// The functions of this crate return [`io::Error`], as `std::process` does, with the
+/// [`kind`](io::Error::kind) that belongs to the errno; this type is inside and is had back by [`Error::of`].
+///
+/// ```
+/// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+/// let detail = forkless::Error::of(&error).unwrap();
+/// assert_eq!(detail.step(), forkless::Step::Exec);
+/// assert_eq!(detail.errno(), Some(2));
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    program: OsString,
+    step: Step,
+    object: Option<String>,
+    errno: Option<i32>,
+    note: Option<String>,
+}
+
+impl Error {
+    pub(crate) fn new(program: &OsStr, step: Step, errno: i32) -> Self {
+        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: Some(errno), note: None }))
+    }
+
+    /// The child ended without a word: something killed it.
+    pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
+        let why = "the child was killed before it could run the program";
+        let inner = Inner { program: program.into(), step, object: None, errno: None, note: Some(why.into()) };
+        Self(Arc::new(inner))
+    }
+
+    /// Bad input, found before any system call.
+    pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
+        let inner =
+            Inner { program: program.into(), step: Step::Check, object: None, errno: None, note: Some(what.into()) };
+        Self(Arc::new(inner))
+    }
+
+    /// The thing that the step failed on.
+    pub(crate) fn on(self, object: impl Into<String>) -> Self {
+        self.change(|inner| inner.object = Some(object.into()))
+    }
+
+    /// A remark that helps to act on the error.
+    pub(crate) fn note(self, note: impl Into<String>) -> Self {
+        self.change(|inner| inner.note = Some(note.into()))
+    }
+
+    fn change(self, how: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = self.0;
+        if let Some(inner) = Arc::get_mut(&mut inner) {
+            how(inner);
+        }
+        Self(inner)
+    }
+
+    /// The launch error inside an [`io::Error`] of this crate, if that is what it holds.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    /// The program as it was asked for.
+    pub fn program(&self) -> &OsStr {
+        &self.0.program
+    }
+
+    /// The step that failed.
+    pub fn step(&self) -> Step {
+        self.0.step
+    }
+
+    /// What it failed on: a path, a descriptor, a group.
+    pub fn object(&self) -> Option<&str> {
+        self.0.object.as_deref()
+    }
+
+    /// The kernel's answer; none where the request itself was at fault, or the child was killed.
+    pub fn errno(&self) -> Option<i32> {
+        self.0.errno
+    }
+
+    /// The errno's kind; `InvalidInput` where the request itself was at fault, `Other` where the child was killed.
+    pub fn kind(&self) -> io::ErrorKind {
+        match (self.0.errno, self.0.step) {
+            (Some(errno), _) => io::Error::from_raw_os_error(errno).kind(),
+            (None, Step::Check) => io::ErrorKind::InvalidInput,
+            (None, _) => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { program, step, object, errno, note } = &*self.0;
+        match step {
+            Step::Wait => write!(out, "lost sight of {program:?}")?,
+            _ => write!(out, "failed to start {program:?}")?,
+        }
+        if *step != Step::Check {
+            write!(out, ": {}", step.words())?;
+        }
+        if let Some(object) = object {
+            write!(out, " {object}")?;
+        }
+        if let Some(errno) = errno {
+            write!(out, ": {}", errno_words(*errno))?;
+        }
+        match (note, errno) {
+            (Some(note), None) => write!(out, ": {note}"),
+            (Some(note), Some(_)) => write!(out, " ({note})"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// The message of strerror(3), without the number that `io::Error` adds.
+fn errno_words(errno: i32) -> String {
+    let words = io::Error::from_raw_os_error(errno).to_string();
+    match words.strip_suffix(&format!(" (os error {errno})")) {
+        Some(short) => short.to_owned(),
+        None => words,
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { program, step, object, errno, note } = &*self.0;
+        out.debug_struct("Error")
+            .field("program", program)
+            .field("step", step)
+            .field("object", object)
+            .field("errno", errno)
+            .field("note", note)
+            .finish()
+    }
+}
+
+impl StdError for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,124 @@
+//! Making the child: `clone3(2)`, or `clone(2)` where that is refused.
+//!
+//! `CLONE_VM`: no page table is copied. `CLONE_FILES`: no descriptor table is copied; the child makes itself a small
+//! one. No `CLONE_VFORK`: the caller may go on at once, or wait with a time limit, and a child stopped before exec does
+//! not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
+//! to the host's SIGCHLD handler and to its `waitpid(-1)`; only we, who ask for `__WALL`, see it.
+
+use super::stack::Stack;
+use forkless_core::frame::Frame;
+use forkless_core::sys::{self, Entry, uapi};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Which flags and which call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// `clone3` with `CLONE_CLEAR_SIGHAND`; else `clone`, with every signal blocked until the child has reset them.
+    pub(crate) clone3: bool,
+    /// `CLONE_FILES`.
+    pub(crate) share_files: bool,
+    /// `CLONE_PIDFD`.
+    pub(crate) pidfd: bool,
+    /// `CLONE_NEW*`.
+    pub(crate) namespaces: u64,
+    /// The directory of a control group, for `CLONE_INTO_CGROUP`; -1: the caller's.
+    pub(crate) cgroup: i32,
+    /// `CLONE_VFORK`: the caller stands still until the child has left.
+    pub(crate) vfork: bool,
+}
+
+/// A child that exists.
+pub(crate) struct Cloned {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: Option<OwnedFd>,
+}
+
+/// Clones a child that runs `entry` on `stack`, whose frame has been readied.
+///
+/// On failure the stack is free again.
+///
+/// # Safety
+/// `entry` keeps the rules of `forkless_core::child`, and `stack` is held until the child has left.
+pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> Result<Cloned, i32> {
+    let mut pidfd = -1;
+    let mut flags = (uapi::CLONE_VM | uapi::CLONE_CHILD_CLEARTID) as u64 | how.namespaces;
+    if how.share_files {
+        flags |= uapi::CLONE_FILES as u64;
+    }
+    if how.vfork {
+        flags |= uapi::CLONE_VFORK as u64;
+    }
+    if how.pidfd {
+        flags |= uapi::CLONE_PIDFD as u64;
+    }
+    // SAFETY: the caller's contract.
+    let answer = unsafe {
+        if how.clone3 {
+            by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
+        } else {
+            by_clone(stack, flags, &mut pidfd, entry)
+        }
+    };
+    match answer {
+        // SAFETY: with CLONE_PIDFD the kernel has written a new descriptor, which is ours.
+        Ok(pid) => Ok(Cloned { pid, pidfd: (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) }) }),
+        Err(error) => {
+            stack.cancel();
+            Err(error)
+        }
+    }
+}
+
+/// Linux 5.7; the kernel's header has it as a 64-bit constant.
+const CLONE_INTO_CGROUP: u64 = 1 << 33;
+
+/// No handler of ours is left in the child, so no signal can run one in shared memory, and none has to be blocked.
+unsafe fn by_clone3(
+    stack: &mut Stack,
+    mut flags: u64,
+    cgroup: i32,
+    pidfd: &mut i32,
+    entry: Entry<Frame>,
+) -> Result<i32, i32> {
+    let (base, length) = stack.span();
+    // The first version of the structure ends before set_tid, and every kernel that has clone3 takes it; the third has
+    // the control group.
+    let mut size = 64;
+    if cgroup >= 0 {
+        flags |= CLONE_INTO_CGROUP;
+        size = size_of::<uapi::clone_args>();
+    }
+    let args = uapi::clone_args {
+        flags: flags | uapi::CLONE_CLEAR_SIGHAND,
+        pidfd: pidfd as *mut i32 as u64,
+        child_tid: stack.frame().word.as_ptr() as u64,
+        parent_tid: 0,
+        exit_signal: 0,
+        stack: base,
+        stack_size: length,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: cgroup.max(0) as u64,
+    };
+    // SAFETY: the stack is the child's own; the caller answers for the entry.
+    unsafe { sys::clone3_call(&args, size, entry, stack.frame_ptr()) }
+}
+
+/// The parent's handlers are the child's until it has reset them, so every signal is blocked from before the clone on.
+unsafe fn by_clone(stack: &mut Stack, flags: u64, pidfd: &mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
+    // SAFETY: restored below, whatever happens; by raw system call, since libc leaves its own two signals out.
+    let mask = unsafe { sys::set_signal_mask(!0) }?;
+    // SAFETY: no child has the frame yet.
+    unsafe {
+        (*stack.frame_ptr()).reset_handlers = 1;
+        (*stack.frame_ptr()).caller_mask = mask;
+    }
+    let (base, length) = stack.span();
+    let top = (base + length) as usize;
+    // SAFETY: as in `by_clone3`.
+    let answer = unsafe { sys::clone_call(flags, top, pidfd, stack.frame().word.as_ptr(), entry, stack.frame_ptr()) };
+    // SAFETY: the mask as it was.
+    let _ = unsafe { sys::set_signal_mask(mask) };
+    answer
+}

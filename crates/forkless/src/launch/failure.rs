@@ -1,0 +1,149 @@
+//! A failed launch in the user's words: which step, on what, why, and what to do about it.
+
+use super::probe::ProbeError;
+use crate::compile::{Plan, describe};
+use crate::error::Error;
+use crate::step::Step;
+use forkless_core::frame::Frame;
+use forkless_core::plan::{OpCode, Pair};
+use forkless_core::report::{Outcome, misses};
+use forkless_core::sys::errno;
+
+pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
+    match error {
+        ProbeError::Stack(errno) => stack_error(plan, errno),
+        ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL)
+            .note("no child may share memory here, as under user-mode emulation (qemu-user)"),
+        ProbeError::Clone(errno) => clone_error(plan, false, errno),
+        ProbeError::NotShared => Error::new(plan.program(), Step::Probe, errno::ENOSYS)
+            .note("CLONE_VM does not share memory here, as under user-mode emulation"),
+    }
+}
+
+pub(super) fn stack_error(plan: &Plan, errno: i32) -> Error {
+    Error::new(plan.program(), Step::Stack, errno).note("RLIMIT_AS, or the system's memory or mappings, are used up")
+}
+
+pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
+    let bare = Error::new(plan.program(), Step::Clone, error);
+    if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
+        return bare
+            .on("into a control group")
+            .note("it must be a version 2 group's directory, whose cgroup.procs the caller may write to");
+    }
+    if plan.namespaces != 0 {
+        match error {
+            errno::EPERM => {
+                return bare.on("into namespaces").note("needs CAP_SYS_ADMIN, or a user namespace with them");
+            }
+            errno::ENOSPC => return bare.on("into namespaces").note("the limit in /proc/sys/user is reached"),
+            _ => {}
+        }
+    }
+    match error {
+        errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
+        errno::ENOMEM => bare.note("no memory for another process"),
+        errno::EMFILE if pidfd => bare.note("no descriptor is left for the pidfd: RLIMIT_NOFILE"),
+        _ => bare,
+    }
+}
+
+/// The parent could not write an id map.
+pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
+    let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
+    match errno {
+        errno::EPERM => bare.note("an ordinary user may map one id, its own"),
+        errno::EINVAL => bare.note("a range is empty, overlaps another or reaches outside the caller's namespace"),
+        _ => bare,
+    }
+}
+
+/// Best-effort steps that failed.
+pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
+    misses(frame)
+        .map(|(op, errno)| failed(plan, Outcome::Failed { op, code: plan.op(op).code, detail: -1, errno }))
+        .collect()
+}
+
+/// A child's failure in the user's words.
+pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
+    let (index, code, detail, errno) = match failure {
+        Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
+        Outcome::Killed(op) => {
+            let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
+            return Error::killed(plan.program(), step);
+        }
+        Outcome::Exec => unreachable!("not a failure"),
+    };
+    let op = plan.op(index);
+    let bare = Error::new(plan.program(), describe::step_of(op), errno);
+    if code == OpCode::Exec {
+        return exec_error(plan, bare, plan.candidate(op, detail), errno);
+    }
+    let error = match describe::object_of(plan, op, Some(detail)) {
+        Some(object) => bare.on(object),
+        None => bare,
+    };
+    match (code, errno) {
+        (OpCode::Place, errno::EBADF) => match plan.pair(detail) {
+            Some(Pair { source, target }) if *source >= 0 => {
+                error.note(format!("either {source} is not open or {target} is not below RLIMIT_NOFILE"))
+            }
+            _ => error,
+        },
+        (OpCode::Call | OpCode::Seccomp, _) => with_privilege(error, errno),
+        _ => error,
+    }
+}
+
+/// Names the privilege that is missing.
+fn with_privilege(error: Error, errno: i32) -> Error {
+    let privilege = match (errno, error.step()) {
+        (errno::EPERM, Step::SetUid) => "needs CAP_SETUID, or an id that the caller has",
+        (errno::EPERM, Step::SetGid) => "needs CAP_SETGID, or an id that the caller has",
+        (errno::EPERM, Step::SetGroups) => "needs CAP_SETGID",
+        (errno::EPERM, Step::JoinNamespace | Step::Namespace | Step::Mount | Step::PivotRoot | Step::Hostname) => {
+            "needs CAP_SYS_ADMIN over the namespace"
+        }
+        (errno::EPERM, Step::Landlock) | (errno::EACCES, Step::Seccomp) => "needs no_new_privs or CAP_SYS_ADMIN",
+        (errno::EPERM, Step::Capabilities | Step::Securebits) => {
+            "needs CAP_SETPCAP, and cannot give what the caller has not"
+        }
+        (errno::EINVAL | errno::EBUSY, Step::PivotRoot) => "the new root must be a mount point",
+        (errno::EPERM, Step::Chroot) => "needs CAP_SYS_CHROOT",
+        (errno::EPERM, Step::Rlimit) => "needs CAP_SYS_RESOURCE to raise a hard limit",
+        (errno::EPERM | errno::EACCES, Step::Nice | Step::Scheduler) => {
+            "needs CAP_SYS_NICE, or a resource limit that allows it"
+        }
+        (errno::EACCES, Step::OomScore) => "needs CAP_SYS_RESOURCE to lower it",
+        (errno::EPERM, Step::IoPriority) => "needs CAP_SYS_NICE",
+        (errno::EINVAL, Step::Affinity) => "none of these processors is there and allowed",
+        _ => return error,
+    };
+    error.note(privilege)
+}
+
+fn exec_error(plan: &Plan, bare: Error, candidate: Option<String>, errno: i32) -> Error {
+    let searched = plan.searched().map(|path| path.to_string_lossy().replace(':', ", "));
+    match (errno, searched) {
+        (errno::ENOENT | errno::ENOTDIR, Some(path)) => bare.note(format!("searched PATH: {path}")),
+        (errno::E2BIG, _) => bare.note("arguments and environment are longer than the kernel takes: see execve(2)"),
+        (errno::ENOEXEC, _) => {
+            bare.on_candidate(plan, candidate).note("neither a binary for this machine nor a script with #!")
+        }
+        (errno::EACCES, _) => {
+            bare.on_candidate(plan, candidate).note("not executable, a directory, or on a noexec mount")
+        }
+        _ => bare.on_candidate(plan, candidate),
+    }
+}
+
+impl Error {
+    /// The file that was tried, where it is not the program as named.
+    fn on_candidate(self, plan: &Plan, candidate: Option<String>) -> Self {
+        match candidate {
+            Some(path) if plan.program() != path.as_str() => self.on(format!("{path:?}")),
+            _ => self,
+        }
+    }
+}

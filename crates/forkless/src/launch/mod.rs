@@ -1,0 +1,468 @@
+//! Launchers: how a child comes to be. There is one so far, by `clone`.
+//!
+//! A launch takes a stack, readies its frame, clones, and then waits as long as its [`Form`] asks: not at all, until
+//! the child has taken its descriptors, or until it has left the parent's memory. If something that the kernel was
+//! believed to allow turns out to be refused, the failed child has been invisible and has done nothing, so the launch
+//! is done again by the next best way.
+
+use crate::command::Namespace;
+use crate::compile::Plan;
+use crate::error::Error;
+use crate::orphan;
+use crate::wait::{self, Ended};
+use forkless_core::frame::{GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
+use forkless_core::plan::{OpCode, VARIABLES};
+use forkless_core::report::{Outcome, outcome};
+use forkless_core::sys::{self, errno, uapi};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+mod clone;
+
+mod dumpable;
+
+mod failure;
+
+mod maps;
+
+mod probe;
+
+mod stack;
+
+pub use stack::mapped_stacks;
+
+use clone::How;
+use dumpable::KeepDumpable;
+use probe::{Feature, Features, is_refusal};
+pub(crate) use stack::Stack;
+
+/// How long a launch stays with its child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Until the child exists and has taken the descriptors that it is passed, if any.
+    Launch,
+    /// Until it has executed the program or failed.
+    Spawn,
+    /// Until it has ended.
+    End,
+}
+
+/// What one run adds to a plan.
+pub(crate) struct Run {
+    /// The parent's descriptors for the slots.
+    pub(crate) slots: [RawFd; SLOTS],
+    pub(crate) pidfd: bool,
+    pub(crate) form: Form,
+}
+
+/// A child that has been launched; unless `left`, it may still be in our memory.
+pub(crate) struct Running {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: Option<OwnedFd>,
+    pub(crate) stack: Stack,
+    pub(crate) left: bool,
+    /// With [`Form::End`]: how it ended.
+    pub(crate) ended: Option<io::Result<Ended>>,
+    pub(crate) started: Instant,
+    pub(crate) route: Route,
+}
+
+/// The way a child was launched, and why that one: from [`Child::route`](crate::Child::route).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Route {
+    /// The launcher.
+    pub launcher: Launcher,
+    /// The system call.
+    pub call: Call,
+    /// How the child's descriptor table came to be.
+    pub table: DescriptorTable,
+    /// How descriptors above the copied ones were passed.
+    pub passing: Passing,
+}
+
+/// A way to make a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Launcher {
+    /// A child that shares the caller's memory until exec.
+    Clone,
+}
+
+/// The system call that made the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Call {
+    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`.
+    Clone3,
+    /// `clone(2)`, because `clone3` is refused or missing here.
+    Clone,
+}
+
+/// How the child's descriptor table came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DescriptorTable {
+    /// Made by the child, with the caller's standard streams and nothing else copied.
+    Private,
+    /// Made by the child, with the caller's descriptors below a number copied and closed again where they were not
+    /// wanted, because `pidfd_getfd` is refused here.
+    PrivateBelow(u32),
+    /// Copied whole, because `close_range` is refused or missing here.
+    Copied,
+    /// Copied whole, because everything is to be inherited.
+    CopiedOnRequest,
+}
+
+/// How the child got descriptors that were not copied with its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Passing {
+    /// There were none.
+    None,
+    /// `pidfd_getfd(2)` on the parent.
+    PidfdGetfd,
+    /// Pipes opened anew through `/proc`, because `pidfd_getfd` is refused here.
+    Proc,
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = match self.call {
+            Call::Clone3 => "clone3 in shared memory",
+            Call::Clone => "clone in shared memory (clone3 is refused or missing here)",
+        };
+        write!(out, "{call}; ")?;
+        match self.table {
+            DescriptorTable::Private => write!(out, "private descriptor table with only what was asked for"),
+            DescriptorTable::PrivateBelow(n) => {
+                write!(out, "private descriptor table, copied below {n} (pidfd_getfd is refused here)")
+            }
+            DescriptorTable::Copied => write!(out, "copied descriptor table (close_range is refused or missing here)"),
+            DescriptorTable::CopiedOnRequest => write!(out, "copied descriptor table (everything is to be inherited)"),
+        }?;
+        match self.passing {
+            Passing::None => Ok(()),
+            Passing::PidfdGetfd => write!(out, "; descriptors passed by pidfd_getfd"),
+            Passing::Proc => write!(out, "; pipes passed through /proc (pidfd_getfd is refused here)"),
+        }
+    }
+}
+
+/// Launches a plan.
+pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
+    orphan::look_after_a_few();
+    let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
+    let mut copy_sources = plan.is_foreign;
+    let caller = Caller::of(plan, run);
+    loop {
+        let route = route(plan, run, &caller, features, copy_sources);
+        let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
+        let mut running = match attempt(plan, run, &caller, route) {
+            Ok(running) => running,
+            Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
+                features = Features::lose(Feature::Clone3);
+                continue;
+            }
+            Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
+            Err(Refused::Stack(error)) => return Err(failure::stack_error(plan, error)),
+        };
+        if let Some(maps) = &plan.id_maps {
+            if let Err((errno, what)) = maps::write(&running, maps) {
+                wait::reap(running.pid);
+                return Err(failure::map_error(plan, errno, what));
+            }
+        }
+        wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
+        if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
+            // Refused since the probe; the child found the other way by itself.
+            features = Features::lose(Feature::GetFd);
+            running.route.passing = Passing::Proc;
+        }
+        if !running.left {
+            return Ok(running);
+        }
+        let outcome = match result(&running.stack) {
+            Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(running.pid) => {
+                wait::reap(running.pid);
+                return Err(killed_in_exec(plan));
+            }
+            Ok(()) => return Ok(running),
+            Err(outcome) => outcome,
+        };
+        let status = match running.ended {
+            None => wait::reap(running.pid),
+            Some(ended) => ended.ok().map(|ended| ended.status),
+        };
+        match next_best(outcome, status, route) {
+            Some(NextBest::CopyTable) => features = Features::lose(Feature::CloseRange),
+            Some(NextBest::CopySources { without }) => {
+                copy_sources = true;
+                if let Some(feature) = without {
+                    features = Features::lose(feature);
+                }
+            }
+            None => return Err(failure::failed(plan, outcome)),
+        }
+    }
+}
+
+/// Who launches, where the child has to know: process and thread, else 0.
+struct Caller {
+    pid: i32,
+    tid: i32,
+}
+
+impl Caller {
+    /// Asked for each launch: a forked copy of this process has other numbers.
+    fn of(plan: &Plan, run: &Run) -> Self {
+        let needed = plan.names_parent || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
+        if needed { Self { pid: sys::getpid(), tid: sys::gettid() } } else { Self { pid: 0, tid: 0 } }
+    }
+
+    fn is_first_thread(&self) -> bool {
+        self.pid == self.tid
+    }
+}
+
+/// Does the child read descriptors of ours after the clone? (The standard streams it inherits do not count.)
+fn passes_descriptors(plan: &Plan, run: &Run, route: Route) -> bool {
+    let shares = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    shares && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+}
+
+/// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
+fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
+    let plain = plan.namespaces == 0 && plan.cgroup.is_none();
+    if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.cgroup.is_none() }
+}
+
+/// A child that was killed in exec, as a filter may do, leaves no word. But it still has no exit signal, so a wait that
+/// asks for everything sees it and an ordinary one does not.
+pub(crate) fn has_executed(pid: i32) -> bool {
+    let sees = |more: u32| {
+        let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
+        sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
+    };
+    sees(0) || !sees(uapi::__WALL)
+}
+
+enum Refused {
+    Stack(i32),
+    Clone(i32),
+}
+
+/// Stack, frame, clone.
+fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Running, Refused> {
+    let mut stack = Stack::take().map_err(Refused::Stack)?;
+    let passes = passes_descriptors(plan, run, route);
+    stack.begin(|frame| {
+        frame.plan = plan.header();
+        // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
+        frame.parent = if plan.namespaces & Namespace::Pid as u64 != 0 { 0 } else { caller.pid };
+        frame.thread = caller.tid;
+        *frame.missed.get_mut() = 0;
+        *frame.go.get_mut() = GO_WAIT;
+        *frame.variables.get_mut() = [usize::MAX; VARIABLES];
+        frame.slots = run.slots;
+        frame.announce = (passes && run.form == Form::Launch) as u32;
+        *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
+        frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
+        frame.reset_handlers = 0;
+        (frame.table, frame.keep_below) = match route.table {
+            DescriptorTable::Private => (Table::Private, 3),
+            DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
+            DescriptorTable::Copied | DescriptorTable::CopiedOnRequest => (Table::Copied, 0),
+        };
+    });
+    let how = How {
+        clone3: route.call == Call::Clone3,
+        share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
+        pidfd: run.pidfd,
+        namespaces: plan.namespaces,
+        cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        vfork: plan.vfork,
+    };
+    let started = Instant::now();
+    // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has left:
+    // by waiting for that here, or by the handle that the stack goes into together with the plan.
+    let cloned = unsafe { clone::clone(&mut stack, how, forkless_core::child::play) }.map_err(Refused::Clone)?;
+    Ok(Running { pid: cloned.pid, pidfd: cloned.pidfd, stack, left: false, ended: None, started, route })
+}
+
+/// The best way that the known features allow.
+fn route(plan: &Plan, run: &Run, caller: &Caller, features: Features, copy_sources: bool) -> Route {
+    let call = if features.has(Feature::Clone3) { Call::Clone3 } else { Call::Clone };
+    let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
+    let highest = plan.highest_source.max(highest_slot);
+    let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
+    let only_pipes = plan.highest_source < 3;
+    let (table, passing) = if plan.inherit_all {
+        (DescriptorTable::CopiedOnRequest, Passing::None)
+    } else if !features.has(Feature::CloseRange) {
+        (DescriptorTable::Copied, Passing::None)
+    } else if highest < 3 {
+        (DescriptorTable::Private, Passing::None)
+    } else if getfd && !copy_sources {
+        (DescriptorTable::Private, Passing::PidfdGetfd)
+    } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources {
+        (DescriptorTable::Private, Passing::Proc)
+    } else {
+        (DescriptorTable::PrivateBelow(highest as u32 + 1), Passing::None)
+    };
+    Route { launcher: Launcher::Clone, call, table, passing }
+}
+
+/// What to try after a failure that was a refusal.
+enum NextBest {
+    CopyTable,
+    CopySources {
+        /// What would be refused to any other launch too.
+        without: Option<Feature>,
+    },
+}
+
+fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Option<NextBest> {
+    /// Bad system call: what a filter kills with. Any other signal is somebody else's doing.
+    const SIGSYS: i32 = 31;
+    let by_filter = status.and_then(|status| status.signal()) == Some(SIGSYS);
+    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
+    match failure {
+        Outcome::Killed(Some((_, OpCode::Table))) if private && by_filter => Some(NextBest::CopyTable),
+        Outcome::Failed { code: OpCode::Table, errno, .. } if private && is_refusal(errno) => Some(NextBest::CopyTable),
+        Outcome::Failed { code: OpCode::Place, errno, .. } if route.passing != Passing::None && is_refusal(errno) => {
+            let for_all = matches!(errno, errno::EPERM | errno::ENOSYS);
+            Some(NextBest::CopySources { without: for_all.then_some(passing_by) })
+        }
+        Outcome::Killed(Some((_, OpCode::Place))) if route.passing != Passing::None && by_filter => {
+            Some(NextBest::CopySources { without: Some(passing_by) })
+        }
+        _ => None,
+    }
+}
+
+/// Waits as long as the form asks; sets `left` if the child has left our memory by then.
+fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
+    let (stack, pid) = (&running.stack, running.pid);
+    if keep_dumpable.is_some() {
+        // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
+        // it is stopped, since it could be for ever.
+        wait_though_stopped(stack, pid, |word| word != LEFT);
+        drop(keep_dumpable);
+    }
+    match form {
+        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, |word| word == RUNNING),
+        Form::Launch => {}
+        Form::Spawn => {
+            if !wait_while(stack, pid, None, |word| word != LEFT) && passes_descriptors {
+                wait_though_stopped(stack, pid, |word| word == RUNNING);
+            }
+        }
+        // What the child is passed stays open as long as the caller of this holds the plan.
+        Form::End => {
+            running.ended = Some(wait::wait(pid, running.pidfd.as_ref(), running.started));
+            // It has gone, unless we are not allowed to wait: then it may still be reading the plan.
+            while !wait_while(stack, pid, None, |word| word != LEFT) {}
+        }
+    }
+    running.left = stack.frame().word.load(Ordering::Acquire) == LEFT;
+}
+
+/// Waits while `busy` holds for the futex word, also for a stopped child.
+///
+/// A child stopped before it has done what we wait for would keep us here for as long as it is stopped: it is continued
+/// until it has, and then stopped again.
+fn wait_though_stopped(stack: &Stack, pid: i32, busy: impl Fn(u32) -> bool) {
+    const SIGCONT: i32 = 18;
+    const SIGSTOP: i32 = 19;
+    let mut stopped = false;
+    while !wait_while(stack, pid, None, &busy) {
+        stopped = true;
+        // SAFETY: our own child, which has not been reaped.
+        let _ = unsafe { sys::kill(pid, SIGCONT) };
+    }
+    if stopped {
+        // SAFETY: as above; a child that has failed meanwhile cannot be stopped any more.
+        let _ = unsafe { sys::kill(pid, SIGSTOP) };
+    }
+}
+
+/// Waits on a stack's futex word; false if the time ran out or the child was found stopped.
+pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy: impl Fn(u32) -> bool) -> bool {
+    /// A child between clone and exec that is still there after this is looked at more closely.
+    const PATIENCE: Duration = Duration::from_millis(10);
+    let word = &stack.frame().word;
+    // A limit beyond what the clock holds is no limit.
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut looked = None;
+    loop {
+        let value = word.load(Ordering::Acquire);
+        if !busy(value) {
+            return true;
+        }
+        // The first time round nothing has been slept; after that, signals to us may cut each sleep short.
+        let now = Instant::now();
+        if now.duration_since(*looked.get_or_insert(now)) >= PATIENCE {
+            looked = Some(now);
+            if is_stopped(pid) {
+                return !busy(word.load(Ordering::Acquire));
+            }
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        if left == Some(Duration::ZERO) {
+            return false;
+        }
+        let nap = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+        let nap = uapi::__kernel_timespec { tv_sec: nap.as_secs() as i64, tv_nsec: nap.subsec_nanos() as i64 };
+        let _ = sys::futex_wait(word, value, Some(&nap));
+    }
+}
+
+/// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
+fn is_stopped(pid: i32) -> bool {
+    let mut info = sys::SignalInfo::EMPTY;
+    let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
+}
+
+/// After the child has left: has it executed the program?
+fn result(stack: &Stack) -> Result<(), Outcome> {
+    // SAFETY: the child has left; its plan is held by whoever holds the stack.
+    match unsafe { outcome(stack.frame()) } {
+        Outcome::Exec => Ok(()),
+        failure => Err(failure),
+    }
+}
+
+/// The error of a child that a filter of its own killed in exec.
+pub(crate) fn killed_in_exec(plan: &Plan) -> Error {
+    failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))))
+}
+
+/// After the child has left: did it not come to execute the program?
+pub(crate) fn has_failed(stack: &Stack) -> bool {
+    result(stack).is_err()
+}
+
+/// After the child has left: the best-effort steps that failed.
+pub(crate) fn missed(stack: &Stack, plan: &Plan) -> Vec<Error> {
+    failure::missed(plan, stack.frame())
+}
+
+/// After the child has failed: why, in the user's words.
+pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>, route: Route) -> Error {
+    let Err(outcome) = result(stack) else { unreachable!("has_failed was asked first") };
+    // It is too late to try another way for this child, but the next one will go it.
+    match next_best(outcome, status, route) {
+        Some(NextBest::CopyTable) => _ = Features::lose(Feature::CloseRange),
+        Some(NextBest::CopySources { without: Some(feature) }) => _ = Features::lose(feature),
+        _ => {}
+    }
+    failure::failed(plan, outcome)
+}

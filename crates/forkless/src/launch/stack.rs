@@ -1,0 +1,168 @@
+//! The child's stack, and the frame at its upper end.
+//!
+//! Each is one mapping: a guard region that faults if the child ever outgrew its stack, the stack, the frame. Mapping
+//! and unmapping would cost two system calls and a page fault per launch, so mappings are kept. The kernel clears a
+//! frame's futex word when its child has left; a stack whose word is not 0 is still in use, whoever holds it, and is
+//! not handed out.
+//!
+//! After a fork, the forked copy finds these mappings full of zeroes (`MADV_WIPEONFORK`), that is: free.
+
+use forkless_core::frame::{Frame, LEFT, RUNNING};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use std::cell::Cell;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// As large as the largest page of any supported kernel, so that it is a whole number of pages everywhere.
+const GUARD: usize = 64 * 1024;
+
+/// Guard, stack and frame. The child uses about 1 KiB of stack; untouched pages cost nothing.
+const MAPPING: usize = GUARD + 64 * 1024;
+
+/// How many stacks are kept. More children than that between clone and exec at one moment map their own.
+const KEPT: usize = 256;
+
+static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; KEPT];
+
+/// Mappings that exist now, for tests and the curious.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Where this thread last found or left a stack: it tries there first, so threads do not meet.
+    static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// How many stacks the library has mapped, in use or kept for the next launch (at most 256 are kept).
+pub fn mapped_stacks() -> usize {
+    MAPPED.load(Ordering::Relaxed)
+}
+
+/// A stack that one child may use. Returns to the pool when dropped, whether or not the child has left.
+pub(crate) struct Stack {
+    frame: NonNull<Frame>,
+}
+
+// SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
+unsafe impl Send for Stack {}
+// SAFETY: as above.
+unsafe impl Sync for Stack {}
+
+impl Stack {
+    /// A stack from the pool, or a new one. The error is `mmap(2)`'s.
+    pub(crate) fn take() -> Result<Self, i32> {
+        let start = hint();
+        for n in 0..KEPT {
+            let slot = &POOL[(start + n) % KEPT];
+            if slot.load(Ordering::Relaxed).is_null() {
+                continue;
+            }
+            let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
+            let stack = Self { frame };
+            if stack.frame().word.load(Ordering::Acquire) == LEFT {
+                HINT.set((start + n) % KEPT);
+                return Ok(stack);
+            }
+            stack.keep(start + n);
+        }
+        Self::map()
+    }
+
+    fn map() -> Result<Self, i32> {
+        let error = |error: rustix::io::Errno| error.raw_os_error();
+        // SAFETY: a new private mapping, chosen by the kernel.
+        let base = unsafe {
+            mmap_anonymous(null_mut(), MAPPING, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::STACK)
+        }
+        .map_err(error)?;
+        // SAFETY: the mapping's own lower part. Without WIPEONFORK (before 4.14) a forked copy would merely lose stacks
+        // that were in use at the fork.
+        unsafe {
+            if let Err(refused) = mprotect(base, GUARD, MprotectFlags::empty()) {
+                let _ = munmap(base, MAPPING);
+                return Err(error(refused));
+            }
+            let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+        }
+        MAPPED.fetch_add(1, Ordering::Relaxed);
+        let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
+        // SAFETY: mmap does not give address 0, and the offset lies inside.
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) } })
+    }
+
+    /// Readies the frame for a run.
+    ///
+    /// Must not be called while a child uses it; `take` gives only stacks whose child has left.
+    pub(crate) fn begin(&mut self, fill: impl FnOnce(&mut Frame)) {
+        // SAFETY: no child has it (the word was LEFT), and this handle is the only one.
+        let frame = unsafe { self.frame.as_mut() };
+        *frame.step.get_mut() = 0;
+        *frame.errno.get_mut() = 0;
+        *frame.detail.get_mut() = -1;
+        fill(frame);
+        *frame.word.get_mut() = RUNNING;
+    }
+
+    /// The clone did not happen: nobody will clear the word.
+    pub(crate) fn cancel(&mut self) {
+        self.frame().word.store(LEFT, Ordering::Release);
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        // SAFETY: mapped for as long as this handle is.
+        unsafe { self.frame.as_ref() }
+    }
+
+    pub(crate) fn frame_ptr(&self) -> *mut Frame {
+        self.frame.as_ptr()
+    }
+
+    /// Lowest address and length of the stack proper, as `clone3(2)` wants them.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let top = self.frame.as_ptr() as u64;
+        let length = (frame_offset() - GUARD) as u64;
+        (top - length, length)
+    }
+
+    /// Puts the stack where the pool has room, from slot `start` on; unmaps it if there is none and no child uses it.
+    fn keep(self, start: usize) {
+        let stack = std::mem::ManuallyDrop::new(self);
+        let frame = stack.frame.as_ptr();
+        for n in 0..KEPT {
+            let at = (start + n) % KEPT;
+            let free = POOL[at].load(Ordering::Relaxed).is_null();
+            if free && POOL[at].compare_exchange(null_mut(), frame, Ordering::Release, Ordering::Relaxed).is_ok() {
+                HINT.set(at);
+                return;
+            }
+        }
+        if stack.frame().word.load(Ordering::Acquire) == LEFT {
+            let base = frame.wrapping_byte_sub(frame_offset());
+            // SAFETY: the whole mapping, which nobody refers to any more.
+            let _ = unsafe { munmap(base.cast(), MAPPING) };
+            MAPPED.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Else a child is still on it: better one mapping lost than a child without a stack.
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        Self { frame: self.frame }.keep(hint());
+    }
+}
+
+fn frame_offset() -> usize {
+    // 64-byte aligned, as the frame's type asks.
+    MAPPING - size_of::<Frame>().next_multiple_of(64)
+}
+
+fn hint() -> usize {
+    let hint = HINT.get();
+    if hint != usize::MAX {
+        return hint;
+    }
+    // First use in this thread: its stack's address tells threads apart well enough.
+    (&raw const hint as usize >> 12) % KEPT
+}
+
+const _: () = assert!(size_of::<Frame>() < 16 * 1024);

@@ -1,0 +1,74 @@
+//! Start a process from any process, however big, at the speed of `exec`.
+//!
+//! The names and meanings are those of [`std::process`]; most programs switch by changing the `use` line:
+//!
+//! ```
+//! use forkless::{Command, Stdio};
+//!
+//! let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+//! # use std::io::Write;
+//! child.stdin.take().unwrap().write_all(b"hello")?;
+//! let output = child.wait_with_output()?;
+//! assert_eq!(output.stdout, b"hello");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # How it works
+//! A child is cloned into the caller's own memory, on a small stack of its own, makes itself a descriptor table with
+//! only what it is to have, plays a list of system calls that was compiled beforehand, and executes the program. The
+//! kernel tells us when it has left our memory. No page table, descriptor table or signal table is copied, and the
+//! caller never forks. See `ARCHITECTURE.md`.
+//!
+//! # When `std::process` is enough
+//! A small program with few descriptors that starts a process now and then gains little here; one that needs
+//! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
+
+mod command;
+
+mod stdio;
+
+mod compile;
+
+mod pipes;
+
+mod launch;
+
+mod prepared;
+
+mod child;
+
+mod wait;
+
+mod usage;
+
+mod output;
+
+mod orphan;
+
+mod cgroup;
+
+mod error;
+
+mod step;
+
+pub use cgroup::Cgroup;
+pub use child::Child;
+pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace};
+pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub use error::Error;
+pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};
+pub use orphan::reap_orphans;
+pub use prepared::Prepared;
+pub use stdio::Stdio;
+pub use step::Step;
+pub use usage::Usage;
+
+/// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.
+pub use std::process::{
+    ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Output, Termination, abort, exit, id,
+};
+
+/// The examples of the README, which are tested with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,115 @@
+//! The pipes and sockets of one run.
+
+use crate::compile::{Plan, Stream};
+use crate::error::Error;
+use crate::step::Step;
+use forkless_core::frame::{SLOT_INHERIT, SLOTS};
+use forkless_core::sys::errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Both ends of what one run needs.
+pub(crate) struct Pipes {
+    pub(crate) slots: [RawFd; SLOTS],
+    /// The parent's ends of stdin, stdout and stderr.
+    pub(crate) ours: [Option<OwnedFd>; 3],
+    /// The parent's ends of socket pairs, by the child's number.
+    pub(crate) sockets: Vec<(RawFd, OwnedFd)>,
+    /// The child's ends: closed when this is dropped, which must not be before the child has taken them.
+    _theirs: ([Option<OwnedFd>; 3], Vec<OwnedFd>),
+}
+
+/// What streams of which nothing was said are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defaults {
+    /// The parent's.
+    Inherit,
+    /// No input, captured output.
+    Capture,
+}
+
+/// The slots of a plan that needs no pipes.
+pub(crate) fn plain_slots(plan: &Plan) -> [RawFd; SLOTS] {
+    let mut slots = [SLOT_INHERIT; SLOTS];
+    for (slot, stream) in slots.iter_mut().zip(plan.stdio) {
+        *slot = stream.slot();
+    }
+    slots
+}
+
+impl Pipes {
+    /// Makes the pipes and sockets that a run of this plan needs, all close-on-exec.
+    ///
+    /// On failure those already made are closed.
+    pub(crate) fn make(plan: &Plan, defaults: Defaults) -> Result<Self, Error> {
+        let failed = |errno: rustix::io::Errno, number: RawFd| {
+            let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on(format!("for fd {number}"));
+            if errno == rustix::io::Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
+        };
+        let mut slots = [SLOT_INHERIT; SLOTS];
+        let (mut ours, mut theirs) = ([const { None }; 3], [const { None }; 3]);
+        let (mut our_sockets, mut their_sockets) = (Vec::new(), Vec::new());
+        for number in 0..3 {
+            let stream = match (plan.stdio[number], defaults) {
+                (Stream::Unset, Defaults::Capture) if number == 0 => Stream::Null,
+                (Stream::Unset, Defaults::Capture) => Stream::Piped,
+                (stream, _) => stream,
+            };
+            let pair = match stream {
+                Stream::Piped => {
+                    let (read, write) =
+                        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno, number as RawFd))?;
+                    if number == 0 { (write, read) } else { (read, write) }
+                }
+                Stream::SocketPair => sockets().map_err(|errno| failed(errno, number as RawFd))?,
+                other => {
+                    slots[number] = other.slot();
+                    continue;
+                }
+            };
+            slots[number] = pair.1.as_raw_fd();
+            theirs[number] = Some(pair.1);
+            if stream == Stream::Piped {
+                ours[number] = Some(pair.0);
+            } else {
+                our_sockets.push((number as RawFd, pair.0));
+            }
+        }
+        for (n, &number) in plan.sockets.iter().enumerate() {
+            let (our, their) = sockets().map_err(|errno| failed(errno, number))?;
+            slots[3 + n] = their.as_raw_fd();
+            our_sockets.push((number, our));
+            their_sockets.push(their);
+        }
+        Ok(Self { slots, ours, sockets: our_sockets, _theirs: (theirs, their_sockets) })
+    }
+}
+
+fn sockets() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// The next descriptor that comes over a socket; none at its end.
+pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(end) if end.bytes == 0 => return Ok(None),
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    // A message without one: there was no number left for it.
+    fds.last().map(Some).ok_or_else(|| io::Error::from_raw_os_error(errno::EMFILE))
+}

@@ -1,0 +1,232 @@
+//! How a child ended.
+//!
+//! A child is waited for with `__WALL`, since one that fails before exec has no exit signal and is not seen without.
+//! Where the handle has a pidfd the child is waited for by it: a pid that someone else reaped may by now be another
+//! child's.
+
+use crate::child::Child;
+use crate::compile::{Plan, Stream};
+use crate::error::Error;
+use crate::launch::{self, Form, Run};
+use crate::pipes;
+use crate::step::Step;
+use crate::usage::Usage;
+use forkless_core::sys::{self, errno, uapi};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A child that has ended and been reaped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// None where another part of the program reaped the child.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// Runs a plan to its end.
+pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
+    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair)) || !plan.sockets.is_empty()
+    {
+        return Child::launch(plan)?.wait();
+    }
+    if plan.is_filtered {
+        // Whether a filter killed it in exec can only be seen before it is reaped.
+        return Child::spawn(plan)?.wait();
+    }
+    let run =
+        Run { slots: pipes::plain_slots(plan), pidfd: plan.pidfd.unwrap_or_else(sigchld_discards), form: Form::End };
+    let running = launch::run(plan, &run)?;
+    match running.ended {
+        Some(ended) => ended.map(|ended| ended.status),
+        None => unreachable!("Form::End waits for the end"),
+    }
+}
+
+/// Does the kernel throw exit statuses away here, because SIGCHLD is ignored? Then only a pidfd keeps them.
+pub(crate) fn sigchld_discards() -> bool {
+    const SIGCHLD: u32 = 17;
+    sys::signal_action(SIGCHLD).is_ok_and(|action| {
+        // SAFETY: an optional function pointer read as the word it is.
+        let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
+        handler == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0
+    })
+}
+
+/// Waits for the end of a child and reaps it.
+pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Ended> {
+    loop {
+        if let Some(ended) = look(pid, pidfd, started, 0)? {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Reaps the child if it has ended.
+pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Option<Ended>> {
+    look(pid, pidfd, started, uapi::WNOHANG)
+}
+
+fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Ended>> {
+    loop {
+        let answer = match pidfd {
+            Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
+            None => by_pid(pid, options),
+        };
+        match answer {
+            Ok(found) => {
+                return Ok(found.map(|(status, usage)| Ended {
+                    status: ExitStatus::from_raw(status),
+                    usage: Some(Usage::new(&usage, started.elapsed())),
+                }));
+            }
+            Err(errno::EINTR) => {}
+            Err(errno::ECHILD) => return taken_by_another(pid, pidfd, options),
+            Err(error) => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+type Found = Option<(i32, uapi::rusage)>;
+
+fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
+    let mut status = 0;
+    // SAFETY: all zeroes is a valid rusage.
+    let mut usage = unsafe { std::mem::zeroed() };
+    match sys::wait4(pid, &mut status, options | uapi::__WALL, Some(&mut usage)) {
+        Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
+        found => Ok((found? == pid).then_some((status, usage))),
+    }
+}
+
+fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found> {
+    match by_id(uapi::P_PIDFD, pidfd.as_raw_fd(), options) {
+        // Refused; before Linux 5.4 a pidfd cannot be waited for.
+        Err(error) if is_refusal(error) => by_pid(pid, options).map_err(|_| error),
+        answer => answer,
+    }
+}
+
+/// Where one of the two calls that wait is refused the other may not be.
+fn is_refusal(error: i32) -> bool {
+    matches!(error, errno::EINVAL | errno::ENOSYS | errno::EPERM | errno::EACCES)
+}
+
+fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
+    const CLD_EXITED: i32 = 1;
+    const CLD_DUMPED: i32 = 3;
+    let mut info = sys::SignalInfo::EMPTY;
+    // SAFETY: all zeroes is a valid rusage.
+    let mut usage = unsafe { std::mem::zeroed() };
+    let options = options | uapi::WEXITED | uapi::__WALL;
+    sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
+    let status = match info.code {
+        CLD_EXITED => info.status << 8,
+        CLD_DUMPED => info.status | 0x80,
+        _ => info.status,
+    };
+    Ok((info.pid != 0).then_some((status, usage)))
+}
+
+/// Somebody else has reaped the child, or the kernel did because SIGCHLD is ignored. A pidfd still knows.
+fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Result<Option<Ended>> {
+    if let Some(pidfd) = pidfd {
+        if options & uapi::WNOHANG == 0 {
+            wait_readable(pidfd.as_fd(), None)?;
+        }
+        if let Some(status) = kept_status(pidfd.as_fd()) {
+            return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
+        }
+    }
+    let why = if pidfd.is_some() {
+        "another part of this program reaped it, or SIGCHLD is ignored; Linux 6.15 and later keep the status for a pidfd"
+    } else {
+        "another part of this program reaped it, or SIGCHLD is ignored; Command::pidfd(true) keeps the status"
+    };
+    Err(Error::new(&OsString::from(format!("pid {pid}")), Step::Wait, errno::ECHILD).note(why).into())
+}
+
+/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15.
+///
+/// Source: pidfd_info in linux/pidfd.h, pidfd_info() in fs/pidfs.c.
+fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    /// _IOWR(0xff, 11, struct pidfd_info), of 64 bytes in its first version.
+    const PIDFD_GET_INFO: usize = 0xc040_ff0b;
+    /// mask and cgroup id, eleven ids, the exit status.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
+    let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
+    // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
+    unsafe { sys::syscall(uapi::__NR_ioctl, args) }.ok()?;
+    (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Waits until the child has ended or the time is up; says whether it has.
+pub(crate) fn wait_ended(pid: i32, pidfd: Option<&OwnedFd>, limit: Duration) -> io::Result<bool> {
+    if let Some(pidfd) = pidfd {
+        return wait_readable(pidfd.as_fd(), Some(limit));
+    }
+    match sys::pidfd_open(pid, 0) {
+        // SAFETY: a new descriptor, ours.
+        Ok(fd) => wait_readable(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd(), Some(limit)),
+        // It has been reaped by someone: the next look will say so.
+        Err(errno::ESRCH) => Ok(true),
+        Err(_) => poll_for_end(pid, limit),
+    }
+}
+
+/// Where pidfds are refused or used up there is nothing to sleep on: look, at growing intervals of at most 20 ms.
+fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now().checked_add(limit);
+    let mut pause = Duration::from_micros(100);
+    loop {
+        let mut info = sys::SignalInfo::EMPTY;
+        let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+        if sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid != 0 {
+            return Ok(true);
+        }
+        let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// A pidfd is readable when its process has ended.
+fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool> {
+    // A limit beyond what the clock holds is no limit.
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], left.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            answer => return Ok(answer? > 0),
+        }
+    }
+}
+
+/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal.
+pub(crate) fn reap(pid: i32) -> Option<ExitStatus> {
+    loop {
+        match by_pid(pid, 0) {
+            Err(errno::EINTR) => {}
+            answer => return answer.ok().flatten().map(|(status, _)| ExitStatus::from_raw(status)),
+        }
+    }
+}
