@@ -1,0 +1,218 @@
+/* The C contestants of `forkless bench`: one launch per call, timed inside, so that no Rust code lies between the
+ * two readings of the clock.
+ *
+ * Each function returns the wait status of the child (0: it exited with 0), or -errno if it could not be launched.
+ * `held` is the time until the caller has control back, `total` the time until the child is reaped, in ns. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct bench_plan {
+    const char *path;
+    char *const *argv;
+    char *const *envp;
+    const char *shell_command; /* the same launch in words for sh(1) */
+    int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
+};
+
+struct bench_times {
+    uint64_t held;
+    uint64_t total;
+};
+
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- three pipes -------------------------------------------------------------------------------------------- */
+
+struct pipes {
+    int child[3];  /* what becomes 0, 1, 2 of the child */
+    int parent[3]; /* the other ends */
+};
+
+static void close_three(int fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static int open_pipes(struct pipes *p)
+{
+    for (int i = 0; i < 3; i++)
+        p->child[i] = p->parent[i] = -1;
+    for (int i = 0; i < 3; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) != 0) {
+            int error = errno;
+            close_three(p->child);
+            close_three(p->parent);
+            return -error;
+        }
+        int child_end = i == 0 ? 0 : 1; /* the child reads stdin and writes the other two */
+        p->child[i] = ends[child_end];
+        p->parent[i] = ends[1 - child_end];
+    }
+    return 0;
+}
+
+static int reap(pid_t pid)
+{
+    int status;
+    while (wait4(pid, &status, 0, NULL) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return status;
+}
+
+/* ---- floor: vfork, execve, wait4 ---------------------------------------------------------------------------- */
+
+/* The child of vfork runs on the caller's stack frame and must not return from it, so this is a function of its own
+ * that nothing may be inlined into; what the child writes and the parent reads is volatile. The pipe ends are never 0, 1
+ * or 2 (the bench keeps those open), so three dup2 suffice. */
+__attribute__((noinline)) static pid_t vfork_exec(const struct bench_plan *plan, const struct pipes *p,
+                                                  volatile int *child_error)
+{
+    pid_t pid = vfork();
+    if (pid == 0) {
+        if (plan->pipes)
+            for (int i = 0; i < 3; i++)
+                if (dup2(p->child[i], i) < 0) {
+                    *child_error = errno;
+                    _exit(127);
+                }
+        execve(plan->path, plan->argv, plan->envp);
+        *child_error = errno;
+        _exit(127);
+    }
+    return pid;
+}
+
+int bench_floor(const struct bench_plan *plan, struct bench_times *times)
+{
+    struct pipes p;
+    volatile int child_error = 0;
+    uint64_t start = now();
+    if (plan->pipes) {
+        int error = open_pipes(&p);
+        if (error)
+            return error;
+    }
+    pid_t pid = vfork_exec(plan, &p, &child_error);
+    int error = errno;
+    if (plan->pipes)
+        close_three(p.child);
+    times->held = now() - start;
+    if (pid < 0) {
+        if (plan->pipes)
+            close_three(p.parent);
+        return -error;
+    }
+    int status = reap(pid);
+    if (plan->pipes)
+        close_three(p.parent);
+    times->total = now() - start;
+    return child_error ? -child_error : status;
+}
+
+/* ---- fork, execve, waitpid ---------------------------------------------------------------------------------- */
+
+int bench_fork(const struct bench_plan *plan, struct bench_times *times)
+{
+    uint64_t start = now();
+    pid_t pid = fork();
+    if (pid == 0) {
+        execve(plan->path, plan->argv, plan->envp);
+        _exit(127);
+    }
+    times->held = now() - start;
+    if (pid < 0)
+        return -errno;
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    times->total = now() - start;
+    return status;
+}
+
+/* ---- posix_spawn -------------------------------------------------------------------------------------------- */
+
+static int spawn_with_pipes(const struct bench_plan *plan, struct pipes *p, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error)
+        return error;
+    for (int i = 0; i < 3 && !error; i++)
+        error = posix_spawn_file_actions_adddup2(&actions, p->child[i], i);
+    if (!error)
+        error = posix_spawn(pid, plan->path, &actions, NULL, plan->argv, plan->envp);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
+{
+    struct pipes p;
+    pid_t pid;
+    int error;
+    uint64_t start = now();
+    if (plan->pipes) {
+        error = open_pipes(&p);
+        if (error)
+            return error;
+        error = spawn_with_pipes(plan, &p, &pid);
+        close_three(p.child);
+    } else {
+        error = posix_spawn(&pid, plan->path, NULL, NULL, plan->argv, plan->envp);
+    }
+    times->held = now() - start;
+    if (error) {
+        if (plan->pipes)
+            close_three(p.parent);
+        return -error;
+    }
+    int status = reap(pid);
+    if (plan->pipes)
+        close_three(p.parent);
+    times->total = now() - start;
+    return status;
+}
+
+/* ---- system, popen ------------------------------------------------------------------------------------------ */
+
+int bench_system(const struct bench_plan *plan, struct bench_times *times)
+{
+    uint64_t start = now();
+    int status = system(plan->shell_command);
+    times->held = times->total = now() - start;
+    return status == -1 ? -errno : status;
+}
+
+int bench_popen(const struct bench_plan *plan, struct bench_times *times)
+{
+    char buffer[4096];
+    uint64_t start = now();
+    FILE *stream = popen(plan->shell_command, "re");
+    times->held = now() - start;
+    if (!stream)
+        return -errno;
+    while (fread(buffer, 1, sizeof buffer, stream) > 0)
+        ;
+    int status = pclose(stream);
+    times->total = now() - start;
+    return status == -1 ? -errno : status;
+}

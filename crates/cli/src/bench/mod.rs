@@ -1,0 +1,143 @@
+//! `forkless bench`: every way to launch a process, measured in turn on the user's own machine.
+//!
+//! In story order: who takes part, what they launch, from what kind of parent, how often, and what is made of it.
+//! `bench/METHODOLOGY.md` says what is timed from where to where.
+
+mod options;
+mod contestants;
+mod ours;
+mod program;
+mod quiet;
+mod conditions;
+mod race;
+mod statistics;
+mod machine;
+mod record;
+mod targets;
+mod table;
+mod plots;
+mod page;
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+pub(crate) use options::BenchOptions;
+
+use self::{
+    conditions::{Condition, Limits, Parent, Sweeps},
+    contestants::Contestant,
+    machine::Machine,
+    program::Program,
+    quiet::Quiet,
+    race::Budget,
+    record::{Report, Row, write_to},
+};
+
+/// The small parent gets this many times the time of the others: its ratios are held against targets of a few percent.
+const SMALL_PARENT_WEIGHT: u32 = 3;
+
+/// Runs the bench and shows what it found.
+///
+/// # Errors
+/// When a contestant fails, a condition cannot be set up or a file cannot be written.
+pub(crate) fn main(options: &BenchOptions) -> Result<()> {
+    let limits = Limits::raise_and_read()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
+    }
+    let program = Program::from_words(&options.program)?;
+    let sweeps = Sweeps::plan(options, &limits);
+    let contestants = options.contestants();
+
+    let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
+    let rows = measure(options, &program, &sweeps.conditions, &contestants, &stop)?;
+    drop(quiet);
+    let machine = Machine { own_target: options.program.is_empty(), ..Machine::read() };
+    let report = Report::new(machine, rows);
+    let wrote = write_all(options, &report, &sweeps.notes)?;
+
+    if ![&options.json, &options.csv].into_iter().flatten().any(|path| path == Path::new("-")) {
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let text = table::render(&report, &sweeps.notes, colour);
+        let mut stdout = std::io::stdout().lock();
+        // A reader that has seen enough (`| head`) is no failure of the bench.
+        let _ = write!(stdout, "{text}\n{wrote}\n");
+    }
+    Ok(())
+}
+
+/// All conditions, one after the other.
+fn measure(
+    options: &BenchOptions,
+    program: &Program,
+    conditions: &[Condition],
+    contestants: &[Contestant],
+    stop: &AtomicBool,
+) -> Result<Vec<Row>> {
+    let weight = |c: &Condition| if *c == Condition::SMALL { SMALL_PARENT_WEIGHT } else { 1 };
+    let cells = |c: &Condition| race::entrants(c, contestants).len() as u32 * weight(c);
+    let shares: u32 = conditions.iter().map(cells).sum();
+    ensure!(shares > 0, "no contestant can take part");
+    let share = options.measuring_time() / shares;
+
+    let progress = progress_bar(options, share * shares);
+    let mut rows = Vec::new();
+    for condition in conditions {
+        if race::entrants(condition, contestants).is_empty() {
+            continue;
+        }
+        progress.set_message(condition.words());
+        progress.tick();
+        let _parent = Parent::become_like(condition).with_context(|| condition.words())?;
+        let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
+        rows.extend(race::race(condition, contestants, program, budget, &progress).with_context(|| condition.words())?);
+    }
+    progress.finish_and_clear();
+    Ok(rows)
+}
+
+/// A bar on standard error, where that is a terminal. It is drawn between the rounds by the measuring thread itself: a
+/// thread for it would be one thing more that runs while we measure.
+fn progress_bar(options: &BenchOptions, length: Duration) -> ProgressBar {
+    if options.no_progress {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(length.as_millis() as u64), ProgressDrawTarget::stderr_with_hz(4));
+    match ProgressStyle::with_template("{bar:32.green/dim} {percent:>3} % {elapsed:>4}  {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Writes the files that were asked for and those of `--out`; says where the latter are.
+fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Result<String> {
+    let (json, csv) = (report.json()?, report.csv()?);
+    if let Some(path) = &options.json {
+        write_to(path, &json)?;
+    }
+    if let Some(path) = &options.csv {
+        write_to(path, &csv)?;
+    }
+    let out = &options.out;
+    fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    write_to(&out.join("results.json"), &json)?;
+    write_to(&out.join("results.csv"), &csv)?;
+    let plots = plots::plots(report);
+    for plot in &plots {
+        write_to(&out.join(plot.name).with_extension("svg"), &plot.svg()?)?;
+        plot.write_png(&out.join(plot.name).with_extension("png"))?;
+    }
+    let page = out.join("index.html");
+    write_to(&page, &page::render(report, &plots, notes)?)?;
+    Ok(format!("Plots and tables: {}", page.display()))
+}

@@ -1,0 +1,89 @@
+//! The options of `forkless bench`.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use super::contestants::Contestant;
+
+/// Measure every way to launch a process, on this machine.
+///
+/// Runs a static program that only exits, or PROGRAM, by each way in turn, under growing memory, mappings, open files
+/// and threads of the launching process.
+#[derive(Args, Debug)]
+#[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]")]
+pub(crate) struct BenchOptions {
+    /// Fewer conditions and fewer launches: done in under 15 seconds
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Only these contestants
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<Contestant>,
+
+    /// Memory of the parent to try, in MiB [default: 0,100,1024; quick: 0,1024]
+    #[arg(long, value_name = "MIB", value_delimiter = ',')]
+    pub(crate) memory: Option<Vec<u64>>,
+
+    /// Additional mappings of the parent to try [default: 0,10000]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub(crate) mappings: Option<Vec<u64>>,
+
+    /// Open files of the parent to try; the most the limit allows where that is less
+    /// [default: 3,1000,15000; quick: 3,15000]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub(crate) fds: Option<Vec<u64>>,
+
+    /// Threads launching at once to try [default: 1, 2, 4 … 2 × cores; quick: 1 and 2 × cores]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub(crate) threads: Option<Vec<usize>>,
+
+    /// Seconds to measure for, shared among all cells; setting up comes on top [default: 48; quick: 8]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time: Option<Duration>,
+
+    /// At most this many launches per contestant and condition
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) samples: u64,
+
+    /// Write the figures as JSON (- for standard output, which then has no table)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the figures as CSV (- for standard output, which then has no table)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Where to put results.json, results.csv, the plots and index.html
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) out: PathBuf,
+
+    /// No progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+
+    /// Program to launch, which must exit with 0, instead of one that only exits
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+impl BenchOptions {
+    /// The contestants that were asked for, each once, in the order of the tables.
+    pub(crate) fn contestants(&self) -> Vec<Contestant> {
+        let wanted = |c: &Contestant| self.only.is_empty() || self.only.contains(c);
+        Contestant::ALL.into_iter().filter(wanted).collect()
+    }
+
+    /// Time to share among the cells.
+    pub(crate) fn measuring_time(&self) -> Duration {
+        self.time.unwrap_or(Duration::from_secs(if self.quick { 8 } else { 48 }))
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("must be more than 0".to_owned()),
+    }
+}

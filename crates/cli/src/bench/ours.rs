@@ -1,0 +1,100 @@
+//! Our own contestants.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use forkless::{Child, Command, Prepared, Stdio};
+
+use super::{
+    contestants::{Launcher, check, nanoseconds},
+    program::Program,
+    statistics::Sample,
+};
+
+/// How the launch and the wait are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `spawn()`, then `wait()`
+    Spawn,
+    /// `launch()`, then `wait()`
+    Launch,
+    /// `status()`
+    Status,
+}
+
+fn command(program: &Program, pipes: u8) -> Command {
+    let mut command = Command::new(&program.path);
+    command.args(&program.args);
+    if pipes > 0 {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    command
+}
+
+/// Waits, then drops the handle and the pipes inside the time, as for `std`.
+fn finish(start: Instant, mut child: Child) -> Result<Sample> {
+    let held_ns = nanoseconds(start);
+    let status = child.wait().context("not waited for")?;
+    drop(child);
+    let total_ns = nanoseconds(start);
+    check(status)?;
+    Ok(Sample { held_ns, total_ns })
+}
+
+fn whole(start: Instant, status: std::process::ExitStatus) -> Result<Sample> {
+    let total_ns = nanoseconds(start);
+    check(status)?;
+    Ok(Sample { held_ns: total_ns, total_ns })
+}
+
+/// A `Command` built anew for each launch: building it is in the time, as for `std`.
+pub(crate) struct OneShot<'p> {
+    program: &'p Program,
+    pipes: u8,
+    form: Form,
+}
+
+impl<'p> OneShot<'p> {
+    pub(crate) fn new(program: &'p Program, pipes: u8, form: Form) -> Self {
+        Self { program, pipes, form }
+    }
+}
+
+impl Launcher for OneShot<'_> {
+    fn launch(&mut self) -> Result<Sample> {
+        let start = Instant::now();
+        let mut command = command(self.program, self.pipes);
+        match self.form {
+            Form::Spawn => finish(start, command.spawn().context("not launched")?),
+            Form::Launch => finish(start, command.launch().context("not launched")?),
+            Form::Status => whole(start, command.status().context("not launched")?),
+        }
+    }
+}
+
+/// A plan prepared once; only running it is in the time. Made without a pidfd, which the floor has none of either.
+pub(crate) struct Planned {
+    plan: Prepared,
+    form: Form,
+}
+
+impl Planned {
+    /// # Errors
+    /// When the plan cannot be made.
+    pub(crate) fn new(program: &Program, pipes: u8, form: Form) -> Result<Self> {
+        let mut command = command(program, pipes);
+        command.pidfd(false);
+        Ok(Self { plan: command.prepare().context("not prepared")?, form })
+    }
+}
+
+impl Launcher for Planned {
+    fn launch(&mut self) -> Result<Sample> {
+        let start = Instant::now();
+        match self.form {
+            Form::Spawn => finish(start, self.plan.spawn().context("not launched")?),
+            Form::Launch => finish(start, self.plan.launch().context("not launched")?),
+            Form::Status => whole(start, self.plan.status().context("not launched")?),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The run loop: contestants in turn, a millisecond each, so that whatever drifts on the machine hits them all alike.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use indicatif::ProgressBar;
+use rustix::time::ClockId;
+
+use super::{
+    conditions::Condition,
+    contestants::{Contestant, Launcher},
+    program::Program,
+    record::Row,
+    statistics::{Sample, Series},
+};
+
+/// Launches made before measuring, so that nobody pays for first touches.
+const WARM_UP: usize = 5;
+/// How long a turn lasts, about: long enough that the caches are the contestant's own, short enough that the turns come
+/// often.
+const TURN: Duration = Duration::from_millis(1);
+/// Launches that every contestant makes, however slow: fewer say nothing.
+const FEWEST: usize = 5;
+/// Turns of each contestant in the thread sweep.
+const CROWD_ROUNDS: u32 = 8;
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget<'a> {
+    /// For each contestant under the condition.
+    pub(crate) time: Duration,
+    /// Most launches of each.
+    pub(crate) samples: u64,
+    /// Set when the user has had enough.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Budget<'_> {
+    /// # Errors
+    /// When the user has had enough. An error and not an exit, so that everything is put back on the way out.
+    fn go_on(&self) -> Result<()> {
+        ensure!(!self.stop.load(Ordering::Relaxed), "stopped by a signal");
+        Ok(())
+    }
+}
+
+/// Measures all contestants that can take part under one condition, which the process must already be in.
+///
+/// # Errors
+/// When a contestant does not launch the program, named.
+pub(crate) fn race(
+    condition: &Condition,
+    contestants: &[Contestant],
+    program: &Program,
+    budget: Budget,
+    progress: &ProgressBar,
+) -> Result<Vec<Row>> {
+    let contestants = entrants(condition, contestants);
+    if condition.threads > 1 {
+        return race_crowd(condition, &contestants, program, budget, progress);
+    }
+    let mut runners = Vec::new();
+    for &contestant in &contestants {
+        let name = || format!("contestant {}", contestant.name());
+        let launcher = contestant.ready(program, condition.pipes).with_context(name)?;
+        runners.push(Runner::warmed_up(contestant, launcher, budget).with_context(name)?);
+    }
+    take_turns(&mut runners, budget, progress)?;
+    let rows = runners.into_iter().filter_map(|r| Some(Row::new(r.contestant, condition, r.series.summary()?)));
+    Ok(rows.collect())
+}
+
+/// Those of `contestants` that can take part under the condition.
+pub(crate) fn entrants(condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
+    let fits =
+        |c: &Contestant| (condition.pipes == 0 || c.takes_pipes()) && (condition.threads == 1 || c.joins_crowd());
+    contestants.iter().copied().filter(fits).collect()
+}
+
+/// One contestant with what it has done so far.
+struct Runner<'p> {
+    contestant: Contestant,
+    launcher: Box<dyn Launcher + 'p>,
+    series: Series,
+}
+
+/// How far a contestant may go by the end of a round, of all its launches together.
+struct Quota {
+    time: Duration,
+    fewest: usize,
+    most: usize,
+}
+
+impl<'p> Runner<'p> {
+    fn warmed_up(contestant: Contestant, mut launcher: Box<dyn Launcher + 'p>, budget: Budget) -> Result<Self> {
+        let start = Instant::now();
+        for _ in 0..WARM_UP {
+            launcher.launch()?;
+            // Who needs 100 ms for a launch has no caches to warm.
+            if start.elapsed() > budget.time / 4 {
+                break;
+            }
+        }
+        Ok(Self { contestant, launcher, series: Series::default() })
+    }
+
+    /// Launches until the quota is reached; not at all where it already is.
+    fn turn(&mut self, quota: &Quota) -> Result<()> {
+        if !self.below(quota, Duration::ZERO) {
+            return Ok(());
+        }
+        let cpu = cpu_time();
+        let start = Instant::now();
+        while self.below(quota, start.elapsed()) {
+            let sample = self.launcher.launch().with_context(|| format!("contestant {}", self.contestant.name()))?;
+            self.series.push(sample);
+        }
+        self.series.wall += start.elapsed();
+        self.series.cpu += cpu_time().saturating_sub(cpu);
+        Ok(())
+    }
+
+    fn below(&self, quota: &Quota, this_turn: Duration) -> bool {
+        let n = self.series.len();
+        n < quota.most && (n < quota.fewest || self.series.wall + this_turn < quota.time)
+    }
+}
+
+/// Rounds of turns; the contestant that begins changes each round. Whoever has used more than its share of the time so
+/// far sits out until the others have caught up, so that also the few launches of a slow one are spread over the whole
+/// time.
+fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) -> Result<()> {
+    let rounds = u32::try_from((budget.time.as_nanos() / TURN.as_nanos()).max(1)).unwrap_or(u32::MAX);
+    let samples = usize::try_from(budget.samples).unwrap_or(usize::MAX);
+    let part = |whole: usize, round: u32| whole.saturating_mul(round as usize).div_ceil(rounds as usize);
+    let count = runners.len();
+    for round in 1..=rounds {
+        budget.go_on()?;
+        let quota =
+            Quota { time: budget.time / rounds * round, fewest: part(FEWEST, round), most: part(samples, round) };
+        for turn in 0..count {
+            runners[(round as usize + turn) % count].turn(&quota)?;
+        }
+        progress.inc(count as u64 * TURN.as_millis() as u64);
+    }
+    Ok(())
+}
+
+/// The thread sweep: in each turn, all threads launch by the same contestant for a slice of time.
+fn race_crowd(
+    condition: &Condition,
+    contestants: &[Contestant],
+    program: &Program,
+    budget: Budget,
+    progress: &ProgressBar,
+) -> Result<Vec<Row>> {
+    let slice = budget.time / CROWD_ROUNDS;
+    let most = usize::try_from(budget.samples).unwrap_or(usize::MAX);
+    let per_thread = most.div_ceil(CROWD_ROUNDS as usize).div_ceil(condition.threads);
+    let mut series: Vec<(Contestant, Series)> = contestants.iter().map(|&c| (c, Series::default())).collect();
+    for round in 0..CROWD_ROUNDS as usize {
+        for turn in 0..series.len() {
+            budget.go_on()?;
+            let index = (round + turn) % contestants.len();
+            let (contestant, series) = &mut series[index];
+            let crowd = Crowd { contestant: *contestant, condition, program, slice, per_thread };
+            crowd.run(series).with_context(|| format!("contestant {}", contestant.name()))?;
+            progress.inc(slice.as_millis() as u64);
+        }
+    }
+    Ok(series.into_iter().filter_map(|(c, s)| Some(Row::new(c, condition, s.summary()?))).collect())
+}
+
+/// Many threads that launch by one contestant at once.
+struct Crowd<'a> {
+    contestant: Contestant,
+    condition: &'a Condition,
+    program: &'a Program,
+    slice: Duration,
+    per_thread: usize,
+}
+
+impl Crowd<'_> {
+    /// One slice, from the moment all threads are ready.
+    fn run(&self, series: &mut Series) -> Result<()> {
+        let barrier = Barrier::new(self.condition.threads);
+        let cpu = cpu_time();
+        let answers: Vec<Result<ThreadRun>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.condition.threads).map(|_| scope.spawn(|| self.run_thread(&barrier))).collect();
+            threads.into_iter().map(|t| t.join().expect("no contestant panics")).collect()
+        });
+        series.cpu += cpu_time().saturating_sub(cpu);
+        let runs = answers.into_iter().collect::<Result<Vec<_>>>()?;
+        let first = runs.iter().map(|r| r.start).min();
+        let last = runs.iter().map(|r| r.end).max();
+        if let (Some(first), Some(last)) = (first, last) {
+            series.wall += last - first;
+        }
+        runs.iter().flat_map(|r| &r.samples).for_each(|&sample| series.push(sample));
+        Ok(())
+    }
+
+    fn run_thread(&self, barrier: &Barrier) -> Result<ThreadRun> {
+        let ready = self.contestant.ready(self.program, self.condition.pipes);
+        // Every thread must come here, also one that failed, or the others would wait for ever.
+        barrier.wait();
+        let mut launcher = ready?;
+        let start = Instant::now();
+        let mut samples = Vec::new();
+        while samples.is_empty() || start.elapsed() < self.slice && samples.len() < self.per_thread {
+            samples.push(launcher.launch()?);
+        }
+        Ok(ThreadRun { start, end: Instant::now(), samples })
+    }
+}
+
+/// What one thread did in one slice.
+struct ThreadRun {
+    start: Instant,
+    end: Instant,
+    samples: Vec<Sample>,
+}
+
+/// User and system time of this process and of its reaped children.
+///
+/// The process's own from its CPU clock, which counts nanoseconds; the children's from getrusage(2), which has no
+/// better.
+fn cpu_time() -> Duration {
+    let own = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    let own = Duration::new(own.tv_sec.unsigned_abs(), u32::try_from(own.tv_nsec).unwrap_or(0));
+    // SAFETY: all zeroes is a valid `rusage`, which is plain integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live `rusage`. It cannot fail with these arguments; if it did, the zeroes stay.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let time = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec.unsigned_abs()) + Duration::from_micros(t.tv_usec.unsigned_abs())
+    };
+    own + time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_counted_as_cpu_time() {
+        let before = cpu_time();
+        let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", busy]).status().expect("sh").success());
+        assert!(cpu_time() > before);
+    }
+
+    #[test]
+    fn goals_are_shared_out_over_all_rounds() {
+        let program = Program::embedded().expect("temporary directory");
+        let budget = Budget { time: Duration::from_secs(1), samples: 40, stop: &AtomicBool::new(false) };
+        for threads in [1, 3] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let names = [Contestant::Floor, Contestant::PosixSpawn];
+            let rows = race(&condition, &names, &program, budget, &ProgressBar::hidden()).expect("runs");
+            assert_eq!(rows.len(), 2);
+            for row in rows {
+                assert!(row.n >= 5 && row.n <= 48, "{row:?}");
+                assert!(row.rate_per_s > 0.0 && row.cpu_us > 0.0, "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failing_contestant_is_named() {
+        let budget = Budget { time: Duration::from_millis(10), samples: 5, stop: &AtomicBool::new(false) };
+        for threads in [1, 2] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let only = [Contestant::PosixSpawn];
+            let error = race(&condition, &only, &Program::missing(), budget, &ProgressBar::hidden());
+            let text = format!("{:#}", error.expect_err("nothing to launch"));
+            assert!(text.contains("contestant posix_spawn"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_signal_stops_the_race() {
+        let program = Program::embedded().expect("temporary directory");
+        let budget = Budget { time: Duration::from_secs(60), samples: 1_000_000, stop: &AtomicBool::new(true) };
+        for threads in [1, 2] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let error = race(&condition, &[Contestant::Floor], &program, budget, &ProgressBar::hidden());
+            assert_eq!(error.expect_err("stopped").to_string(), "stopped by a signal");
+        }
+    }
+}

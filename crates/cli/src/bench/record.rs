@@ -1,0 +1,170 @@
+//! The figures as other programs get them: JSON and CSV. `bench/FORMAT.md` describes every field, and a test compares.
+
+use std::{fs, io::Write, path::Path};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::{
+    conditions::Condition,
+    contestants::Contestant,
+    machine::Machine,
+    statistics::{Summary, round},
+    targets::Figure,
+};
+
+/// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// One contestant under one condition.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) launcher: &'static str,
+    pub(crate) parent_mib: u64,
+    pub(crate) mappings: u64,
+    pub(crate) fds: u64,
+    pub(crate) threads: usize,
+    pub(crate) pipes: u8,
+    pub(crate) n: u64,
+    pub(crate) held_p50_us: f64,
+    pub(crate) held_p99_us: f64,
+    pub(crate) total_p50_us: f64,
+    pub(crate) total_p99_us: f64,
+    pub(crate) rate_per_s: f64,
+    pub(crate) cpu_us: f64,
+    pub(crate) ratio_to_floor: Option<f64>,
+}
+
+impl Row {
+    /// Joins who, where and how much. The ratio comes later, when the floor's row is known.
+    pub(crate) fn new(contestant: Contestant, condition: &Condition, summary: Summary) -> Self {
+        Self {
+            launcher: contestant.name(),
+            parent_mib: condition.parent_mib,
+            mappings: condition.mappings,
+            fds: condition.fds,
+            threads: condition.threads,
+            pipes: condition.pipes,
+            n: summary.n,
+            held_p50_us: summary.held_p50_us,
+            held_p99_us: summary.held_p99_us,
+            total_p50_us: summary.total_p50_us,
+            total_p99_us: summary.total_p99_us,
+            rate_per_s: summary.rate_per_s,
+            cpu_us: summary.cpu_us,
+            ratio_to_floor: None,
+        }
+    }
+
+    /// The condition it was measured under.
+    pub(crate) fn condition(&self) -> Condition {
+        Condition {
+            parent_mib: self.parent_mib,
+            mappings: self.mappings,
+            fds: self.fds,
+            threads: self.threads,
+            pipes: self.pipes,
+        }
+    }
+}
+
+/// All that one run of the bench found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) version: u32,
+    pub(crate) machine: Machine,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) targets: Vec<Figure>,
+}
+
+impl Report {
+    /// Adds what follows from the rows.
+    pub(crate) fn new(machine: Machine, mut rows: Vec<Row>) -> Self {
+        let floors: Vec<(Condition, f64)> =
+            rows.iter().filter(|r| r.launcher == "floor").map(|r| (r.condition(), r.total_p50_us)).collect();
+        for row in &mut rows {
+            let floor = floors.iter().find(|(condition, _)| *condition == row.condition());
+            row.ratio_to_floor = floor.map(|(_, total)| round(row.total_p50_us / total));
+        }
+        let targets = super::targets::judge(&rows, machine.cores);
+        Self { version: FORMAT_VERSION, machine, rows, targets }
+    }
+
+    /// The conditions, in the order in which they were measured.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let mut conditions: Vec<Condition> = self.rows.iter().map(Row::condition).collect();
+        // Rows of one condition stand together.
+        conditions.dedup();
+        conditions
+    }
+
+    /// The rows of one condition, in the order of the contestants.
+    pub(crate) fn rows_of<'a>(&'a self, condition: &Condition) -> impl Iterator<Item = &'a Row> {
+        let condition = *condition;
+        self.rows.iter().filter(move |row| row.condition() == condition)
+    }
+
+    /// The whole report, indented, with a newline at the end.
+    pub(crate) fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// The rows alone, with a head line.
+    pub(crate) fn csv(&self) -> Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in &self.rows {
+            writer.serialize(row)?;
+        }
+        Ok(String::from_utf8(writer.into_inner()?)?)
+    }
+}
+
+/// Writes to a file, or to standard output for `-`.
+pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        return std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A row with round figures.
+    pub(crate) fn row(launcher: &'static str, condition: Condition, held: f64, total: f64) -> Row {
+        let contestant = Contestant::ALL.into_iter().find(|c| c.name() == launcher).expect("a contestant");
+        let summary = Summary {
+            n: 100,
+            held_p50_us: held,
+            held_p99_us: held * 2.0,
+            total_p50_us: total,
+            total_p99_us: total * 2.0,
+            rate_per_s: round(condition.threads as f64 * 1e6 / total),
+            cpu_us: total,
+        };
+        Row::new(contestant, &condition, summary)
+    }
+
+    #[test]
+    fn csv_has_the_fields_of_the_rows() {
+        let small = Condition::SMALL;
+        let rows = vec![row("floor", small, 40.0, 80.0), row("std", small, 60.0, 100.0)];
+        let report = Report::new(Machine::read(), rows);
+        let csv = report.csv().expect("csv");
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,n,held_p50_us,"));
+        assert!(lines[2].ends_with(",1.25"), "{}", lines[2]);
+        let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
+        assert_eq!(json["version"], 1);
+        assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
+    }
+
+    #[test]
+    fn without_a_floor_there_is_no_ratio() {
+        let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)]);
+        assert_eq!(report.rows[0].ratio_to_floor, None);
+        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(','));
+    }
+}

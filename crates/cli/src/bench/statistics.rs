@@ -1,0 +1,124 @@
+//! What is made of the samples: nearest-rank percentiles, nothing fitted, nothing thrown away.
+
+use std::time::Duration;
+
+/// One launch, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Until the caller had control back.
+    pub(crate) held_ns: u64,
+    /// Until the child was reaped.
+    pub(crate) total_ns: u64,
+}
+
+/// All launches of one contestant under one condition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    held: Vec<u64>,
+    total: Vec<u64>,
+    /// Time in which the launches were made, turn by turn.
+    pub(crate) wall: Duration,
+    /// User and system time of this process and its reaped children in that time.
+    pub(crate) cpu: Duration,
+}
+
+impl Series {
+    /// Adds one launch.
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.held.push(sample.held_ns);
+        self.total.push(sample.total_ns);
+    }
+
+    /// Number of launches.
+    pub(crate) fn len(&self) -> usize {
+        self.total.len()
+    }
+
+    /// The figures of a row, or `None` where nothing was measured.
+    pub(crate) fn summary(mut self) -> Option<Summary> {
+        if self.total.is_empty() {
+            return None;
+        }
+        self.held.sort_unstable();
+        self.total.sort_unstable();
+        let n = self.total.len() as f64;
+        let wall = self.wall.as_secs_f64();
+        Some(Summary {
+            n: self.total.len() as u64,
+            held_p50_us: microseconds(percentile(&self.held, 50)),
+            held_p99_us: microseconds(percentile(&self.held, 99)),
+            total_p50_us: microseconds(percentile(&self.total, 50)),
+            total_p99_us: microseconds(percentile(&self.total, 99)),
+            rate_per_s: round(if wall > 0.0 { n / wall } else { 0.0 }),
+            cpu_us: round(self.cpu.as_secs_f64() * 1e6 / n),
+        })
+    }
+}
+
+/// The figures of one [`Series`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) n: u64,
+    pub(crate) held_p50_us: f64,
+    pub(crate) held_p99_us: f64,
+    pub(crate) total_p50_us: f64,
+    pub(crate) total_p99_us: f64,
+    pub(crate) rate_per_s: f64,
+    pub(crate) cpu_us: f64,
+}
+
+/// The nearest-rank percentile: the smallest value that at least `percent` of the values do not exceed.
+///
+/// With 5 values the 99th percentile is the largest; that is why each row says its n.
+pub(crate) fn percentile(sorted: &[u64], percent: u32) -> u64 {
+    assert!(!sorted.is_empty(), "a percentile needs at least one value");
+    let rank = (sorted.len() as u64 * u64::from(percent)).div_ceil(100);
+    sorted[rank.clamp(1, sorted.len() as u64) as usize - 1]
+}
+
+/// Nanoseconds in microseconds, to the nanosecond.
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Three decimals: more would be noise in a file that people read.
+pub(crate) fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentile_is_nearest_rank() {
+        let values = [15, 20, 35, 40, 50];
+        assert_eq!(percentile(&values, 5), 15);
+        assert_eq!(percentile(&values, 30), 20);
+        assert_eq!(percentile(&values, 40), 20);
+        assert_eq!(percentile(&values, 50), 35);
+        assert_eq!(percentile(&values, 99), 50);
+        assert_eq!(percentile(&values, 100), 50);
+        assert_eq!(percentile(&values, 0), 15);
+        assert_eq!(percentile(&[7], 99), 7);
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&hundred, 50), 50);
+        assert_eq!(percentile(&hundred, 99), 99);
+    }
+
+    #[test]
+    fn summary_counts_and_divides() {
+        let mut series = Series { wall: Duration::from_secs(2), cpu: Duration::from_micros(30), ..Series::default() };
+        for total in [3_000, 1_000, 2_000] {
+            series.push(Sample { held_ns: total / 2, total_ns: total });
+        }
+        let summary = series.summary().expect("three samples");
+        assert_eq!(summary.n, 3);
+        assert_eq!(summary.total_p50_us, 2.0);
+        assert_eq!(summary.held_p50_us, 1.0);
+        assert_eq!(summary.total_p99_us, 3.0);
+        assert_eq!(summary.rate_per_s, 1.5);
+        assert_eq!(summary.cpu_us, 10.0);
+        assert_eq!(Series::default().summary(), None);
+    }
+}

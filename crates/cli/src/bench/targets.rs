@@ -1,0 +1,187 @@
+//! The figures that forkless must reach, computed from the rows of one run.
+
+use serde::Serialize;
+
+use super::{conditions::Condition, record::Row, statistics::round};
+
+/// One figure with its target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// What is compared, in words.
+    pub(crate) figure: String,
+    /// The value found.
+    pub(crate) value: f64,
+    /// `"<="` or `">="`.
+    pub(crate) relation: &'static str,
+    /// What it must be.
+    pub(crate) target: f64,
+    /// Whether it is.
+    pub(crate) met: bool,
+}
+
+impl Figure {
+    fn at_most(figure: impl Into<String>, value: f64, target: f64) -> Self {
+        let value = round(value);
+        Self { figure: figure.into(), value, relation: "<=", target, met: value <= target }
+    }
+
+    fn at_least(figure: impl Into<String>, value: f64, target: f64) -> Self {
+        let value = round(value);
+        Self { figure: figure.into(), value, relation: ">=", target, met: value >= target }
+    }
+}
+
+/// Where the figures come from: the rows, by launcher and condition.
+struct Rows<'a>(&'a [Row]);
+
+impl Rows<'_> {
+    fn find(&self, launcher: &str, condition: &Condition) -> Option<&Row> {
+        self.0.iter().find(|row| row.launcher == launcher && row.condition() == *condition)
+    }
+
+    fn total(&self, launcher: &str, condition: &Condition) -> Option<f64> {
+        self.find(launcher, condition).map(|row| row.total_p50_us)
+    }
+
+    /// Total of `launcher` under one condition by that under another.
+    fn growth(&self, launcher: &str, large: &Condition, small: &Condition) -> Option<f64> {
+        Some(self.total(launcher, large)? / self.total(launcher, small)?)
+    }
+
+    /// The largest value of a field in the rows without pipes: the end of a sweep.
+    fn most(&self, field: impl Fn(&Row) -> u64) -> u64 {
+        self.0.iter().map(field).max().unwrap_or(0)
+    }
+}
+
+/// All figures that the rows allow to compute; those whose rows are missing (`--only`, `--memory`…) are left out.
+pub(crate) fn judge(rows: &[Row], cores: usize) -> Vec<Figure> {
+    let rows = Rows(rows);
+    let mut figures = Vec::new();
+    small_parent(&rows, &mut figures);
+    memory(&rows, &mut figures);
+    files(&rows, &mut figures);
+    threads(&rows, cores, &mut figures);
+    figures
+}
+
+fn small_parent(rows: &Rows, figures: &mut Vec<Figure>) {
+    let small = Condition::SMALL;
+    let Some(floor) = rows.find("floor", &small) else { return };
+    if let Some(row) = rows.find("forkless-prepared", &small) {
+        let words = "prepared spawn + wait without pidfd, small parent, by the floor";
+        figures.push(Figure::at_most(words, row.total_p50_us / floor.total_p50_us, 1.05));
+    }
+    for (launcher, name) in [("forkless-status", "status()"), ("forkless-prepared-status", "prepared status()")] {
+        if let Some(row) = rows.find(launcher, &small) {
+            let words = format!("{name}, small parent, by the floor");
+            figures.push(Figure::at_most(words, row.total_p50_us / floor.total_p50_us, 1.00));
+        }
+    }
+    for (launcher, name) in [("forkless-launch", "launch()"), ("forkless-prepared-launch", "prepared launch()")] {
+        if let Some(row) = rows.find(launcher, &small) {
+            let words = format!("caller held by {name}, by the floor's");
+            figures.push(Figure::at_most(words, row.held_p50_us / floor.held_p50_us, 0.35));
+        }
+    }
+}
+
+fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
+    let large = Condition { parent_mib: 1024, ..Condition::SMALL };
+    for launcher in ["forkless-prepared", "forkless-status"] {
+        if let Some(growth) = rows.growth(launcher, &large, &Condition::SMALL) {
+            figures.push(Figure::at_most(format!("{launcher} at 1 GiB, by itself small"), growth, 1.10));
+        }
+    }
+}
+
+/// Open files from which on the factor to posix_spawn is promised.
+const MANY_FILES: u64 = 15_000;
+
+fn files(rows: &Rows, figures: &mut Vec<Figure>) {
+    let most = rows.most(|row| row.fds);
+    if most <= Condition::SMALL.fds {
+        return;
+    }
+    let words = super::conditions::thousands(most);
+    let many = Condition { fds: most, ..Condition::SMALL };
+    for launcher in ["forkless-prepared", "forkless-status"] {
+        if let Some(growth) = rows.growth(launcher, &many, &Condition::SMALL) {
+            figures.push(Figure::at_most(format!("{launcher} at {words} open files, by itself at 3"), growth, 1.15));
+        }
+    }
+    // What the others lose grows with the files: the factor is a promise for many only.
+    if most >= MANY_FILES {
+        if let (Some(theirs), Some(ours)) = (rows.total("posix_spawn", &many), rows.total("forkless-status", &many)) {
+            let figure = format!("posix_spawn at {words} open files, by forkless-status there");
+            figures.push(Figure::at_least(figure, theirs / ours, 8.0));
+        }
+    }
+    let piped = Condition { pipes: 3, ..Condition::SMALL };
+    let piped_many = Condition { pipes: 3, ..many };
+    for launcher in ["forkless-prepared", "forkless-spawn"] {
+        if let Some(growth) = rows.growth(launcher, &piped_many, &piped) {
+            let figure = format!("{launcher} with three pipes at {words} open files, by itself at 3");
+            figures.push(Figure::at_most(figure, growth, 1.5));
+        }
+    }
+}
+
+fn threads(rows: &Rows, cores: usize, figures: &mut Vec<Figure>) {
+    let crowd = Condition { threads: 2 * cores, ..Condition::SMALL };
+    let Some(theirs) = rows.find("posix_spawn", &crowd) else { return };
+    // With few cores the kernel's own work per launch leaves less room.
+    let target = if cores >= 16 { 2.0 } else { 1.1 };
+    for launcher in ["forkless-prepared-status", "forkless-status"] {
+        if let Some(ours) = rows.find(launcher, &crowd) {
+            let figure = format!("launches/s of {launcher} on {} threads, by posix_spawn's", crowd.threads);
+            figures.push(Figure::at_least(figure, ours.rate_per_s / theirs.rate_per_s, target));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::record::tests::row, *};
+
+    #[test]
+    fn figures_come_from_the_right_rows() {
+        let small = Condition::SMALL;
+        let many = Condition { fds: 15_000, ..small };
+        let crowd = Condition { threads: 4, ..small };
+        let rows = [
+            row("floor", small, 40.0, 100.0),
+            row("forkless-status", small, 90.0, 90.0),
+            row("forkless-launch", small, 20.0, 95.0),
+            row("posix_spawn", many, 900.0, 990.0),
+            row("forkless-status", many, 99.0, 99.0),
+            row("posix_spawn", crowd, 50.0, 100.0),
+            row("forkless-status", crowd, 80.0, 80.0),
+        ];
+        let figures = judge(&rows, 2);
+        let found: Vec<(&str, f64, bool)> = figures.iter().map(|f| (f.figure.as_str(), f.value, f.met)).collect();
+        assert_eq!(
+            found,
+            [
+                ("status(), small parent, by the floor", 0.9, true),
+                ("caller held by launch(), by the floor's", 0.5, false),
+                ("forkless-status at 15,000 open files, by itself at 3", 1.1, true),
+                ("posix_spawn at 15,000 open files, by forkless-status there", 10.0, true),
+                ("launches/s of forkless-status on 4 threads, by posix_spawn's", 1.25, true),
+            ]
+        );
+        assert!(judge(&rows[1..2], 2).is_empty());
+
+        let few = Condition { fds: 36, ..small };
+        let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
+        assert!(judge(&rows, 2).is_empty());
+    }
+
+    #[test]
+    fn more_cores_must_gain_more() {
+        let crowd = Condition { threads: 32, ..Condition::SMALL };
+        let rows = [row("posix_spawn", crowd, 50.0, 100.0), row("forkless-status", crowd, 60.0, 60.0)];
+        let figures = judge(&rows, 16);
+        assert_eq!((figures[0].target, figures[0].met), (2.0, false));
+    }
+}

@@ -1,0 +1,53 @@
+//! The `forkless` command: `forkless run` starts a program, `forkless bench` measures every way to start one.
+
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the docs of options are their help texts, where brackets are brackets"
+)]
+
+mod run;
+mod bench;
+
+use std::{ffi::OsStr, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// Start a process from any process, however big, at the speed of exec.
+#[derive(Parser, Debug)]
+#[command(name = "forkless", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(Box<run::RunOptions>),
+    Bench(Box<bench::BenchOptions>),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage_error(&error),
+    };
+    match cli.command {
+        Command::Run(options) => run::main(&options),
+        Command::Bench(options) => match bench::main(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("forkless: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn usage_error(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let runs = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"));
+    ExitCode::from(if runs { 125 } else { 2 })
+}

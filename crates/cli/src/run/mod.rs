@@ -1,0 +1,262 @@
+//! `forkless run`: one program with the launch options of the library, and its exit code.
+
+mod options;
+mod wait;
+mod words;
+
+use std::{
+    ffi::OsString,
+    fmt, fs,
+    io::{self, Write},
+    os::{fd::RawFd, unix::process::ExitStatusExt},
+    path::Path,
+    process::{ExitCode, ExitStatus},
+};
+
+use forkless::{Command, Stdio, Step, Usage};
+
+pub(crate) use options::RunOptions;
+
+use self::{
+    wait::{Ending, Patience, Watch},
+    words::{Assignment, Mode, Signals, Source},
+};
+
+/// The exit codes of env(1) and timeout(1).
+const TIMED_OUT: u8 = 124;
+const FAILED: u8 = 125;
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// What is added to the number of a signal.
+const SIGNALLED: u8 = 128;
+
+/// Why there is no exit code of a program.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// Something before the launch.
+    fn before(message: impl fmt::Display) -> Self {
+        Self { code: FAILED, message: message.to_string() }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// An error of the launch: 127 and 126 are about the program; everything else is ours.
+    fn from(error: io::Error) -> Self {
+        let exec = forkless::Error::of(&error).filter(|e| e.step() == Step::Exec);
+        let code = match exec.map(forkless::Error::errno) {
+            Some(Some(libc::ENOENT)) => NOT_FOUND,
+            Some(_) => CANNOT_RUN,
+            None => FAILED,
+        };
+        Self { code, message: error.to_string() }
+    }
+}
+
+/// Runs the program and says how we are to exit.
+pub(crate) fn main(options: &RunOptions) -> ExitCode {
+    match run(options) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("forkless: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(options: &RunOptions) -> Result<u8, Failure> {
+    let (assignments, program) = split_words(&options.words)?;
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]);
+    set_environment(&mut command, options, &assignments);
+    set_files(&mut command, options)?;
+    set_process(&mut command, options)?;
+    if options.explain {
+        explain(&mut command, options)?;
+        return Ok(0);
+    }
+
+    let watch = Watch::new().map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
+    // `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk.
+    let mut child = command.launch()?;
+    // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
+    drop(command);
+    if options.route {
+        eprintln!("forkless: route: {}", child.route());
+    }
+    let ending = watch.wait(&mut child, patience(options))?;
+    for miss in child.missed() {
+        let words = miss.to_string();
+        let failed = format!("failed to start {:?}: ", miss.program());
+        eprintln!("forkless: gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words));
+    }
+    if options.usage {
+        if let Some(usage) = child.usage() {
+            eprint!("{}", UsageBlock { program: &program[0], usage });
+        }
+    }
+    Ok(exit_code(ending, options.preserve_status))
+}
+
+/// Variables that stand before the program, as in env(1), then the program with its arguments.
+fn split_words(words: &[OsString]) -> Result<(Vec<Assignment>, &[OsString]), Failure> {
+    let mut assignments = Vec::new();
+    for (index, word) in words.iter().enumerate() {
+        match words::split(word, b'=') {
+            Some((name, _)) if name.is_empty() => return Err(Failure::before(format_args!("{word:?} has no name"))),
+            Some(assignment) => assignments.push(assignment),
+            None => return Ok((assignments, &words[index..])),
+        }
+    }
+    Err(Failure::before("no program given (see forkless run --help)"))
+}
+
+fn set_environment(command: &mut Command, options: &RunOptions, assignments: &[Assignment]) {
+    if options.ignore_environment {
+        command.env_clear();
+    }
+    for name in &options.unset {
+        command.env_remove(name);
+    }
+    for (name, value) in options.env.iter().chain(assignments) {
+        command.env(name, value);
+    }
+}
+
+fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
+    let streams = [(0, &options.stdin), (1, &options.stdout), (2, &options.stderr)];
+    let streams = streams.into_iter().filter_map(|(number, source)| Some((number, source.as_ref()?)));
+    for (number, source) in streams.chain(options.fd.iter().map(|request| (request.number, &request.source))) {
+        let stdio = match source {
+            // A plan that is only shown must not empty a file; any other one looks the same in it.
+            Source::File(..) if options.explain => stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number)?,
+            _ => stdio(source, number)?,
+        };
+        command.fd(stdio, number);
+    }
+    command.inherit_all(options.inherit_all);
+    Ok(())
+}
+
+/// Files are opened here and not in the child: their paths are then relative to where the user is, not to `--chdir`.
+fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
+    Ok(match source {
+        Source::Inherit => Stdio::inherit(),
+        Source::Null => Stdio::null(),
+        Source::Fd(ours) => Stdio::fd(*ours),
+        Source::SameAs(other) if *other == number => Stdio::inherit(),
+        Source::SameAs(other) => Stdio::dup_of(*other),
+        Source::File(path, mode) => Stdio::from(open(path, *mode)?),
+    })
+}
+
+fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
+    let mut options = fs::OpenOptions::new();
+    match mode {
+        Mode::Read => options.read(true),
+        Mode::Write => options.write(true).create(true).truncate(true),
+        Mode::Append => options.append(true).create(true),
+        Mode::ReadWrite => options.read(true).write(true).create(true).truncate(false),
+    };
+    options.open(path).map_err(|error| Failure::before(format_args!("cannot open {path:?}: {error}")))
+}
+
+/// Prints the plan and runs nothing.
+fn explain(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
+    let prepared = command.prepare()?;
+    let mut lines = options.clone_words() + "\n";
+    for (number, step) in (1..).zip(prepared.steps()) {
+        lines += &format!("{number:3}. {step}\n");
+    }
+    let failed = |error| Failure::before(format_args!("cannot write the plan: {error}"));
+    io::stdout().write_all(lines.as_bytes()).map_err(failed)
+}
+
+fn set_process(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
+    if let Some(directory) = &options.chdir {
+        command.current_dir(directory);
+    }
+    if let Some(name) = &options.argv0 {
+        command.arg0(name);
+    }
+    set_signals(command, options);
+    options.set_child(command)
+}
+
+/// A signal that is named wins over all of them: `--ignore-signal --default-signal=TERM` ignores all but one.
+fn set_signals(command: &mut Command, options: &RunOptions) {
+    let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
+        signals.iter().filter(|s| (**s == Signals::All) == all).flat_map(|s| s.numbers()).collect()
+    };
+    for all in [true, false] {
+        for signal in numbers(&options.default_signal, all) {
+            command.signal_default(signal);
+        }
+        for signal in numbers(&options.ignore_signal, all) {
+            command.signal_ignore(signal);
+        }
+        for signal in numbers(&options.block_signal, all) {
+            command.signal_block(signal);
+        }
+    }
+}
+
+fn patience(options: &RunOptions) -> Patience {
+    Patience {
+        // As in timeout(1), 0 is no time-out.
+        timeout: options.timeout.filter(|time| !time.is_zero()),
+        signal: options.signal,
+        kill_after: options.kill_after.filter(|time| !time.is_zero()),
+        own_group: options.child.leads_a_group(),
+    }
+}
+
+fn exit_code(ending: Ending, preserve_status: bool) -> u8 {
+    match ending.timed_out {
+        Some(libc::SIGKILL) if !preserve_status => SIGNALLED + libc::SIGKILL as u8,
+        Some(_) if !preserve_status => TIMED_OUT,
+        _ => program_code(ending.status),
+    }
+}
+
+fn program_code(status: ExitStatus) -> u8 {
+    let number = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => number(code),
+        (None, Some(signal)) => SIGNALLED.saturating_add(number(signal)),
+        (None, None) => FAILED,
+    }
+}
+
+/// What a program used, in a block of lines.
+struct UsageBlock<'a> {
+    program: &'a OsString,
+    usage: &'a Usage,
+}
+
+impl fmt::Display for UsageBlock<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usage = self.usage;
+        let cpu = usage.user_time + usage.system_time;
+        let share = 100.0 * cpu.as_secs_f64() / usage.wall_time.as_secs_f64().max(1e-9);
+        writeln!(out, "forkless: usage of {:?}", self.program)?;
+        writeln!(out, "  wall time     {:.6} s", usage.wall_time.as_secs_f64())?;
+        writeln!(out, "  user time     {:.6} s", usage.user_time.as_secs_f64())?;
+        writeln!(
+            out,
+            "  system time   {:.6} s ({share:.0} % of one core with the user time)",
+            usage.system_time.as_secs_f64()
+        )?;
+        writeln!(out, "  memory, most  {} KiB", usage.max_rss_kib)?;
+        writeln!(out, "  page faults   {} minor, {} major", usage.minor_faults, usage.major_faults)?;
+        writeln!(
+            out,
+            "  switches      {} voluntary, {} involuntary",
+            usage.voluntary_switches, usage.involuntary_switches
+        )
+    }
+}

@@ -1,0 +1,173 @@
+//! Session, terminal, parent, and the program itself: named as setsid(1), setpriv(1) and timeout(1) name theirs, where
+//! they do.
+
+use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf};
+
+use clap::Args;
+use forkless::{CallArg, Command, Step};
+
+use super::{
+    super::{Failure, words},
+    privileges::open_fd,
+};
+
+// No doc comment: clap would take it for the description of `forkless run`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Session and parent")]
+pub(crate) struct ChildOptions {
+    /// Start a new session
+    #[arg(long)]
+    setsid: bool,
+
+    /// Start a new session, whose controlling terminal is standard input
+    #[arg(long)]
+    ctty: bool,
+
+    /// Start a new process group, or join the group PGID
+    #[arg(long, value_name = "PGID", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+          value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty"])]
+    process_group: Option<i32>,
+
+    /// Have the program's process group in the foreground of the terminal that is standard input
+    #[arg(long)]
+    foreground: bool,
+
+    /// The signal that the program gets when forkless dies
+    #[arg(long, value_name = "SIG", value_parser = words::signal)]
+    pdeathsig: Option<i32>,
+
+    /// Change to the directory open at our file descriptor N; --chdir then starts from there
+    #[arg(help_heading = EXPERT, long, value_name = "N")]
+    chdir_fd: Option<u32>,
+
+    /// Execute our file descriptor N; PROGRAM is only what it is called
+    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with = "fexec")]
+    exec_fd: Option<u32>,
+
+    /// Open FILE here and execute it by its descriptor, wherever the program's root is; PROGRAM is what it is called
+    #[arg(help_heading = EXPERT, long, value_name = "FILE")]
+    fexec: Option<PathBuf>,
+
+    /// Go on where this step fails, and say so in the end: rlimit, nice, set-groups, mount...
+    #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step)]
+    best_effort: Vec<Step>,
+
+    /// A system call to make before the privileges are dropped for good, by number on this machine, with numbers
+    #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall)]
+    syscall: Vec<Syscall>,
+}
+
+const EXPERT: &str = "Expert";
+
+/// A system call by numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Syscall {
+    number: u32,
+    args: Vec<u64>,
+}
+
+impl ChildOptions {
+    /// Is the program's process group its own, which signals then go to?
+    pub(crate) fn leads_a_group(&self) -> bool {
+        self.setsid || self.ctty || self.process_group == Some(0)
+    }
+
+    pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
+        if let Some(group) = self.process_group {
+            command.process_group(group);
+        }
+        command.setsid(self.setsid || self.ctty);
+        if self.ctty {
+            command.controlling_terminal(0);
+        }
+        if self.foreground {
+            command.foreground(0);
+        }
+        if let Some(signal) = self.pdeathsig {
+            command.parent_death_signal(signal);
+        }
+        if let Some(number) = self.chdir_fd {
+            command.current_dir_fd(open_fd("--chdir-fd", number)?);
+        }
+        if let Some(number) = self.exec_fd {
+            command.program_fd(open_fd("--exec-fd", number)?);
+        }
+        if let Some(path) = &self.fexec {
+            command.program_fd(open_program(path)?);
+        }
+        for step in &self.best_effort {
+            command.best_effort(*step);
+        }
+        for Syscall { number, args } in &self.syscall {
+            // SAFETY: the child shares this tool's memory, and what the call does to it is the user's word, as it is in
+            // a debugger. Nobody else's memory is at stake.
+            unsafe { command.call(*number, args.iter().copied().map(CallArg::from), None) };
+        }
+        Ok(())
+    }
+}
+
+/// A program that may be executed and not read is opened without reading; it is then no script.
+fn open_program(path: &PathBuf) -> Result<std::fs::File, Failure> {
+    let readable = OpenOptions::new().read(true).open(path);
+    let opened = readable.or_else(|_| OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path));
+    opened.map_err(|error| Failure::before(format_args!("--fexec: cannot open {path:?}: {error}")))
+}
+
+/// A step by its name in the library, in words or as it stands in messages.
+fn step(word: &str) -> Result<Step, String> {
+    let plain = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_lowercase();
+    let steps = || (1..100).filter_map(Step::of_code);
+    let found = steps()
+        .find(|step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word)));
+    found.ok_or_else(|| {
+        let names: Vec<_> = steps().map(|step| kebab(&format!("{step:?}"))).collect();
+        format!("there is no such step; there are {}", names.join(", "))
+    })
+}
+
+/// `SetGid` as `set-gid`.
+fn kebab(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push('-');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+fn syscall(word: &str) -> Result<Syscall, String> {
+    let mut parts = word.split(':');
+    let number = words::number32(parts.next().unwrap_or_default())?;
+    let args: Vec<u64> = parts.map(words::number).collect::<Result<_, _>>()?;
+    if args.len() > 6 {
+        return Err("a system call has at most 6 arguments".to_owned());
+    }
+    Ok(Syscall { number, args })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_have_names() {
+        for word in ["rlimit", "set the limit", "RLIMIT"] {
+            assert_eq!(step(word), Ok(Step::Rlimit), "{word}");
+        }
+        assert_eq!(step("oom-score"), Ok(Step::OomScore));
+        assert_eq!(step("set-gid"), Ok(Step::SetGid));
+        assert!(step("nonsense").is_err_and(|words| words.contains("parent-death-signal")));
+    }
+
+    #[test]
+    fn system_calls_are_numbers() {
+        assert_eq!(syscall("39"), Ok(Syscall { number: 39, args: vec![] }));
+        assert_eq!(syscall("157:38:0x1:-1"), Ok(Syscall { number: 157, args: vec![38, 1, u64::MAX] }));
+        for word in ["", "getpid", "1:", "1:a", "1:0:0:0:0:0:0:0", "-1"] {
+            assert!(syscall(word).is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The options of `forkless run`, named as env(1), timeout(1) and setsid(1) name theirs; the modules say whose names
+//! theirs are.
+
+mod child;
+mod identity;
+mod limits;
+mod mounts;
+mod namespaces;
+mod privileges;
+mod scheduling;
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
+
+use super::{
+    Failure,
+    words::{self, Assignment, FdRequest, Signals, Source},
+};
+
+pub(crate) use child::ChildOptions;
+
+/// Run PROGRAM and exit with its exit code
+///
+/// Words of the form NAME=VALUE before PROGRAM are set in its environment. Everything after PROGRAM belongs to it.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
+pub(crate) struct RunOptions {
+    /// Start with an empty environment
+    #[arg(short = 'i', long)]
+    pub(crate) ignore_environment: bool,
+
+    /// Remove a variable from the environment
+    #[arg(short = 'u', long, value_name = "NAME")]
+    pub(crate) unset: Vec<OsString>,
+
+    /// Set a variable in the environment
+    #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(words::assignment))]
+    pub(crate) env: Vec<Assignment>,
+
+    /// Change to this directory first
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) chdir: Option<PathBuf>,
+
+    /// Tell the program that this is its name
+    #[arg(short = 'a', long, value_name = "NAME")]
+    pub(crate) argv0: Option<OsString>,
+
+    /// Standard input: inherit, null, fd:NUMBER or a file to read
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::input))]
+    pub(crate) stdin: Option<Source>,
+
+    /// Standard output: inherit, null, fd:NUMBER, stderr, append:FILE or a file to write
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::output))]
+    pub(crate) stdout: Option<Source>,
+
+    /// Standard error: inherit, null, fd:NUMBER, stdout, append:FILE or a file to write
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::output))]
+    pub(crate) stderr: Option<Source>,
+
+    /// Give the program a file at number N: a NUMBER of ours, null, or r:FILE, w:FILE, a:FILE (append), rw:FILE
+    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::fd_request))]
+    pub(crate) fd: Vec<FdRequest>,
+
+    /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
+    #[arg(help_heading = FILES, long)]
+    pub(crate) inherit_all: bool,
+
+    /// Reset signals to their default action; all of them without SIG
+    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+          value_delimiter = ',', value_parser = words::signals)]
+    pub(crate) default_signal: Vec<Signals>,
+
+    /// Have signals ignored; all of them without SIG
+    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+          value_delimiter = ',', value_parser = words::signals)]
+    pub(crate) ignore_signal: Vec<Signals>,
+
+    /// Have signals blocked; all of them without SIG
+    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+          value_delimiter = ',', value_parser = words::signals)]
+    pub(crate) block_signal: Vec<Signals>,
+
+    /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
+    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// The signal to send on time-out, by name or number
+    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = words::signal)]
+    pub(crate) signal: i32,
+
+    /// Send KILL if it still runs this long after that signal
+    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// On time-out, exit with the program's code all the same
+    #[arg(help_heading = TIME_OUT, long)]
+    pub(crate) preserve_status: bool,
+
+    /// Afterwards, say on standard error what the program used
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) usage: bool,
+
+    /// Say on standard error by which way the program was started, and why
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) route: bool,
+
+    /// Print what would be done, step by step, and do nothing
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) explain: bool,
+
+    /// The program with its arguments; variables for it may stand in front
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) words: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) child: ChildOptions,
+
+    #[command(flatten)]
+    pub(crate) identity: identity::Identity,
+
+    #[command(flatten)]
+    pub(crate) privileges: privileges::Privileges,
+
+    #[command(flatten)]
+    pub(crate) namespaces: namespaces::Namespaces,
+
+    #[command(flatten)]
+    pub(crate) mounts: mounts::Mounts,
+
+    #[command(flatten)]
+    pub(crate) scheduling: scheduling::Scheduling,
+
+    #[command(flatten)]
+    pub(crate) limits: limits::Limits,
+}
+
+impl RunOptions {
+    /// What the library is told about the child beside its environment, files, directory and signals.
+    pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
+        self.child.apply(command)?;
+        self.identity.apply(command);
+        self.privileges.apply(command, self.namespaces.changes_user())?;
+        self.namespaces.apply(command, self.mounts.any())?;
+        self.mounts.apply(command);
+        self.scheduling.apply(command);
+        self.limits.apply(command)
+    }
+
+    /// How the child is cloned, in words.
+    pub(crate) fn clone_words(&self) -> String {
+        self.namespaces.words(self.mounts.any())
+    }
+}
+
+const FILES: &str = "Files";
+const SIGNALS: &str = "Signals";
+const TIME_OUT: &str = "Time-out";
+const REPORTS: &str = "Reports";
+
+const EXIT_CODES: &str = "\
+Exit code: the program's, or
+  124    it was stopped by the time-out (137 if by KILL)
+  125    forkless itself failed: bad option, directory or file missing, no memory…
+  126    the program was found but cannot be run
+  127    the program was not found
+  128+n  it was killed by signal n";

@@ -1,0 +1,176 @@
+//! When, where and how the program runs: named as nice(1), taskset(1), chrt(1), ionice(1), choom(1), setarch(1) and
+//! systemd-run(1) name theirs.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use forkless::{Command, IoClass, Scheduler};
+
+// No doc comment: clap would take it for the description of `forkless run`.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Scheduling")]
+pub(crate) struct Scheduling {
+    /// Add N to the nice value
+    #[arg(long, visible_alias = "adjustment", value_name = "N", allow_negative_numbers = true)]
+    nice: Option<i32>,
+
+    /// Run only on these processors, as in 0,2-3 or 0-6:2
+    #[arg(long, visible_alias = "cpus", value_name = "LIST", value_parser = cpu_list)]
+    cpu_list: Option<Cpus>,
+
+    /// Scheduling policy: other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY]
+    #[arg(long, value_name = "POLICY", value_parser = scheduler)]
+    scheduler: Option<(Scheduler, u32)>,
+
+    /// I/O priority: idle, or best-effort[:LEVEL] or realtime[:LEVEL] with 0, the first, to 7
+    #[arg(long, value_name = "CLASS", value_parser = io_priority)]
+    ionice: Option<(IoClass, u32)>,
+
+    /// How late timers may be, in nanoseconds; 0: as by default
+    #[arg(long, value_name = "NS")]
+    timer_slack: Option<u64>,
+
+    /// How ready the kernel is to kill the program when memory runs out: -1000, never, to 1000
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
+    oom_score_adj: Option<i32>,
+
+    /// Execution domain with its flags, as a number for personality(2)
+    #[arg(long, value_name = "NUMBER", value_parser = super::super::words::number32)]
+    personality: Option<u32>,
+
+    /// Do not place memory at random
+    #[arg(long, visible_alias = "addr-no-randomize")]
+    no_aslr: bool,
+}
+
+impl Scheduling {
+    pub(crate) fn apply(&self, command: &mut Command) {
+        if let Some(adjustment) = self.nice {
+            // As nice(1), which goes to the end of the range where the sum is beyond it.
+            let now = rustix::process::getpriority_process(None).unwrap_or(0);
+            command.nice(now.saturating_add(adjustment).clamp(-20, 19));
+        }
+        if let Some(Cpus(cpus)) = &self.cpu_list {
+            command.cpu_affinity(cpus.iter().copied());
+        }
+        if let Some((policy, priority)) = self.scheduler {
+            command.scheduler(policy, priority);
+        }
+        if let Some((class, level)) = self.ionice {
+            command.io_priority(class, level);
+        }
+        if let Some(slack) = self.timer_slack {
+            command.timer_slack(slack);
+        }
+        if let Some(score) = self.oom_score_adj {
+            command.oom_score_adj(score);
+        }
+        if self.no_aslr || self.personality.is_some() {
+            let randomize = if self.no_aslr { libc::ADDR_NO_RANDOMIZE as u32 } else { 0 };
+            command.personality(self.personality.unwrap_or_else(personality) | randomize);
+        }
+    }
+}
+
+/// Ours.
+fn personality() -> u32 {
+    const ASK: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: this value asks and changes nothing.
+    unsafe { libc::personality(ASK) as u32 }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cpus(BTreeSet<usize>);
+
+/// taskset's list: numbers, ranges, and ranges with a stride.
+fn cpu_list(word: &str) -> Result<Cpus, String> {
+    let wrong = || format!("{word:?} is no list of processors, such as 0,2-3 or 0-6:2");
+    let number = |text: &str| text.parse::<usize>().ok().filter(|n| *n < 65536).ok_or_else(wrong);
+    let mut cpus = BTreeSet::new();
+    for part in word.split(',') {
+        let (range, stride) = part.split_once(':').unwrap_or((part, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last, stride) = (number(first)?, number(last)?, number(stride)?);
+        if first > last || stride == 0 {
+            return Err(wrong());
+        }
+        cpus.extend((first..=last).step_by(stride));
+    }
+    Ok(Cpus(cpus))
+}
+
+/// A policy, and the priority where it has one.
+fn scheduler(word: &str) -> Result<(Scheduler, u32), String> {
+    let (name, priority) = match word.split_once(':') {
+        Some((name, priority)) => (name, Some(priority)),
+        None => (word, None),
+    };
+    let policy = match name {
+        "other" => Scheduler::Other,
+        "batch" => Scheduler::Batch,
+        "idle" => Scheduler::Idle,
+        "fifo" => Scheduler::Fifo,
+        "rr" => Scheduler::RoundRobin,
+        _ => return Err("must be other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY]".to_owned()),
+    };
+    match (policy, priority) {
+        (Scheduler::Fifo | Scheduler::RoundRobin, None) => Ok((policy, 1)),
+        (Scheduler::Fifo | Scheduler::RoundRobin, Some(text)) => {
+            let priority = text.parse().ok().filter(|n| (1..=99).contains(n));
+            Ok((policy, priority.ok_or("a real-time priority is from 1 to 99")?))
+        }
+        (_, None) => Ok((policy, 0)),
+        (_, Some(_)) => Err(format!("{name} has no priority")),
+    }
+}
+
+/// A class by ionice's name or number, and its level; 4 where none is given, as in ionice.
+fn io_priority(word: &str) -> Result<(IoClass, u32), String> {
+    let (name, level) = word.split_once(':').map_or((word, None), |(name, level)| (name, Some(level)));
+    let class = match name {
+        "realtime" | "1" => IoClass::Realtime,
+        "best-effort" | "2" => IoClass::BestEffort,
+        "idle" | "3" => IoClass::Idle,
+        _ => return Err("must be idle, best-effort[:LEVEL] or realtime[:LEVEL]".to_owned()),
+    };
+    match (class, level) {
+        (IoClass::Idle, None) => Ok((class, 0)),
+        (IoClass::Idle, Some(_)) => Err("idle has no level".to_owned()),
+        (_, None) => Ok((class, 4)),
+        (_, Some(text)) => {
+            let level = text.parse().ok().filter(|n| *n <= 7);
+            Ok((class, level.ok_or("a level is from 0, the first, to 7")?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed_as_for_taskset() {
+        let list = |cpus: &[usize]| Ok(Cpus(cpus.iter().copied().collect()));
+        assert_eq!(cpu_list("0,2-3"), list(&[0, 2, 3]));
+        assert_eq!(cpu_list("0-6:2"), list(&[0, 2, 4, 6]));
+        for word in ["", "a", "3-1", "1-", "-1", "0-4:0", "99999", "0,,1"] {
+            assert!(cpu_list(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn policies_and_classes() {
+        assert_eq!(scheduler("batch"), Ok((Scheduler::Batch, 0)));
+        assert_eq!(scheduler("rr"), Ok((Scheduler::RoundRobin, 1)));
+        assert_eq!(scheduler("fifo:99"), Ok((Scheduler::Fifo, 99)));
+        for word in ["", "fifo:0", "fifo:100", "batch:1", "FIFO", "rr:"] {
+            assert!(scheduler(word).is_err(), "{word}");
+        }
+        assert_eq!(io_priority("idle"), Ok((IoClass::Idle, 0)));
+        assert_eq!(io_priority("best-effort:7"), Ok((IoClass::BestEffort, 7)));
+        assert_eq!(io_priority("1"), Ok((IoClass::Realtime, 4)));
+        for word in ["", "idle:1", "best-effort:8", "none", "4"] {
+            assert!(io_priority(word).is_err(), "{word}");
+        }
+    }
+}

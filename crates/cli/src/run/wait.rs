@@ -1,0 +1,134 @@
+//! Waiting for the program: its end, signals to us, and the time-out.
+
+use std::{
+    io,
+    os::{fd::AsFd, unix::net::UnixStream},
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use forkless::Child;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use signal_hook::{
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM},
+    iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
+};
+
+/// How long to sleep between two looks at a child without a pidfd.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the user said about the time the program has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// None: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// Sent then.
+    pub(crate) signal: i32,
+    /// From then until KILL.
+    pub(crate) kill_after: Option<Duration>,
+    /// Whether the program leads a process group of its own, which is then what signals go to.
+    pub(crate) own_group: bool,
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: ExitStatus,
+    /// The last signal that was sent because of the time-out.
+    pub(crate) timed_out: Option<i32>,
+}
+
+/// Takes the signals that would end us before the program's status is known.
+///
+/// Made before the launch, so that none is lost in between. INT and QUIT from a terminal go to the whole group, the
+/// program included, so they are only kept from ending us; TERM and HUP are sent to us alone and are passed on.
+pub(crate) struct Watch(SignalDelivery<UnixStream, SignalOnly>);
+
+impl Watch {
+    /// # Errors
+    /// When there is no file descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        // Where the caller had a signal ignored (nohup, a job in the background), it stays ignored, for the program too:
+        // a handler of ours would turn into the default action at exec.
+        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
+    }
+
+    /// Waits for the program to end.
+    ///
+    /// # Errors
+    /// When it was not started after all, or its status is lost.
+    pub(crate) fn wait(mut self, child: &mut Child, patience: Patience) -> io::Result<Ending> {
+        let mut deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
+        let mut timed_out = None;
+        loop {
+            if let Some(status) = self.pause(child, deadline)? {
+                return Ok(Ending { status, timed_out });
+            }
+            for signal in self.0.pending() {
+                let terminal = signal == SIGINT || signal == SIGQUIT;
+                if !terminal || patience.own_group {
+                    send(child, signal, patience.own_group)?;
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let signal = if timed_out.is_none() { patience.signal } else { SIGKILL };
+                send(child, signal, patience.own_group)?;
+                if signal != SIGKILL {
+                    // A stopped program would sleep through the signal.
+                    send(child, SIGCONT, patience.own_group)?;
+                }
+                let more = if timed_out.is_none() { patience.kill_after } else { None };
+                deadline = more.and_then(|time| Instant::now().checked_add(time));
+                timed_out = Some(signal);
+            }
+        }
+    }
+
+    /// Sleeps until the program has ended, a signal has come or the time is up; the status in the first case.
+    fn pause(&self, child: &mut Child, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let Some(pidfd) = child.pidfd() else {
+            return child.wait_timeout(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+        };
+        let mut files = [
+            PollFd::from_borrowed_fd(pidfd, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN),
+        ];
+        // A time too long for the kernel is for ever.
+        let limit = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut files, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ended = !files[0].revents().is_empty();
+        if ended { child.wait().map(Some) } else { Ok(None) }
+    }
+}
+
+/// Sends a signal to the program, or to its group where it leads one.
+fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
+    if !own_group {
+        return child.signal(signal);
+    }
+    let Ok(group) = i32::try_from(child.id()) else { return child.signal(signal) };
+    // SAFETY: kill(2) touches no memory of ours. The child is not reaped yet, so its id is not another's; and an id is
+    // never 0 or 1, for which a negative number would mean something else.
+    if unsafe { libc::kill(-group, signal) } == 0 {
+        return Ok(());
+    }
+    // It has not come to make its group yet, or has moved on: then it alone.
+    child.signal(signal)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeroes is a valid `sigaction`, which holds integers and an optional function.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer for the new action means that only the old one is read, into a live struct.
+    let answer = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    answer == 0 && action.sa_sigaction == libc::SIG_IGN
+}

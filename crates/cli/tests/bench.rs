@@ -1,0 +1,176 @@
+//! `forkless bench` from end to end, with few samples: its files, its format, its failures. No times are asserted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// A small bench: seconds, not minutes, in a debug build too.
+fn bench(out: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out).args(words);
+    command.output().expect("forkless starts")
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("temporary directory")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The field names that stand in the tables of `bench/FORMAT.md`, by the heading above.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/FORMAT.md");
+    let text = fs::read_to_string(path).expect("bench/FORMAT.md");
+    let mut fields: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut heading = String::new();
+    for line in text.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            heading = title.trim().trim_matches('`').to_owned();
+        } else if let Some(field) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
+            fields.entry(heading.clone()).or_default().insert(field.to_owned());
+        }
+    }
+    fields
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value.as_object().expect("an object").keys().cloned().collect()
+}
+
+#[test]
+fn json_has_exactly_the_documented_fields() {
+    let out = directory();
+    let output =
+        bench(out.path(), &["--quick", "--only=floor,forkless-status", "--memory=0", "--fds=3,100", "--json=-"]);
+    let report = json(&output);
+    let documented = documented();
+    assert_eq!(report["version"], 1);
+    assert_eq!(keys(&report), documented["top level"]);
+    assert_eq!(keys(&report["machine"]), documented["machine"]);
+    let rows = report["rows"].as_array().expect("rows");
+    let targets = report["targets"].as_array().expect("targets");
+    assert!(!rows.is_empty() && !targets.is_empty());
+    rows.iter().for_each(|row| assert_eq!(keys(row), documented["rows"]));
+    targets.iter().for_each(|target| assert_eq!(keys(target), documented["targets"]));
+}
+
+#[test]
+fn every_launcher_of_the_format_has_a_row() {
+    let out = directory();
+    let output = bench(out.path(), &["--memory=0,1", "--mappings=100", "--fds=3,64", "--threads=2", "--json=-"]);
+    let report = json(&output);
+    let rows = report["rows"].as_array().expect("rows");
+    let names: BTreeSet<String> = rows.iter().map(|row| row["launcher"].as_str().expect("a name").to_owned()).collect();
+    assert_eq!(names, documented()["launchers"]);
+    for row in rows {
+        for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
+            assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {row}");
+        }
+        assert!(row["held_p50_us"].as_f64() <= row["total_p50_us"].as_f64(), "{row}");
+        assert!(row["total_p50_us"].as_f64() <= row["total_p99_us"].as_f64(), "{row}");
+        assert!(row["n"].as_u64() >= Some(5), "{row}");
+    }
+    let has = |field: &str, value: u64| rows.iter().any(|row| row[field] == value);
+    assert!(has("parent_mib", 1) && has("mappings", 100) && has("fds", 64) && has("threads", 2) && has("pipes", 3));
+}
+
+#[test]
+fn files_are_written_and_agree() {
+    let out = directory();
+    let words = ["--quick", "--only=floor,std", "--memory=0,1", "--mappings=0", "--fds=3", "--threads=1,2"];
+    let output = bench(out.path(), &words);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    for part in ["Small parent", "launches/s", "In short", "index.html"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let read = |name: &str| fs::read(out.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let report: Value = serde_json::from_slice(&read("results.json")).expect("JSON");
+    let csv = String::from_utf8(read("results.csv")).expect("text");
+    assert_eq!(csv.lines().count() - 1, report["rows"].as_array().expect("rows").len());
+    let heads: BTreeSet<String> = csv.lines().next().expect("a head").split(',').map(str::to_owned).collect();
+    assert_eq!(heads, documented()["rows"]);
+    for plot in ["memory", "threads"] {
+        assert!(read(&format!("{plot}.png")).starts_with(b"\x89PNG"));
+        assert!(read(&format!("{plot}.svg")).starts_with(b"<svg"));
+    }
+    let page = String::from_utf8(read("index.html")).expect("text");
+    assert_eq!(page.matches("<svg").count(), 2);
+}
+
+#[test]
+fn nothing_of_the_machine_leaks_into_the_record() {
+    let out = directory();
+    let output = bench(out.path(), &["--quick", "--only=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
+    let text = json(&output)["machine"].to_string();
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy().into_owned();
+    assert!(host.len() < 4 || !text.contains(&host), "{text}");
+    assert!(!text.contains("/home") && !text.contains("/tmp") && !text.contains("/root"), "{text}");
+}
+
+#[test]
+fn a_program_of_the_users_choice() {
+    let out = directory();
+    let few = ["--quick", "--only=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
+    let run = |program: &[&str]| {
+        let mut words = few.to_vec();
+        words.extend(program);
+        bench(out.path(), &words)
+    };
+    let report = json(&run(&["sh", "-c", "echo 'it'\"'\"'s'; exit 0"]));
+    assert_eq!(report["machine"]["own_target"], false);
+
+    let failed = run(&["sh", "-c", "exit 3"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let words = String::from_utf8(failed.stderr).expect("text");
+    assert!(words.contains("contestant floor") && words.contains('3'), "{words}");
+
+    let missing = run(&["no-such-program-anywhere"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8(missing.stderr).expect("text").contains("no-such-program-anywhere"));
+}
+
+#[test]
+fn bad_options_are_refused() {
+    let out = directory();
+    for words in [["--only=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]] {
+        assert_eq!(bench(out.path(), &words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn the_temporary_program_is_removed() {
+    let out = directory();
+    let scratch = directory();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["bench", "--no-progress", "--samples=1", "--time=1", "--only=floor", "--quick", "--memory=0"]);
+    let output = command.arg("--out").arg(out.path()).env("TMPDIR", scratch.path()).output().expect("forkless starts");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn an_interrupted_bench_leaves_nothing_behind() {
+    let out = directory();
+    let scratch = directory();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["bench", "--time=600", "--samples=100000000", "--only=floor", "--out"]).arg(out.path());
+    let mut child = command.env("TMPDIR", scratch.path()).spawn().expect("forkless starts");
+    // The program's directory is there once the signals are watched for.
+    while fs::read_dir(scratch.path()).expect("directory").count() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("alive");
+    assert_eq!(child.wait().expect("ends").code(), Some(1));
+    assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
+}

@@ -1,0 +1,353 @@
+//! `forkless run` as its users meet it: exit codes, messages, and what the program finds when it starts.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt, process::ExitStatusExt},
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// `forkless run` with these words.
+fn forkless(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.arg("run").args(words);
+    command
+}
+
+fn output(words: &[&str]) -> Output {
+    forkless(words).output().expect("forkless starts")
+}
+
+fn code(words: &[&str]) -> i32 {
+    let output = output(words);
+    output.status.code().unwrap_or_else(|| panic!("{words:?}: {output:?}"))
+}
+
+/// What it wrote, after an exit with 0.
+fn stdout(words: &[&str]) -> String {
+    let output = output(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn stderr(words: &[&str]) -> String {
+    String::from_utf8(output(words).stderr).expect("text")
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("temporary directory")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are text")
+}
+
+// ---- exit codes ----
+
+#[test]
+fn exit_code_is_the_programs() {
+    for wanted in [0, 1, 7, 125, 255] {
+        assert_eq!(code(&["sh", "-c", &format!("exit {wanted}")]), wanted);
+    }
+}
+
+#[test]
+fn a_signal_is_128_plus_its_number() {
+    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), 143);
+    assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), 137);
+}
+
+#[test]
+fn not_found_is_127() {
+    assert_eq!(code(&["no-such-program-anywhere"]), 127);
+    assert_eq!(code(&["/no/such/program"]), 127);
+    assert_eq!(code(&[""]), 127);
+    let words = stderr(&["no-such-program-anywhere"]);
+    assert!(words.starts_with("forkless: failed to start \"no-such-program-anywhere\": "), "{words}");
+    assert!(words.contains("No such file or directory"), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+}
+
+#[test]
+fn found_but_unfit_is_126() {
+    let directory = directory();
+    let plain = directory.path().join("plain");
+    fs::write(&plain, "no program").expect("write");
+    assert_eq!(code(&[text(&plain)]), 126);
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("chmod");
+    assert_eq!(code(&[text(&plain)]), 126, "wrong format");
+    assert_eq!(code(&[text(directory.path())]), 126, "a directory");
+}
+
+#[test]
+fn what_is_our_fault_is_125() {
+    assert_eq!(code(&["--no-such-option", "true"]), 125);
+    assert_eq!(code(&[]), 125);
+    assert_eq!(code(&["A=1"]), 125);
+    assert_eq!(code(&["--chdir", "/no/such/directory", "true"]), 125);
+    assert_eq!(code(&["--stdin", "/no/such/file", "true"]), 125);
+    assert_eq!(code(&["--timeout", "soon", "true"]), 125);
+    assert_eq!(code(&["--signal", "NONSENSE", "true"]), 125);
+    assert_eq!(code(&["--fd", "5=987", "true"]), 125);
+    assert_eq!(code(&["--setsid", "--process-group", "true"]), 125);
+    assert!(stderr(&["--chdir", "/no/such/directory", "true"]).contains("/no/such/directory"));
+}
+
+#[test]
+fn help_is_no_failure() {
+    let text = stdout(&["--help"]);
+    for option in ["--ignore-environment", "--kill-after", "--preserve-status", "127"] {
+        assert!(text.contains(option), "{option}");
+    }
+}
+
+// ---- words ----
+
+#[test]
+fn everything_after_the_program_is_its_own() {
+    assert_eq!(stdout(&["echo", "--usage", "-i", "A=b"]), "--usage -i A=b\n");
+    assert_eq!(stdout(&["--", "echo", "x"]), "x\n");
+}
+
+#[test]
+fn bytes_that_are_no_text_pass() {
+    let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
+    let output = forkless(&["printf", "%s"]).arg(&odd).output().expect("forkless starts");
+    assert_eq!(output.stdout, b"a\xffb");
+    let mut variable = OsString::from("ODD=");
+    variable.push(&odd);
+    let output =
+        forkless(&[]).arg(variable).args(["sh", "-c", "printf %s \"$ODD\""]).output().expect("forkless starts");
+    assert_eq!(output.stdout, b"a\xffb");
+}
+
+// ---- environment, directory, name ----
+
+#[test]
+fn environment_is_as_asked() {
+    assert_eq!(stdout(&["-i", "/usr/bin/env"]), "");
+    assert_eq!(stdout(&["-i", "A=1", "B=x=y", "/usr/bin/env"]), "A=1\nB=x=y\n");
+    assert_eq!(stdout(&["-i", "--env", "A=1", "A=2", "/usr/bin/env"]), "A=2\n");
+    let output = forkless(&["-u", "GONE", "sh", "-c", "echo ${GONE-unset} $KEPT"])
+        .env("GONE", "1")
+        .env("KEPT", "2")
+        .output()
+        .expect("forkless starts");
+    assert_eq!(output.stdout, b"unset 2\n");
+}
+
+#[test]
+fn directory_and_name() {
+    assert_eq!(stdout(&["-C", "/", "pwd"]), "/\n");
+    assert_eq!(stdout(&["-a", "other", "sh", "-c", "echo $0"]), "other\n");
+}
+
+// ---- files ----
+
+#[test]
+fn standard_streams_go_where_told() {
+    let directory = directory();
+    let path = directory.path().join("log");
+    let both = "echo out; echo err >&2";
+    assert_eq!(stdout(&["--stdout", text(&path), "--stderr", "stdout", "sh", "-c", both]), "");
+    assert_eq!(fs::read_to_string(&path).expect("log"), "out\nerr\n");
+    stdout(&["--stdout", &format!("append:{}", text(&path)), "echo", "more"]);
+    assert_eq!(fs::read_to_string(&path).expect("log"), "out\nerr\nmore\n");
+    assert_eq!(stdout(&["--stdin", text(&path), "head", "-n1"]), "out\n");
+    assert_eq!(stdout(&["--stderr=stdout", "sh", "-c", both]), "out\nerr\n");
+    assert_eq!(stdout(&["--stdout=null", "echo", "x"]), "");
+    let output = output(&["--stdout=fd:2", "--stderr=null", "echo", "x"]);
+    assert_eq!((output.stdout, output.stderr), (b"".to_vec(), b"x\n".to_vec()));
+}
+
+#[test]
+fn paths_are_relative_to_the_user() {
+    let directory = directory();
+    fs::write(directory.path().join("here"), "found").expect("write");
+    let output =
+        forkless(&["--stdin=here", "-C", "/", "cat"]).current_dir(directory.path()).output().expect("forkless starts");
+    assert_eq!(output.stdout, b"found");
+}
+
+#[test]
+fn files_go_to_numbers() {
+    let directory = directory();
+    let path = directory.path().join("file");
+    let request = format!("7=w:{}", text(&path));
+    stdout(&["--fd", &request, "sh", "-c", "echo seven >&7"]);
+    assert_eq!(fs::read_to_string(&path).expect("file"), "seven\n");
+    let request = format!("8=r:{}", text(&path));
+    assert_eq!(stdout(&["--fd", &request, "sh", "-c", "cat <&8"]), "seven\n");
+    assert_eq!(stdout(&["--fd", "9=1", "sh", "-c", "echo nine >&9"]), "nine\n");
+    assert_eq!(stdout(&["--fd", "6=null", "sh", "-c", "echo void >&6"]), "");
+}
+
+#[test]
+fn other_files_are_inherited_only_on_request() {
+    // The shell opens 5 for the forkless that it execs.
+    let look = |option: &str| {
+        let script =
+            format!("exec \"$0\" run {option} sh -c 'test -e /dev/fd/5 && echo open || echo closed' 5</dev/null");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_forkless")]);
+        String::from_utf8(shell.output().expect("sh").stdout).expect("text")
+    };
+    assert_eq!(look(""), "closed\n");
+    assert_eq!(look("--inherit-all"), "open\n");
+    assert_eq!(look("--fd 5=5"), "open\n");
+}
+
+// ---- session and signals ----
+
+/// A field of /proc/self/stat counted after the name: 0 state, 1 parent, 2 group, 3 session.
+const STAT: &str = "read -r line </proc/$$/stat; set -- ${line##*) }; echo $$ $3 $4";
+
+fn numbers(words: &[&str]) -> Vec<u32> {
+    stdout(words).split_whitespace().map(|word| word.parse().expect("a number")).collect()
+}
+
+#[test]
+fn session_and_group() {
+    let plain = numbers(&["sh", "-c", STAT]);
+    assert_ne!(plain[0], plain[1]);
+    let session = numbers(&["--setsid", "sh", "-c", STAT]);
+    assert_eq!((session[1], session[2]), (session[0], session[0]));
+    let group = numbers(&["--process-group", "sh", "-c", STAT]);
+    assert_eq!(group[1], group[0]);
+    assert_eq!(group[2], plain[2]);
+}
+
+/// A signal set of the program, from /proc.
+fn signal_set(options: &[&str], field: &str) -> u64 {
+    let mut words = options.to_vec();
+    words.extend(["grep", field, "/proc/self/status"]);
+    let line = stdout(&words);
+    let digits = line.split_whitespace().nth(1).expect("a set");
+    u64::from_str_radix(digits, 16).expect("hexadecimal")
+}
+
+#[test]
+fn signals_are_as_asked() {
+    let bit = |signal: u64| 1 << (signal - 1);
+    // Rust ignores SIGPIPE in our own process; the program must not see that.
+    assert_eq!(signal_set(&[], "SigIgn") & bit(13), 0);
+    assert_eq!(signal_set(&[], "SigBlk"), 0);
+    assert_ne!(signal_set(&["--ignore-signal=USR1,HUP"], "SigIgn") & bit(10), 0);
+    assert_ne!(signal_set(&["--ignore-signal=USR1,HUP"], "SigIgn") & bit(1), 0);
+    assert_ne!(signal_set(&["--block-signal=USR2"], "SigBlk") & bit(12), 0);
+    assert_eq!(signal_set(&["--ignore-signal", "--default-signal=TERM"], "SigIgn") & bit(15), 0);
+}
+
+#[test]
+fn ignored_interrupts_stay_ignored() {
+    let script = "trap '' INT; exec \"$0\" run grep SigIgn /proc/self/status";
+    let output = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_forkless")]).output().expect("sh");
+    let line = String::from_utf8(output.stdout).expect("text");
+    let set = u64::from_str_radix(line.split_whitespace().nth(1).expect("a set"), 16).expect("hexadecimal");
+    assert_ne!(set & 2, 0, "{line}");
+}
+
+/// Starts `forkless run` and waits until the program has written a line.
+fn started(words: &[&str]) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+    let mut child = forkless(words).stdout(Stdio::piped()).spawn().expect("forkless starts");
+    let mut reader = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    (child, reader)
+}
+
+fn kill(child: &std::process::Child, signal: i32) {
+    let pid = rustix::process::Pid::from_child(child);
+    let signal = rustix::process::Signal::from_named_raw(signal).expect("a signal");
+    rustix::process::kill_process(pid, signal).expect("alive");
+}
+
+#[test]
+fn termination_is_passed_on() {
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let script = "trap 'exit 9' TERM HUP; echo ready; while :; do sleep 0.02; done";
+        let (mut child, _reader) = started(&["sh", "-c", script]);
+        kill(&child, signal);
+        assert_eq!(child.wait().expect("ends").code(), Some(9));
+    }
+}
+
+#[test]
+fn an_interrupt_does_not_end_us_before_the_program() {
+    let (mut child, mut reader) = started(&["sh", "-c", "echo ready; sleep 0.3; echo done; exit 5"]);
+    kill(&child, libc::SIGINT);
+    kill(&child, libc::SIGQUIT);
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).expect("the rest");
+    assert_eq!(rest, "done\n");
+    assert_eq!(child.wait().expect("ends").code(), Some(5));
+}
+
+#[test]
+fn an_interrupt_reaches_a_program_with_a_session_of_its_own() {
+    let script = "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done";
+    let (mut child, _reader) = started(&["--setsid", "sh", "-c", script]);
+    kill(&child, libc::SIGINT);
+    assert_eq!(child.wait().expect("ends").code(), Some(8));
+}
+
+// ---- time-out ----
+
+#[test]
+fn time_out_is_124_and_ends_the_program() {
+    let start = Instant::now();
+    assert_eq!(code(&["--timeout", "50ms", "sleep", "60"]), 124);
+    assert!(start.elapsed() < Duration::from_secs(30));
+    assert_eq!(code(&["--timeout", "60", "true"]), 0);
+    assert_eq!(code(&["--timeout", "0", "sh", "-c", "sleep 0.1; exit 3"]), 3);
+}
+
+#[test]
+fn time_out_with_the_programs_code() {
+    assert_eq!(code(&["--timeout=50ms", "--preserve-status", "sleep", "60"]), 143);
+    let polite = "trap 'exit 4' USR1; while :; do sleep 0.02; done";
+    assert_eq!(code(&["--timeout=300ms", "--signal=USR1", "--preserve-status", "sh", "-c", polite]), 4);
+    assert_eq!(code(&["--timeout=300ms", "--signal=USR1", "sh", "-c", polite]), 124);
+}
+
+#[test]
+fn kill_comes_after_deaf_ears() {
+    let deaf = "trap '' TERM; while :; do sleep 0.02; done";
+    assert_eq!(code(&["--timeout=300ms", "--kill-after=50ms", "sh", "-c", deaf]), 137);
+    assert_eq!(code(&["--timeout=50ms", "--signal=KILL", "sleep", "60"]), 137);
+}
+
+#[test]
+fn time_out_ends_a_stopped_program() {
+    assert_eq!(code(&["--timeout=300ms", "sh", "-c", "kill -STOP $$"]), 124);
+}
+
+#[test]
+fn time_out_reaches_the_whole_group_of_a_leader() {
+    // The inner sleep holds the pipe: output() returns only when it too has gone.
+    let start = Instant::now();
+    assert_eq!(code(&["--timeout=200ms", "--process-group", "sh", "-c", "sleep 60; true"]), 124);
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_missing_program_under_a_time_out_is_127() {
+    assert_eq!(code(&["--timeout=10", "no-such-program-anywhere"]), 127);
+}
+
+// ---- reports ----
+
+#[test]
+fn usage_and_route_go_to_standard_error() {
+    let output = output(&["--usage", "--route", "echo", "x"]);
+    assert_eq!(output.stdout, b"x\n");
+    let text = String::from_utf8(output.stderr).expect("text");
+    for part in ["forkless: route: ", "forkless: usage of \"echo\"", "wall time", "page faults"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(output.status.into_raw(), 0);
+}

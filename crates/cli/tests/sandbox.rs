@@ -1,0 +1,377 @@
+//! What the program can see and may do under `forkless run`: namespaces, mounts, control group, capabilities, filters;
+//! as root and as an ordinary user, who makes a user namespace for it. The example in the README is run here too.
+
+mod callers;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use callers::{Caller, binary, directory, skipped};
+
+const CAP_SETUID: u32 = 7;
+const CAP_NET_RAW: u32 = 13;
+
+/// `words` preceded by what an ordinary user needs to be allowed anything of the kind.
+fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
+    let first: &[&str] = if caller == Caller::Ordinary { &["--unshare-user"] } else { &[] };
+    [first, words].concat()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are text")
+}
+
+// ---- namespaces ----
+
+#[test]
+fn each_namespace_is_new_when_asked_for_and_only_then() {
+    let kinds = ["net", "pid", "uts", "ipc", "cgroup", "time", "mnt"];
+    let links: Vec<String> = kinds.iter().map(|kind| format!("/proc/self/ns/{kind}")).collect();
+    for caller in Caller::with_user_namespaces("each_namespace_is_new_when_asked_for_and_only_then") {
+        let look = |option: &[&str]| -> Vec<String> {
+            let links: Vec<&str> = links.iter().map(String::as_str).collect();
+            let words = [option, &["readlink"], &links].concat();
+            caller.stdout(&allowed(caller, &words)).lines().map(str::to_owned).collect()
+        };
+        let ours = look(&[]);
+        for kind in kinds {
+            let option = format!("--unshare-{}", if kind == "mnt" { "mount" } else { kind });
+            for (number, link) in look(&[&option]).iter().enumerate() {
+                assert_eq!(*link != ours[number], kinds[number] == kind, "{caller:?} {option}: {link}");
+            }
+        }
+        let all = look(&["--unshare-all"]);
+        for (number, kind) in kinds.iter().enumerate() {
+            assert_eq!(all[number] != ours[number], *kind != "time", "{caller:?} {kind}");
+        }
+    }
+}
+
+#[test]
+fn ids_are_mapped() {
+    for caller in Caller::with_user_namespaces("ids_are_mapped") {
+        let ids = |options: &[&str]| caller.stdout(&[options, &["sh", "-c", "echo $(id -u) $(id -g)"]].concat());
+        let same = caller.stdout(&["sh", "-c", "echo $(id -u) $(id -g)"]);
+        assert_eq!(ids(&["--map-root-user"]), "0 0\n");
+        assert_eq!(ids(&["--map-current-user"]), same);
+        assert_eq!(ids(&["--unshare-user"]), same);
+        let (users, groups) = (format!("--map-users=5:{}:1", caller.uid()), "--map-groups=6:0:1");
+        let groups =
+            if caller == Caller::Root { groups.to_owned() } else { format!("--map-groups=6:{}:1", gid(caller)) };
+        assert_eq!(ids(&[&users, &groups]), "5 6\n");
+        // A map is for a namespace, and its error names the file that would not have it.
+        let refused = caller.failure(&["--map-users=0:4294967290:10", "true"]);
+        assert!(refused.contains("uid_map"), "{refused}");
+    }
+    let Some(root) = Caller::root_with("ids_are_mapped, many", CAP_SETUID) else { return };
+    let options = ["--map-users=0:100000:10", "--map-groups=0:100000:10", "--reuid=5", "--regid=6", "--groups=7,8"];
+    let seen = root.stdout(&[&options[..], &["sh", "-c", "id -u; id -g; id -G"]].concat());
+    assert_eq!(seen, "5\n6\n6 7 8\n");
+}
+
+fn gid(caller: Caller) -> u32 {
+    caller.stdout(&["id", "-g"]).trim().parse().expect("a number")
+}
+
+#[test]
+fn a_network_of_its_own_is_empty() {
+    for caller in Caller::with_user_namespaces("a_network_of_its_own_is_empty") {
+        let seen = caller.stdout(&allowed(caller, &["--unshare-net", "cat", "/proc/net/dev"]));
+        let devices: Vec<_> = seen.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
+        assert!(devices.contains(&"lo") && !devices.contains(&"eth0"), "{seen}");
+    }
+}
+
+#[test]
+fn a_host_name_of_its_own() {
+    for caller in Caller::with_user_namespaces("a_host_name_of_its_own") {
+        let before = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+        let words = ["--unshare-uts", "--hostname=box-7", "cat", "/proc/sys/kernel/hostname"];
+        assert_eq!(caller.stdout(&allowed(caller, &words)), "box-7\n");
+        assert_eq!(fs::read_to_string("/proc/sys/kernel/hostname").expect("a name"), before);
+    }
+}
+
+#[test]
+fn a_process_id_of_its_own() {
+    for caller in Caller::with_user_namespaces("a_process_id_of_its_own") {
+        assert_eq!(caller.stdout(&allowed(caller, &["--unshare-pid", "sh", "-c", "echo $$"])), "1\n");
+        let words = allowed(caller, &["--unshare-pid", "--timeout=100ms", "--kill-after=100ms", "sleep", "60"]);
+        assert_eq!(caller.output(&words).status.code(), Some(137), "deaf to all but KILL");
+    }
+}
+
+/// A program in namespaces of its own, which waits until its input ends; and its process id.
+fn holder(caller: Caller, options: &[&str]) -> (Child, String) {
+    let words = [options, &["sh", "-c", "echo $$; read -r line"]].concat();
+    let mut command = caller.forkless(&allowed(caller, &words));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("forkless starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    (child, line.trim().to_owned())
+}
+
+#[test]
+fn namespaces_are_joined() {
+    for caller in Caller::with_user_namespaces("namespaces_are_joined") {
+        let (mut held, pid) = holder(caller, &["--unshare-net", "--unshare-uts", "--hostname=held"]);
+        let path = |kind: &str| format!("--join={kind}=/proc/{pid}/ns/{kind}");
+        let (user, net, uts) = (path("user"), path("net"), path("uts"));
+        let mut words = vec![net.as_str(), &uts, "cat", "/proc/net/dev", "/proc/sys/kernel/hostname"];
+        if caller == Caller::Ordinary {
+            words.insert(0, &user);
+        }
+        let seen = caller.stdout(&words);
+        assert!(seen.ends_with("held\n") && !seen.contains("eth0"), "{seen}");
+        if caller == Caller::Ordinary {
+            let words = [&user, "--bounding-set=-all,+net_raw", "--ambient-caps=+net_raw"];
+            for name in ["CapBnd", "CapEff"] {
+                assert_eq!(u64::from_str_radix(&caller.status(&words, name), 16), Ok(1 << CAP_NET_RAW), "{name}");
+            }
+        }
+        drop(held.stdin.take());
+        held.wait().expect("ends");
+    }
+}
+
+// ---- mounts ----
+
+#[test]
+fn mounts_are_made_in_order() {
+    let directory = directory();
+    for name in ["source", "target", "other"] {
+        fs::create_dir(directory.path().join(name)).expect("mkdir");
+    }
+    let paths = ["source", "target", "other"].map(|name| directory.path().join(name));
+    fs::write(paths[0].join("file"), "here").expect("write");
+    let [source, target, other] = paths.each_ref().map(|path| text(path));
+    for caller in Caller::with_user_namespaces("mounts_are_made_in_order") {
+        let run = |options: &[&str], script: &str| {
+            caller.stdout(&allowed(caller, &[options, &["sh", "-c", script]].concat()))
+        };
+        let look = format!("ls {target}; [ -w {target} ] && echo writable || echo fixed");
+        assert_eq!(run(&["--bind", source, target], "true"), "");
+        assert_eq!(run(&["--ro-bind", source, target], &look), "file\nfixed\n");
+        assert_eq!(run(&["--tmpfs", target], &look), "writable\n");
+        assert_eq!(run(&["--tmpfs", target, "--remount-ro", target], &look), "fixed\n");
+        // The last one is on top.
+        assert_eq!(run(&["--ro-bind", source, target, "--tmpfs", target], &look), "writable\n");
+        assert_eq!(run(&["--tmpfs", target, "--ro-bind", source, target], &look), "file\nfixed\n");
+        // What is mounted after the root was made read-only is not.
+        let both = format!("[ -w {target} ] && echo writable; [ -w {other} ] || echo fixed");
+        assert_eq!(run(&["--remount-ro", "/", "--tmpfs", target], &both), "writable\nfixed\n");
+        assert_eq!(fs::read_dir(&paths[1]).expect("target").count(), 0, "nothing is to be seen outside");
+        let missing = caller.failure(&allowed(caller, &["--bind", "/no/such/source", target, "true"]));
+        assert!(missing.contains("mount \"/no/such/source\" at "), "{missing}");
+    }
+}
+
+#[test]
+fn processes_of_a_namespace_alone() {
+    for caller in Caller::with_user_namespaces("processes_of_a_namespace_alone") {
+        let script = "cd /proc; ls -d [0-9]*";
+        let words = allowed(caller, &["--unshare-pid", "--proc", "/proc", "sh", "-c", script]);
+        let output = caller.output(&words);
+        let words = String::from_utf8_lossy(&output.stderr);
+        if words.contains("mount \"proc\"") && words.contains("not permitted") {
+            skipped("processes_of_a_namespace_alone", "other mounts hide parts of /proc here");
+            continue;
+        }
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().next(), Some("1"), "{output:?}");
+        assert!(output.stdout.len() < 12, "{output:?}");
+    }
+}
+
+#[test]
+fn a_root_of_its_own() {
+    let directory = directory();
+    let root = text(directory.path());
+    for caller in Caller::with_user_namespaces("a_root_of_its_own") {
+        let inside = format!("{root}/srv");
+        let words = [
+            "--bind",
+            "/",
+            root,
+            "--tmpfs",
+            &inside,
+            "--pivot-root",
+            root,
+            "sh",
+            "-c",
+            "ls /srv; cat /proc/self/mounts",
+        ];
+        let seen = caller.stdout(&allowed(caller, &words));
+        assert!(seen.contains("tmpfs /srv tmpfs"), "{seen}");
+        assert!(!seen.contains(root), "the old root is out of sight: {seen}");
+        let refused = caller.failure(&allowed(caller, &["--pivot-root", root, "true"]));
+        assert!(refused.contains("mount point"), "{refused}");
+        // The directory is looked up inside.
+        let refused = caller.failure(&allowed(caller, &["--chroot=/usr", "--chdir=/usr", "true"]));
+        assert!(refused.contains("chdir \"/usr\""), "{refused}");
+        let words = allowed(caller, &["--chroot=/", "--chdir=/usr", "pwd"]);
+        assert_eq!(caller.stdout(&words), "/usr\n");
+        let refused = caller.failure(&allowed(caller, &["--chroot=/no/such/root", "true"]));
+        assert!(refused.contains("chroot \"/no/such/root\""), "{refused}");
+    }
+}
+
+// ---- control group ----
+
+#[test]
+fn a_control_group_from_birth() {
+    let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+    let name = format!("forkless-run-{}", std::process::id());
+    let made = parents.iter().filter(|parent| parent.join("cgroup.procs").exists()).map(|parent| parent.join(&name));
+    let Some(group) = made.into_iter().find(|group| fs::create_dir(group).is_ok()) else {
+        return skipped("a_control_group_from_birth", "no version 2 group is writable here");
+    };
+    let output = Caller::Root.output(&["--cgroup", text(&group), "cat", "/proc/self/cgroup"]);
+    fs::remove_dir(&group).expect("an empty group");
+    let seen = String::from_utf8(output.stdout).expect("text");
+    assert!(seen.lines().any(|line| line.starts_with("0::") && line.ends_with(&name)), "{seen}");
+    let refused = Caller::Root.failure(&["--cgroup=/", "true"]);
+    assert!(refused.contains("control group"), "{refused}");
+}
+
+// ---- privileges ----
+
+fn capabilities(caller: Caller, options: &[&str], name: &str) -> u64 {
+    let seen = caller.status(&allowed(caller, options), name);
+    u64::from_str_radix(&seen, 16).expect("a set")
+}
+
+#[test]
+fn capability_sets() {
+    let raw = 1 << CAP_NET_RAW;
+    for caller in Caller::with_user_namespaces("capability_sets") {
+        let set = |options: &[&str], name: &str| capabilities(caller, options, name);
+        let known = set(&[], "CapBnd");
+        assert_eq!(set(&["--bounding-set=-all"], "CapBnd"), 0);
+        assert_eq!(set(&["--bounding-set", "-all,+net_raw"], "CapBnd"), raw);
+        assert_eq!(set(&["--bounding-set=-CAP_NET_RAW"], "CapBnd"), known & !raw);
+        assert_eq!(set(&["--inh-caps=+net_raw"], "CapInh"), raw);
+        assert_eq!(set(&["--inh-caps=+net_raw"], "CapAmb"), 0);
+        for name in ["CapAmb", "CapInh"] {
+            assert_eq!(set(&["--ambient-caps=+net_raw"], name), raw, "{name}");
+        }
+        // A root without capabilities is no more than its ids.
+        assert_eq!(capabilities(caller, &["--map-root-user", "--bounding-set=-all"], "CapEff"), 0);
+        assert_eq!(capabilities(caller, &["--map-root-user", "--securebits=+noroot"], "CapEff"), 0);
+        assert_ne!(capabilities(caller, &["--map-root-user"], "CapEff"), 0);
+    }
+    let Some(root) = Caller::root_with("capability_sets over a change of user", CAP_SETUID) else { return };
+    for options in [&["--reuid=12345", "--ambient-caps=+net_raw"][..], &["--reuid=12345", "--inh-caps=+net_raw"]] {
+        let ambient = options[1].starts_with("--ambient");
+        assert_eq!(capabilities(root, options, "CapInh"), raw, "{options:?}");
+        assert_eq!(capabilities(root, options, "CapEff"), if ambient { raw } else { 0 }, "{options:?}");
+    }
+}
+
+#[test]
+fn no_new_privileges() {
+    for caller in Caller::all("no_new_privileges") {
+        assert_eq!(caller.status(&[], "NoNewPrivs"), "0");
+        assert_eq!(caller.status(&["--no-new-privs"], "NoNewPrivs"), "1");
+        assert_eq!(caller.status(&["--nnp"], "NoNewPrivs"), "1");
+    }
+}
+
+/// A filter under which `getpriority` fails with ENOSYS and all else is allowed.
+fn filter() -> Vec<u8> {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const ERRNO: u32 = 0x5_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let instructions = [
+        (LOAD, 0, 0, 0),
+        (JUMP_IF_EQUAL, 0, 1, libc::SYS_getpriority as u32),
+        (RETURN, 0, 0, ERRNO | libc::ENOSYS as u32),
+        (RETURN, 0, 0, ALLOW),
+    ];
+    let bytes =
+        |(code, yes, no, k): (u16, u8, u8, u32)| [&code.to_ne_bytes()[..], &[yes, no], &k.to_ne_bytes()].concat();
+    instructions.into_iter().flat_map(bytes).collect()
+}
+
+#[test]
+fn a_filter_from_a_file_and_from_a_descriptor() {
+    let directory = directory();
+    let path = directory.path().join("filter");
+    fs::write(&path, filter()).expect("write");
+    for caller in Caller::all("a_filter_from_a_file_and_from_a_descriptor") {
+        assert!(caller.output(&["nice"]).status.success());
+        let output = caller.output(&["--no-new-privs", "--seccomp", text(&path), "nice"]);
+        assert!(!output.status.success(), "nice(1) asks for what the filter refuses: {output:?}");
+        assert_eq!(caller.status(&["--no-new-privs", "--seccomp", text(&path)], "Seccomp"), "2");
+        let line = "exec 7<\"$1\"; exec \"$0\" run --no-new-privs --seccomp 7 grep -w Seccomp /proc/self/status";
+        let output = caller.shell("sh").args(["-c", line, binary(), text(&path)]).output().expect("sh");
+        assert_eq!(output.stdout, b"Seccomp:\t2\n", "{output:?}");
+        let mut cut = fs::File::create(directory.path().join("cut")).expect("create");
+        cut.write_all(&filter()[..9]).expect("write");
+        assert!(caller.failure(&["--seccomp", text(&directory.path().join("cut")), "true"]).contains("9 bytes"));
+    }
+    let refused = Caller::Ordinary.failure(&["--seccomp", text(&path), "true"]);
+    assert!(refused.contains("no_new_privs"), "{refused}");
+}
+
+/// A Landlock ruleset under which no file can be written to.
+fn ruleset() -> Option<OwnedFd> {
+    const WRITE_FILE: u64 = 1 << 1;
+    let attributes = [WRITE_FILE];
+    // SAFETY: the kernel reads as many bytes as are given.
+    let answer = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), 8usize, 0u32) };
+    // SAFETY: where there is a descriptor, the kernel has just made it for us.
+    (answer >= 0).then(|| unsafe { OwnedFd::from_raw_fd(answer as i32) })
+}
+
+#[test]
+fn a_landlock_ruleset() {
+    let Some(ruleset) = ruleset() else {
+        return skipped("a_landlock_ruleset", "this kernel has no Landlock");
+    };
+    rustix::io::fcntl_setfd(&ruleset, rustix::io::FdFlags::empty()).expect("no close-on-exec");
+    let directory = directory();
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("write");
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
+    let number = ruleset.as_raw_fd().to_string();
+    for caller in Caller::all("a_landlock_ruleset") {
+        let script = format!("echo x >{}", text(&file));
+        assert!(caller.output(&["sh", "-c", &script]).status.success());
+        let output = caller.output(&["--no-new-privs", "--landlock", &number, "sh", "-c", &script]);
+        assert!(!output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("ermission denied"), "{output:?}");
+    }
+}
+
+// ---- the README ----
+
+/// The shell block, and the text block after it, under "A sandbox in one command".
+fn example() -> (String, String) {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("the README");
+    let (_, section) = readme.split_once("\n## A sandbox in one command\n").expect("the section");
+    let block = |opening: &str| {
+        let (_, rest) = section.split_once(opening).expect("a block");
+        rest.split_once("\n```").expect("its end").0.to_owned() + "\n"
+    };
+    (block("```sh\n"), block("```text\n"))
+}
+
+#[test]
+fn the_readmes_sandbox_is_one() {
+    let (command, shown) = example();
+    // The one word that a test cannot take as it is: it must not build, least of all as another user.
+    let command = command.replacen("cargo run --release --", "\"$0\"", 1);
+    assert!(command.starts_with("\"$0\" run "), "{command}");
+    for caller in Caller::with_user_namespaces("the_readmes_sandbox_is_one") {
+        let output = caller.shell("sh").args(["-c", &command, binary()]).output().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{caller:?}: {output:?}");
+        assert!(output.status.success(), "{caller:?}: {output:?}");
+    }
+}

@@ -1,0 +1,426 @@
+//! What the settings of `forkless run` do to the program: identity, limits, scheduling, session, the program itself;
+//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`.
+
+mod callers;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::{
+        fd::{FromRawFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
+    process::Stdio,
+};
+
+use callers::{Caller, binary, directory, field, skipped};
+
+const CAP_SETUID: u32 = 7;
+const CAP_SYS_NICE: u32 = 23;
+
+fn numbers(text: &str) -> Vec<i64> {
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+// ---- identity ----
+
+#[test]
+fn user_and_group() {
+    let Some(root) = Caller::root_with("user_and_group", CAP_SETUID) else { return };
+    let ids = "id -u; id -g; id -G";
+    let run = |options: &[&str]| numbers(&root.stdout(&[options, &["sh", "-c", ids]].concat()));
+    // daemon is 1 with group 1 on every Linux; a name brings its groups, as --init-groups says.
+    for options in [&["--reuid", "daemon"][..], &["--user=1"], &["--reuid", "daemon", "--init-groups"]] {
+        assert_eq!(run(options), [1, 1, 1], "{options:?}");
+    }
+    assert_eq!(run(&["--reuid=12345", "--regid=54321", "--clear-groups"]), [12345, 54321, 54321]);
+    assert_eq!(run(&["--reuid=12345", "--group", "daemon", "--groups=daemon,77"]), [12345, 1, 1, 77]);
+    assert_eq!(run(&["--clear-groups"]), [0, 0, 0]);
+    assert_eq!(root.status(&["--reuid=12345"], "Uid"), "12345\t12345\t12345\t12345");
+    assert_eq!(root.status(&["--regid=12345"], "Gid"), "12345\t12345\t12345\t12345");
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    let privileged = [
+        (&["--reuid=0"][..], "CAP_SETGID"),
+        (&["--regid=0"], "CAP_SETGID"),
+        (&["--chroot=/"], "CAP_SYS_CHROOT"),
+        (&["--nice=-5"], "CAP_SYS_NICE"),
+        (&["--scheduler=rr"], "CAP_SYS_NICE"),
+        (&["--oom-score-adj=-1000"], "CAP_SYS_RESOURCE"),
+        (&["--bounding-set=-all"], "CAP_SETPCAP"),
+        (&["--unshare-net"], "a user namespace"),
+    ];
+    for (options, missing) in privileged {
+        let words = Caller::Ordinary.failure(&[options, &["true"]].concat());
+        assert!(words.contains(missing), "{options:?}: {words}");
+    }
+}
+
+#[test]
+fn umask_is_octal() {
+    for caller in Caller::all("umask_is_octal") {
+        assert_eq!(caller.stdout(&["--umask", "027", "sh", "-c", "umask"]).trim_start_matches('0'), "27\n");
+    }
+}
+
+// ---- limits ----
+
+/// A line of /proc/self/limits: soft and hard.
+fn limit(limits: &str, name: &str) -> (String, String) {
+    let line = limits.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}"));
+    let mut words = line[name.len()..].split_whitespace().map(str::to_owned);
+    (words.next().expect("soft"), words.next().expect("hard"))
+}
+
+#[test]
+fn every_limit_can_be_lowered() {
+    // The flag, the kernel's words, and a value that any machine's limit is above or at.
+    let limits = [
+        ("as", "Max address space", 2u64 << 30),
+        ("core", "Max core file size", 0),
+        ("cpu", "Max cpu time", 1000),
+        ("data", "Max data size", 1 << 30),
+        ("fsize", "Max file size", 1 << 20),
+        ("locks", "Max file locks", 5),
+        ("memlock", "Max locked memory", 4096),
+        ("msgqueue", "Max msgqueue size", 1000),
+        ("nofile", "Max open files", 50),
+        ("nproc", "Max processes", 1000),
+        ("rlimit-nice", "Max nice priority", 0),
+        ("rss", "Max resident set", 1 << 30),
+        ("rtprio", "Max realtime priority", 0),
+        ("rttime", "Max realtime timeout", 1_000_000),
+        ("sigpending", "Max pending signals", 50),
+        ("stack", "Max stack size", 4 << 20),
+    ];
+    for caller in Caller::all("every_limit_can_be_lowered") {
+        let mut words: Vec<String> = limits.iter().map(|(flag, _, value)| format!("--{flag}={value}")).collect();
+        words.extend(["cat".to_owned(), "/proc/self/limits".to_owned()]);
+        let seen = caller.stdout(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        for (flag, name, value) in limits {
+            assert_eq!(limit(&seen, name), (value.to_string(), value.to_string()), "--{flag} as {caller:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_may_be_soft_alone() {
+    for caller in Caller::all("a_limit_may_be_soft_alone") {
+        let before = limit(&caller.stdout(&["cat", "/proc/self/limits"]), "Max open files");
+        let look = |option: &str| limit(&caller.stdout(&[option, "cat", "/proc/self/limits"]), "Max open files");
+        assert_eq!(look("--nofile=20:"), ("20".to_owned(), before.1));
+        assert_eq!(look("--nofile=20:30"), ("20".to_owned(), "30".to_owned()));
+        assert!(caller.failure(&["--nofile=30:20", "true"]).contains("--nofile"));
+        assert!(caller.failure(&["--nofile=many", "true"]).contains("--nofile"));
+        // As the shell sees it, in KiB.
+        assert_eq!(caller.stdout(&["--as=512M", "sh", "-c", "ulimit -v"]), "524288\n");
+    }
+}
+
+// ---- scheduling ----
+
+/// The fields of /proc/self/stat after the name; field n of proc(5) is number n - 3.
+fn stat(caller: Caller, options: &[&str]) -> Vec<i64> {
+    let text = caller.stdout(&[options, &["cat", "/proc/self/stat"]].concat());
+    let rest = text.rsplit(')').next().expect("fields");
+    rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()
+}
+
+#[test]
+fn nice_adds() {
+    const NICE: usize = 19 - 3;
+    for caller in Caller::all("nice_adds") {
+        let ours = stat(caller, &[])[NICE];
+        assert_eq!(stat(caller, &["--nice", "3"])[NICE], (ours + 3).min(19));
+        assert_eq!(stat(caller, &["--adjustment=100"])[NICE], 19);
+    }
+    if let Some(root) = Caller::root_with("nice_adds, downwards", CAP_SYS_NICE) {
+        let ours = stat(root, &[])[NICE];
+        assert_eq!(stat(root, &["--nice", "-5"])[NICE], (ours - 5).max(-20));
+    }
+}
+
+#[test]
+fn processors() {
+    for caller in Caller::all("processors") {
+        let ours = caller.status(&[], "Cpus_allowed_list");
+        let last = ours.rsplit([',', '-']).next().expect("a processor").to_owned();
+        assert_eq!(caller.status(&["--cpu-list", &last], "Cpus_allowed_list"), last);
+        assert_eq!(caller.status(&["--cpus", &ours], "Cpus_allowed_list"), ours);
+        assert!(caller.failure(&["--cpus=1-0", "true"]).contains("--cpu-list"));
+    }
+}
+
+#[test]
+fn policies() {
+    const PRIORITY: usize = 40 - 3;
+    const POLICY: usize = 41 - 3;
+    for caller in Caller::all("policies") {
+        assert_eq!(stat(caller, &["--scheduler=other"])[POLICY], 0);
+        assert_eq!(stat(caller, &["--scheduler=batch"])[POLICY], 3);
+        assert_eq!(stat(caller, &["--scheduler=idle"])[POLICY], 5);
+    }
+    let Some(root) = Caller::root_with("policies in real time", CAP_SYS_NICE) else { return };
+    for (word, policy, priority) in [("fifo:7", 1, 7), ("rr", 2, 1)] {
+        let option = format!("--scheduler={word}");
+        if root.output(&[&option, "true"]).status.success() {
+            let seen = stat(root, &[&option]);
+            assert_eq!((seen[POLICY], seen[PRIORITY]), (policy, priority), "{word}");
+        } else {
+            skipped(word, "our control group has no real-time processor time");
+        }
+    }
+}
+
+#[test]
+fn io_priority() {
+    for caller in Caller::all("io_priority") {
+        // The kernel shows it nowhere but to the system call.
+        if caller.shell("ionice").output().is_err() {
+            return skipped("io_priority", "ionice(1) is not here");
+        }
+        let look = |class: &str| caller.stdout(&["--ionice", class, "ionice"]);
+        assert_eq!(look("idle"), "idle\n");
+        assert_eq!(look("best-effort:7"), "best-effort: prio 7\n");
+        assert_eq!(look("best-effort"), "best-effort: prio 4\n");
+    }
+}
+
+#[test]
+fn timer_slack_oom_and_personality() {
+    for caller in Caller::all("timer_slack_oom_and_personality") {
+        let look = |option: &str, file: &str| caller.stdout(&[option, "cat", &format!("/proc/self/{file}")]);
+        assert_eq!(look("--timer-slack=123456", "timerslack_ns"), "123456\n");
+        assert_eq!(look("--oom-score-adj=567", "oom_score_adj"), "567\n");
+        assert_eq!(look("--no-aslr", "personality"), "00040000\n");
+        assert_eq!(look("--personality=0x0040000", "personality"), "00040000\n");
+        // Without chance, two runs have the same stack.
+        let stack = || {
+            let maps = look("--no-aslr", "maps");
+            maps.lines().find(|line| line.ends_with("[stack]")).expect("a stack").to_owned()
+        };
+        assert_eq!(stack(), stack());
+    }
+}
+
+// ---- session and parent ----
+
+/// A terminal: the controlling side and the program's.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: two integers are written to; the null pointers ask for defaults.
+    let answer = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
+    assert_eq!(answer, 0, "a terminal");
+    // SAFETY: the call has just made both for us.
+    unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+#[test]
+fn a_controlling_terminal_and_its_foreground() {
+    const GROUP: usize = 5 - 3;
+    const SESSION: usize = 6 - 3;
+    const TERMINAL: usize = 7 - 3;
+    const FOREGROUND: usize = 8 - 3;
+    for caller in Caller::all("a_controlling_terminal_and_its_foreground") {
+        for options in [&["--ctty"][..], &["--setsid", "--ctty", "--foreground"]] {
+            let (_ours, theirs) = terminal();
+            let mut command = caller.forkless(&[options, &["cat", "/proc/self/stat"]].concat());
+            let output = command.stdin(theirs).output().expect("forkless starts");
+            assert!(output.status.success(), "{caller:?} {options:?}: {output:?}");
+            let text = String::from_utf8(output.stdout).expect("text");
+            let pid = numbers(&text)[0];
+            let rest = text.rsplit(')').next().expect("fields");
+            let fields: Vec<i64> = rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
+            assert_eq!((fields[GROUP], fields[SESSION]), (pid, pid), "{text}");
+            assert_ne!(fields[TERMINAL], 0, "{text}");
+            assert_eq!(fields[FOREGROUND], pid, "{text}");
+        }
+        assert!(caller.failure(&["--ctty", "--stdin=null", "true"]).contains("take the terminal"));
+        assert!(caller.failure(&["--foreground", "--stdin=null", "true"]).contains("take the foreground"));
+    }
+}
+
+/// What a program says after its forkless has been killed.
+fn last_words(caller: Caller, options: &[&str]) -> String {
+    // The shell is waiting in `read`, and says more only if it is still there when its input ends.
+    let script = "echo ready; read -r line; echo late";
+    let mut command = caller.forkless(&[options, &["sh", "-c", script]].concat());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("forkless starts");
+    let input = child.stdin.take().expect("a pipe");
+    let mut reader = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    child.kill().expect("alive");
+    child.wait().expect("ends");
+    drop(input);
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).expect("the rest");
+    rest
+}
+
+#[test]
+fn the_program_dies_with_us_on_request() {
+    for caller in Caller::all("the_program_dies_with_us_on_request") {
+        assert_eq!(last_words(caller, &["--pdeathsig=KILL"]), "");
+        assert_eq!(last_words(caller, &[]), "late\n");
+    }
+}
+
+// ---- the program ----
+
+#[test]
+fn a_program_by_its_descriptor() {
+    let directory = directory();
+    let script = directory.path().join("script");
+    fs::write(&script, "#!/bin/sh\necho from \"$@\"\n").expect("write");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let script = script.to_str().expect("text");
+    for caller in Caller::all("a_program_by_its_descriptor") {
+        assert_eq!(caller.stdout(&["--fexec", "/bin/echo", "name", "hi"]), "hi\n");
+        assert_eq!(caller.stdout(&["--fexec", script, "name", "a", "b"]), "from a b\n");
+        let line = "exec 7</bin/echo; exec \"$0\" run --exec-fd 7 name seven";
+        let output = caller.shell("sh").args(["-c", line, binary()]).output().expect("sh");
+        assert_eq!(output.stdout, b"seven\n", "{output:?}");
+        assert!(caller.failure(&["--exec-fd=99", "true"]).contains("--exec-fd"));
+        assert!(caller.failure(&["--fexec=/no/such/file", "true"]).contains("--fexec"));
+    }
+}
+
+#[test]
+fn a_directory_by_its_descriptor() {
+    for caller in Caller::all("a_directory_by_its_descriptor") {
+        let line = "exec 7</usr; exec \"$0\" run --chdir-fd 7 --chdir lib pwd";
+        let output = caller.shell("sh").args(["-c", line, binary()]).output().expect("sh");
+        assert_eq!(output.stdout, b"/usr/lib\n", "{output:?}");
+    }
+}
+
+#[test]
+fn system_calls_by_number() {
+    for caller in Caller::all("system_calls_by_number") {
+        // prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        let option = format!("--syscall={}:38:1:0:0:0", libc::SYS_prctl);
+        assert_eq!(caller.status(&[&option], "NoNewPrivs"), "1");
+        assert!(caller.failure(&["--syscall=9999", "true"]).contains("system call 9999"));
+    }
+}
+
+#[test]
+fn best_effort_goes_on_and_says_so() {
+    for caller in Caller::all("best_effort_goes_on_and_says_so") {
+        let output = caller.output(&["--best-effort=call,nice", "--syscall=9999", "echo", "on"]);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"on\n"[..]));
+        let words = String::from_utf8(output.stderr).expect("text");
+        assert!(words.starts_with("forkless: gone on without: system call 9999: "), "{words}");
+        assert!(caller.failure(&["--best-effort=nonsense", "true"]).contains("io-priority"));
+        assert!(caller.failure(&["--best-effort=exec", "true"]).contains("best effort"));
+    }
+}
+
+// ---- contradictions ----
+
+#[test]
+fn contradictions_name_the_flag() {
+    let contradictions = [
+        (&["--setsid", "--process-group"][..], "--process-group"),
+        (&["--ctty", "--process-group"], "--process-group"),
+        (&["--chroot=/", "--pivot-root=/"], "--chroot"),
+        (&["--hostname=x"], "--unshare-uts"),
+        (&["--groups=1", "--clear-groups"], "--clear-groups"),
+        (&["--init-groups"], "--reuid"),
+        (&["--map-root-user", "--map-current-user"], "--map-current-user"),
+        (&["--exec-fd=1", "--fexec=/bin/true"], "--fexec"),
+        (&["--umask=8"], "--umask"),
+        (&["--oom-score-adj=1001"], "--oom-score-adj"),
+        (&["--scheduler=rr:100"], "--scheduler"),
+        (&["--ionice=idle:1"], "--ionice"),
+        (&["--groups=no-such-group"], "--groups"),
+        (&["--reuid=no-such-user"], "no-such-user"),
+        (&["--bounding-set=all"], "--bounding-set"),
+        (&["--securebits=+nonsense"], "--securebits"),
+        (&["--join=pid=/proc/self/ns/pid"], "--join"),
+        (&["--join=net=/no/such/file"], "--join"),
+        (&["--join=net=/proc/self/ns/net", "--unshare-net"], "--join net"),
+        (&["--join=mnt=/proc/self/ns/mnt", "--tmpfs=/tmp"], "mounts need a new one"),
+        (&["--map-users=0:0"], "--map-users"),
+        (&["--seccomp=/no/such/file"], "--seccomp"),
+        (&["--seccomp=/dev/null"], "--seccomp"),
+        (&["--landlock=99"], "--landlock"),
+        (&["--cgroup=/no/such/group"], "--cgroup"),
+        (&["--pdeathsig=NONSENSE"], "--pdeathsig"),
+        (&["--syscall=getpid"], "--syscall"),
+    ];
+    for (options, flag) in contradictions {
+        let words = Caller::Ordinary.failure(&[options, &["true"]].concat());
+        assert!(words.contains(flag), "{options:?}: {words}");
+    }
+}
+
+// ---- explain ----
+
+#[test]
+fn a_plan_is_shown_and_not_played() {
+    let directory = directory();
+    let kept = directory.path().join("kept");
+    fs::write(&kept, "kept").expect("write");
+    let kept = kept.to_str().expect("text");
+    let made = directory.path().join("made");
+    let made = made.to_str().expect("text");
+    for caller in Caller::all("a_plan_is_shown_and_not_played") {
+        let text = caller.stdout(&[
+            "--explain",
+            "--unshare-net",
+            "--tmpfs=/tmp",
+            "--map-users=0:1000:1",
+            "--map-groups=5:1000:10",
+            "--umask=077",
+            "--nofile=10:20",
+            "--reuid=0",
+            "--no-new-privs",
+            "--chdir=/usr",
+            "--stdout",
+            kept,
+            "/usr/bin/touch",
+            made,
+        ]);
+        let (first, steps) = text.split_once('\n').expect("lines");
+        assert!(first.starts_with("clone "), "{first}");
+        for part in ["user, mount, net", "user 0 in there is 1000 out", "group 5 to 14 in there is 1000 to 1009 out"] {
+            assert!(first.contains(part), "{part}: {first}");
+        }
+        let wanted = [
+            "wait until the parent has written the id maps",
+            "mount \"tmpfs\" (tmpfs) at \"/tmp\"",
+            "set the limit nofile to 10:20",
+            "setuid 0",
+            "chdir \"/usr\"",
+            "umask 077",
+            "set no_new_privs",
+            "exec /usr/bin/touch",
+        ];
+        let mut rest = steps.lines().zip(1..).map(|(line, number)| {
+            let words = line.trim_start().strip_prefix(&format!("{number}. "));
+            words.unwrap_or_else(|| panic!("{line:?} is not step {number}")).to_owned()
+        });
+        for words in wanted {
+            assert!(rest.any(|line| line == words), "{words}, in its place: {steps}");
+        }
+        assert_eq!(rest.next(), None, "the program is the last step");
+        assert!(!std::path::Path::new(made).exists());
+        assert_eq!(fs::read_to_string(kept).expect("kept"), "kept");
+        assert!(caller.failure(&["--explain", "--best-effort=exec", "true"]).contains("best effort"));
+    }
+}
+
+#[test]
+fn help_shows_the_groups() {
+    let text = Caller::Ordinary.stdout(&["--help"]);
+    for part in ["Identity:", "Limits", "Namespaces", "Privileges", "Root and mounts", "Scheduling:", "Files:"] {
+        assert!(text.contains(part), "{part}");
+    }
+    assert_eq!(field(&text, "Usage").as_deref(), Some("forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]..."));
+}
