@@ -1,0 +1,149 @@
+//! A program for `std::process` is one for this crate when its `use` line is changed: the same text, compiled with both,
+//! gives the same answers.
+
+/// The text. It may only use what the `use` line brings in, and the rest of std.
+macro_rules! story {
+    ($name:ident, $($path:ident)::+) => {
+        mod $name {
+            use super::{kind, File, Path, Read, Write};
+            use std::os::unix::process::ExitStatusExt;
+            use $($path)::+::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+            /// Runs it; what it gives is compared.
+            pub(super) fn tell(directory: &Path) -> Vec<String> {
+                let mut told = Vec::new();
+                words(&mut told, directory);
+                streams(&mut told, directory);
+                handles(&mut told);
+                failures(&mut told, directory);
+                told
+            }
+
+            fn text(output: Output) -> String {
+                let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+                format!("{:?} {:?} {out} {err}", output.status.code(), output.status.signal())
+            }
+
+            fn sh(script: &str) -> Command {
+                let mut command = Command::new("sh");
+                command.arg("-c").arg(script);
+                command
+            }
+
+            fn words(told: &mut Vec<String>, directory: &Path) {
+                told.push(text(Command::new("printf").args(["%s|", "a b", "", "$HOME", "*"]).output().unwrap()));
+                let script = "echo $ONE-$TWO-${PATH:+path}; pwd";
+                told.push(text(sh(script).env("ONE", "1").envs([("TWO", "2")]).current_dir(directory).output().unwrap()));
+                told.push(text(sh(script).env("ONE", "1").env_remove("ONE").env("TWO", "2").env_remove("TWO").output().unwrap()));
+                told.push(text(Command::new("/usr/bin/env").env_clear().env("B", "2").env("A", "1").env("E", "").output().unwrap()));
+                told.push(text(Command::new("tool").env("PATH", directory).output().unwrap()));
+                told.push(text(Command::new("./tool").current_dir(directory).output().unwrap()));
+                let mut command = Command::new("prog");
+                command.args(["x", "y"]).env("K", "v").env_remove("R").current_dir("/tmp");
+                told.push(format!("{:?} {:?}", command.get_program(), command.get_args().collect::<Vec<_>>()));
+                told.push(format!("{:?} {:?}", command.get_envs().collect::<Vec<_>>(), command.get_current_dir()));
+            }
+
+            fn streams(told: &mut Vec<String>, directory: &Path) {
+                let file = |name: &str| File::create(directory.join(name)).unwrap();
+                let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+                let status = sh("echo out; echo err >&2").stdout(file("out")).stderr(Stdio::from(file("err"))).status();
+                told.push(format!("{:?} {} {}", status.unwrap(), read("out"), read("err")));
+                let input = File::open(directory.join("out")).unwrap();
+                told.push(text(Command::new("cat").stdin(input).output().unwrap()));
+                told.push(text(Command::new("cat").stdin(Stdio::null()).stdout(Stdio::piped()).output().unwrap()));
+                told.push(text(sh("echo gone; echo kept >&2").stdout(Stdio::null()).output().unwrap()));
+                // A pipeline.
+                let mut first = sh("echo one; echo two").stdout(Stdio::piped()).spawn().unwrap();
+                let between: ChildStdout = first.stdout.take().unwrap();
+                told.push(text(Command::new("wc").arg("-l").stdin(Stdio::from(between)).output().unwrap()));
+                told.push(format!("{:?}", first.wait().unwrap()));
+                // More than a pipe holds, on both streams.
+                let output = sh("head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2").output().unwrap();
+                told.push(format!("{} {} {:?}", output.stdout.len(), output.stderr.len(), output.status));
+                let mut child = sh("echo e >&2").stderr(Stdio::piped()).stdin(Stdio::inherit()).spawn().unwrap();
+                let mut errors: ChildStderr = child.stderr.take().unwrap();
+                let mut found = String::new();
+                errors.read_to_string(&mut found).unwrap();
+                told.push(format!("{found} {:?}", child.wait().unwrap().success()));
+            }
+
+            fn handles(told: &mut Vec<String>) {
+                let status: ExitStatus = sh("exit 3").status().unwrap();
+                told.push(format!("{:?} {status} {status:?} {}", status.code(), status.success()));
+                let status = sh("kill -TERM $$").status().unwrap();
+                told.push(format!("{:?} {status} {:?}", status.code(), status.signal()));
+                let mut child: Child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+                told.push(format!("{} {:?}", child.id() > 0, child.try_wait().unwrap()));
+                let mut input: ChildStdin = child.stdin.take().unwrap();
+                input.write_all(b"through").unwrap();
+                drop(input);
+                told.push(text(child.wait_with_output().unwrap()));
+                // Waiting closes the input that is still in the handle.
+                let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+                told.push(format!("{:?} {:?}", child.wait().unwrap(), child.try_wait().unwrap()));
+                told.push(format!("{:?} {:?}", child.wait().unwrap(), child.stdin.is_none()));
+                told.push(format!("{:?}", child.kill().is_ok()));
+                let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+                child.kill().unwrap();
+                told.push(format!("{:?} {:?}", child.wait().unwrap(), child.wait().unwrap().signal()));
+                // One command, several runs.
+                let mut command = sh("exit 4");
+                told.push(format!("{:?} {:?}", command.status().unwrap(), command.spawn().unwrap().wait().unwrap()));
+            }
+
+            fn failures(told: &mut Vec<String>, directory: &Path) {
+                told.push(kind(Command::new("no-such-program-anywhere").spawn()));
+                told.push(kind(Command::new("/no/such/program").status()));
+                told.push(kind(Command::new("/no/such/program").output()));
+                told.push(kind(Command::new("true").current_dir("/no/such/directory").spawn()));
+                told.push(kind(Command::new(directory).spawn()));
+                told.push(kind(Command::new(directory.join("out")).spawn()));
+                told.push(kind(Command::new("echo").arg("nul\0byte").spawn()));
+                told.push(kind(Command::new("nul\0byte").spawn()));
+                told.push(kind(Command::new("echo").env("nul\0byte", "x").spawn()));
+                told.push(kind(Command::new("true").arg("x".repeat(3 << 20)).spawn()));
+            }
+        }
+    };
+}
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+story!(with_std, std::process);
+story!(with_forkless, forkless);
+
+/// The kind of an error; what it should have been if there was none.
+fn kind<T>(answer: io::Result<T>) -> String {
+    match answer {
+        Ok(_) => "no error".into(),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+#[test]
+fn the_same_program_gives_the_same_answers() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let tool = directory.path().join("tool");
+    std::fs::write(&tool, "#!/bin/sh\necho tool \"$0\"\n").expect("write");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    let (theirs, ours) = (with_std::tell(directory.path()), with_forkless::tell(directory.path()));
+    assert_eq!(theirs.len(), ours.len());
+    for (n, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
+        assert_eq!(theirs, ours, "answer {n}: std (left) and forkless (right)");
+    }
+    // The comparison compares something.
+    assert!(theirs.len() > 30 && theirs.iter().any(|line| line.contains("NotFound")));
+}
+
+/// The longest time-out is one, not an overflow.
+#[test]
+fn limits_may_be_endless() {
+    for pidfd in [true, false] {
+        let mut child = forkless::Command::new("true").pidfd(pidfd).launch().expect("launch");
+        assert!(child.wait_exec_timeout(std::time::Duration::MAX).expect("exec"));
+        assert!(child.wait_timeout(std::time::Duration::MAX).expect("wait").expect("an end").success());
+    }
+}

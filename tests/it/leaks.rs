@@ -1,0 +1,35 @@
+//! Nothing is left behind, and nothing is freed too early. `FORKLESS_TEST_SCALE` multiplies the number of launches.
+
+#[path = "../src/scenario/runner.rs"]
+mod runner;
+
+#[test]
+fn good_launches_leave_nothing() {
+    runner::run("leaks-good");
+}
+
+#[test]
+fn failed_launches_leave_nothing() {
+    runner::run("leaks-failed");
+}
+
+#[test]
+fn dropped_handles_leave_nothing() {
+    runner::run("leaks-dropped");
+}
+
+/// Negative control: planted leaks of each kind are seen.
+#[test]
+fn planted_leaks_are_seen() {
+    runner::run("leaks-control");
+}
+
+#[test]
+fn what_a_child_reads_outlives_every_handle() {
+    runner::run("dropped-before-exec");
+}
+
+#[test]
+fn what_a_child_reads_outlives_every_handle_under_load() {
+    runner::run("dropped-while-churning");
+}

@@ -1,0 +1,98 @@
+//! Habits of the project that a machine can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files may be longer if they say at their top why.
+const LONGEST: usize = 700;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The project's own files with this ending.
+fn files(ending: &str) -> Vec<PathBuf> {
+    fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).expect("a directory").flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let hidden = name.to_string_lossy().starts_with('.');
+            if path.is_dir() && !hidden && name != "target" {
+                walk(&path, ending, found);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), ending, &mut found);
+    assert!(!found.is_empty(), "no .{ending} file");
+    found
+}
+
+#[test]
+fn sources_begin_with_what_they_are_for_and_are_short() {
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).expect("a source");
+        assert!(text.starts_with("//!"), "{path:?} does not begin with a line on what it is for");
+        let excused = text.lines().take(12).any(|line| line.contains("Longer than"));
+        let lines = text.lines().count();
+        assert!(lines <= LONGEST || excused, "{path:?} has {lines} lines and does not say why (\"Longer than …\")");
+        for (n, line) in text.lines().enumerate() {
+            assert!(!line.contains('\t'), "{path:?}:{} has a tab", n + 1);
+            for word in ["TODO", "FIXME", "XXX"] {
+                // This file names them.
+                let named = path.ends_with("tidy.rs");
+                assert!(named || !line.contains(word), "{path:?}:{} has a {word}", n + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut links = 0;
+    for path in files("md") {
+        let text = fs::read_to_string(&path).expect("a document");
+        for part in text.split("](").skip(1) {
+            let target = part.split([')', '#']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            links += 1;
+            let there = path.parent().expect("a directory").join(target);
+            assert!(there.exists(), "{path:?} refers to {target}, which is not there");
+        }
+    }
+    assert!(links > 10);
+}
+
+/// Every setting of the child has a row in the table of settings.
+#[test]
+fn settings_are_documented() {
+    let table = fs::read_to_string(root().join("docs/settings.md")).expect("the table");
+    for source in ["setup", "sandbox"] {
+        let path = root().join(format!("crates/forkless/src/command/{source}.rs"));
+        let text = fs::read_to_string(&path).expect("the source");
+        let builders = text.split("pub fn ").chain(text.split("pub unsafe fn ")).skip(1);
+        for name in builders.filter(|part| part.contains("&mut self")).filter_map(|part| part.split(['(', '<']).next())
+        {
+            if name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_') {
+                assert!(table.contains(&format!("`{name}`")), "docs/settings.md has no row for {name}");
+            }
+        }
+    }
+}
+
+/// Every step that can fail has words, and its number is its own.
+#[test]
+fn steps_have_numbers_of_their_own() {
+    let mut seen = 0;
+    for code in 0..256 {
+        if let Some(step) = forkless::Step::of_code(code) {
+            assert_eq!(step.code(), code);
+            assert!(!step.words().is_empty());
+            seen += 1;
+        }
+    }
+    assert!(seen > 40);
+}

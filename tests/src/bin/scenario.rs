@@ -1,0 +1,97 @@
+//! Runs one scenario by name: what changes, or needs, a whole process (its signals, its allocator, its process group).
+//!
+//! A test starts it, gives it a time limit, and takes its exit status: 0 is good, a panic's message says what was not.
+//! `scenario NAME [ARGS…]`; the names stand in [`SCENARIOS`].
+
+use std::process::ExitCode;
+
+#[path = "../scenario/allocator.rs"]
+mod allocator;
+
+#[path = "../scenario/observe.rs"]
+mod observe;
+
+#[path = "../scenario/elf.rs"]
+mod elf;
+
+#[path = "../scenario/foreign.rs"]
+mod foreign;
+
+#[path = "../scenario/heap.rs"]
+mod heap;
+
+#[path = "../scenario/traced.rs"]
+mod traced;
+
+#[path = "../scenario/leaks.rs"]
+mod leaks;
+
+#[path = "../scenario/visibility.rs"]
+mod visibility;
+
+#[path = "../scenario/busy.rs"]
+mod busy;
+
+#[path = "../scenario/stops.rs"]
+mod stops;
+
+#[path = "../scenario/storms.rs"]
+mod storms;
+
+#[path = "../scenario/hosts.rs"]
+mod hosts;
+
+/// Checks for misuse of the heap, and counts.
+#[global_allocator]
+static ALLOCATOR: allocator::Watched = allocator::Watched;
+
+/// A scenario: gets the arguments after its name.
+type Scenario = fn(&[String]);
+
+/// What can be run.
+const SCENARIOS: &[(&str, Scenario)] = &[
+    ("heap-launches", heap::launches),
+    ("heap-control-fork", heap::control_fork),
+    ("heap-control-clone", heap::control_clone),
+    ("heap-count", heap::count),
+    ("traced", traced::run),
+    ("leaks-good", leaks::good),
+    ("leaks-failed", leaks::failed),
+    ("leaks-dropped", leaks::dropped),
+    ("leaks-control", leaks::control),
+    ("dropped-before-exec", leaks::dropped_before_exec),
+    ("dropped-while-churning", leaks::dropped_while_churning),
+    ("failed-is-invisible", visibility::failed_is_invisible),
+    ("good-is-visible", visibility::good_is_visible),
+    ("sigchld-ignored", visibility::sigchld_ignored),
+    ("foreign-reaper", visibility::foreign_reaper),
+    ("pid-reuse", visibility::pid_reuse),
+    ("busy-forkless", busy::forkless),
+    ("busy-control", busy::control),
+    ("stopped-before-exec", stops::stopped_before_exec),
+    ("stopped-among-signals", stops::stopped_among_signals),
+    ("stopped-control", stops::control),
+    ("stop-storm", stops::storm),
+    ("signal-storm", storms::signals),
+    ("signal-control", storms::signal_control),
+    ("kill-storm", storms::kills),
+    ("thread-storm", storms::threads),
+    ("fork-copy", hosts::fork_copy),
+    ("fork-storm", hosts::fork_storm),
+    ("show-route", hosts::show_route),
+    ("first-launch-storm", hosts::first_launch_storm),
+    ("main-thread-gone", hosts::main_thread_gone),
+    ("own-table", hosts::own_table),
+    ("pid-namespace", hosts::pid_namespace),
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((_, run)) = args.first().and_then(|name| SCENARIOS.iter().find(|(known, _)| known == name)) else {
+        let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+        eprintln!("usage: scenario NAME [ARGS…]; names: {}", names.join(" "));
+        return ExitCode::from(2);
+    };
+    run(&args[1..]);
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,7 @@
+//! What the tests share: the parent's state before and after ([`state`]), filters that refuse system calls
+//! ([`filter`]), what a process is ([`observe`]), the behaviour table and its player ([`table`]).
+
+pub mod filter;
+pub mod observe;
+pub mod state;
+pub mod table;

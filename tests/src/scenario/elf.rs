@@ -1,0 +1,98 @@
+//! The smallest programs: static ELF files of under 200 bytes, made here, that only exit with a code.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+
+/// `exit_group(code)`.
+#[cfg(target_arch = "x86_64")]
+fn code(exit: u8) -> Vec<u8> {
+    // mov edi, exit; mov eax, 231; syscall
+    vec![0xbf, exit, 0, 0, 0, 0xb8, 231, 0, 0, 0, 0x0f, 0x05]
+}
+
+/// `exit_group(code)`.
+#[cfg(target_arch = "aarch64")]
+fn code(exit: u8) -> Vec<u8> {
+    // mov w0, exit; mov w8, 94; svc 0
+    let words = [0x5280_0000 | (exit as u32) << 5, 0x5280_0000 | 94 << 5 | 8, 0xd400_0001];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The bytes of a program that exits with `exit`.
+pub fn program(exit: u8) -> Vec<u8> {
+    const BASE: u64 = 0x40_0000;
+    let code = code(exit);
+    let start = 64 + 56u64;
+    let length = start + code.len() as u64;
+    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for half in [2, MACHINE] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(1u32.to_le_bytes());
+    for word in [BASE + start, 64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(0u32.to_le_bytes());
+    for half in [64u16, 56, 1, 64, 0, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    // One loadable segment, read and execute: the whole file.
+    file.extend(1u32.to_le_bytes());
+    file.extend(5u32.to_le_bytes());
+    for word in [0, BASE, BASE, length, length, 0x1000] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(code);
+    file
+}
+
+/// Writes an executable file and closes it.
+pub fn write(path: &Path, bytes: &[u8]) {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path).expect("create");
+    file.write_all(bytes).expect("write");
+}
+
+/// A directory with such programs in it, removed when dropped.
+pub struct Programs {
+    directory: TempDir,
+}
+
+impl Programs {
+    /// Makes the directory, open to other users.
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+        Self { directory }
+    }
+
+    /// The program that exits with `exit`.
+    pub fn exits(&self, exit: u8) -> PathBuf {
+        let path = self.directory.path().join(format!("exit-{exit}"));
+        if !path.exists() {
+            write(&path, &program(exit));
+        }
+        path
+    }
+
+    /// A path in the directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A FIFO in the directory.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no NUL");
+        // SAFETY: the path ends in NUL.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0, "mkfifo");
+        path
+    }
+}

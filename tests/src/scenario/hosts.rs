@@ -1,0 +1,231 @@
+//! Odd hosts: forked copies, a main thread that has ended, a thread with a descriptor table of its own, a new pid
+//! namespace for children.
+
+use crate::elf::Programs;
+use crate::foreign;
+use crate::observe::{self, eventually, skip};
+use forkless::{Command, Error, Stdio, Step};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// A forked copy of a process that has launched can launch, and forgets what is the original's.
+pub fn fork_copy(_: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(8);
+    let mut ours = Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("spawn");
+    // An orphan of the original's, which runs until the scenario is over.
+    let mut orphan = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("spawn");
+    let hold = orphan.stdin.take();
+    drop(orphan);
+    assert_eq!(forkless::reap_orphans(), 1);
+    in_a_copy(|| {
+        use_everything(&program);
+        eventually("the copy has no orphans", || forkless::reap_orphans() == 0);
+        observe::assert_no_orphans();
+    });
+    // The original is as it was.
+    ours.stdin.take().expect("a pipe").write_all(b"still here").expect("write");
+    assert_eq!(ours.wait_with_output().expect("output").stdout, b"still here");
+    drop(hold);
+    observe::assert_no_orphans();
+}
+
+/// Every way to launch, once; a handle is dropped.
+fn use_everything(program: &Path) {
+    assert_eq!(Command::new(program).status().expect("status").code(), Some(8));
+    assert_eq!(Command::new(program).spawn().expect("spawn").wait().expect("wait").code(), Some(8));
+    assert_eq!(Command::new("/bin/echo").arg("x").output().expect("output").stdout, b"x\n");
+    assert!(Command::new("/no/such/program").spawn().is_err());
+    drop(Command::new(program).launch().expect("launch"));
+}
+
+/// Runs `check` in a forked copy; its panic is this one's.
+fn in_a_copy(check: impl FnOnce()) {
+    // SAFETY: glibc lets a forked copy allocate; the copy runs the check and leaves without the original's exit.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        // SAFETY: ends the copy.
+        unsafe { libc::_exit(if answer.is_ok() { 0 } else { 1 }) };
+    }
+    let mut status = None;
+    eventually("the forked copy's end", || {
+        status = match foreign::wait(pid, libc::WNOHANG) {
+            Ok((found, status)) if found == pid => Some(status),
+            _ => None,
+        };
+        status.is_some()
+    });
+    assert_eq!(status, Some(0), "the forked copy failed");
+}
+
+/// Copies forked in the middle of other threads' launches and drops.
+pub fn fork_storm(_: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(8);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let (program, done) = (&program, &done);
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    match thread {
+                        0 => drop(Command::new(program).launch().expect("launch")),
+                        1 => drop(Command::new(program).stdout(Stdio::piped()).launch().expect("launch")),
+                        _ => assert_eq!(Command::new(program).status().expect("status").code(), Some(8)),
+                    }
+                }
+            });
+        }
+        let answer = std::panic::catch_unwind(|| {
+            for _ in 0..observe::scaled(100) {
+                in_a_copy(|| {
+                    use_everything(&program);
+                    drop(Command::new(&program).launch().expect("launch"));
+                    observe::assert_no_orphans();
+                });
+            }
+        });
+        done.store(true, Relaxed);
+        answer.expect("the copies");
+    });
+    observe::assert_no_orphans();
+}
+
+/// Processes whose first launch, with all that it finds out, falls into a storm of signals for the whole group: they
+/// know the best way all the same.
+pub fn first_launch_storm(_: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(8);
+    // SAFETY: the handler only counts.
+    unsafe { libc::signal(libc::SIGUSR1, count_one as *const () as libc::sighandler_t) };
+    let calm = std::process::Command::new("/proc/self/exe").arg("show-route").output().expect("output");
+    let calm = String::from_utf8_lossy(&calm.stdout).into_owned();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                // SAFETY: the group is our own (the test made it).
+                unsafe { libc::kill(0, libc::SIGUSR1) };
+                // Without a pause the thread that gets them does nothing but handle them.
+                thread::sleep(Duration::from_micros(1));
+            }
+        });
+        let answer = std::panic::catch_unwind(|| {
+            for _ in 0..observe::scaled(100) {
+                in_a_copy(|| {
+                    let answer = Command::new(&program).status();
+                    let step = answer.err().and_then(|error| Error::of(&error).map(Error::step));
+                    assert_ne!(step, Some(Step::Probe), "a signal is no answer of the kernel's");
+                    // Out of the storm.
+                    // SAFETY: a group of the copy's own.
+                    assert_eq!(unsafe { libc::setpgid(0, 0) }, 0);
+                    assert_eq!(route_with_pipe(), calm, "the way of a launch after and without a storm");
+                });
+            }
+        });
+        done.store(true, Relaxed);
+        answer.expect("the copies");
+    });
+    assert!(HANDLED.load(Relaxed) > 0);
+}
+
+/// Tells how launches with a pipe go here.
+pub fn show_route(_: &[String]) {
+    print!("{}", route_with_pipe());
+}
+
+fn route_with_pipe() -> String {
+    let mut child = Command::new("/bin/true").stdin(Stdio::piped()).spawn().expect("spawn");
+    assert!(child.wait().expect("wait").success());
+    format!("{:?}", child.route())
+}
+
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count_one(_: i32) {
+    HANDLED.fetch_add(1, Relaxed);
+}
+
+/// Another thread launches after the main thread, whose descriptors `pidfd_getfd(2)` would give, has ended.
+pub fn main_thread_gone(_: &[String]) {
+    let main = observe::pid();
+    // What can be used is found out while the main thread is there.
+    assert!(Command::new("/bin/true").status().expect("status").success());
+    thread::spawn(move || {
+        eventually("the main thread's end", || observe::state_of(main) == Some('Z'));
+        let answer = std::panic::catch_unwind(|| {
+            assert!(Command::new("/bin/true").status().expect("status").success());
+            let output = Command::new("/bin/echo").arg("x").output().expect("output with pipes");
+            assert_eq!(output.stdout, b"x\n");
+            let null = File::open("/dev/null").expect("open");
+            assert!(Command::new("/bin/true").fd(null, 7).status().expect("status with a descriptor").success());
+        });
+        std::process::exit(if answer.is_ok() { 0 } else { 1 });
+    });
+    // SAFETY: ends this thread alone; nothing of it is borrowed by the other.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// A thread that has unshared its descriptor table passes its own descriptors, not the main thread's of the same number.
+pub fn own_table(_: &[String]) {
+    if !observe::kernel_at_least(6, 9) {
+        return skip("descriptors of a thread with its own table", "pidfds of threads came with Linux 6.9");
+    }
+    let wrong = temporary("the main thread's");
+    let number = wrong.as_raw_fd();
+    let text = thread::spawn(move || {
+        // SAFETY: gives this thread a table of its own.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0, "unshare");
+        let right = temporary("the launching thread's");
+        // SAFETY: replaces the number in this thread's table only.
+        assert_eq!(unsafe { libc::dup2(right.as_raw_fd(), number) }, number);
+        let mut command = Command::new("/bin/cat");
+        command.stdin(Stdio::fd(number)).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("spawn");
+        let mut text = String::new();
+        child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("read");
+        child.wait().expect("wait");
+        text
+    })
+    .join()
+    .expect("thread");
+    assert_eq!(text, "the launching thread's");
+    drop(wrong);
+}
+
+fn temporary(text: &str) -> File {
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    file.write_all(text.as_bytes()).expect("write");
+    file.seek(SeekFrom::Start(0)).expect("seek");
+    file
+}
+
+/// After `unshare(CLONE_NEWPID)` the children are in another pid namespace, where the parent has no number.
+pub fn pid_namespace(_: &[String]) {
+    // SAFETY: a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("launches into a new pid namespace", "that needs root");
+    }
+    let programs = Programs::new();
+    // Probes, while the probe's child is not the new namespace's first.
+    assert!(Command::new(programs.exits(0)).status().expect("status").success());
+    // SAFETY: changes the namespace of later children only.
+    if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+        return skip("launches into a new pid namespace", "unshare is refused here");
+    }
+    // The first child is the namespace's init; as long as it lives others can follow.
+    let mut init = Command::new("/bin/sleep").arg("60").spawn().expect("the first child");
+    assert_eq!(Command::new("/bin/echo").arg("x").output().expect("output with pipes").stdout, b"x\n");
+    let null = File::open("/dev/null").expect("open");
+    assert!(Command::new("/bin/true").fd(null, 7).status().expect("status with a descriptor").success());
+    init.kill().expect("kill");
+    assert!(init.wait_timeout(Duration::from_secs(20)).expect("wait").is_some());
+    observe::assert_no_orphans();
+}

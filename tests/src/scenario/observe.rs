@@ -1,0 +1,120 @@
+//! What a scenario sees of its own process, and how long it may go on.
+
+use forkless_core::sys::{self, errno, uapi};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// `getpid(2)`, not by libc: right in every kind of child.
+pub fn pid() -> i32 {
+    // SAFETY: reads a number.
+    unsafe { sys::syscall(uapi::__NR_getpid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// `write(2)`, not by libc.
+pub fn write_raw(fd: i32, text: &[u8]) {
+    // SAFETY: the kernel reads the text.
+    let _ = unsafe { sys::syscall(uapi::__NR_write, [fd as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}
+
+/// `FORKLESS_TEST_SCALE` times `count`: the dial of tests that count (default 1).
+pub fn scaled(count: usize) -> usize {
+    let scale = std::env::var("FORKLESS_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    ((count as f64 * scale) as usize).max(1)
+}
+
+/// `FORKLESS_TEST_SECONDS`: the dial of tests that go on for a time (default 2).
+pub fn storm_time() -> Duration {
+    let seconds = std::env::var("FORKLESS_TEST_SECONDS").ok().and_then(|text| text.parse::<f64>().ok());
+    Duration::from_secs_f64(seconds.unwrap_or(2.0))
+}
+
+/// Numbers of open descriptors.
+pub fn open_fds() -> Vec<i32> {
+    let listing = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
+    let mut fds: Vec<i32> = listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    // The listing's own number is closed by now.
+    // SAFETY: asks whether a number is open.
+    fds.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
+    fds.sort_unstable();
+    fds
+}
+
+/// Children of every thread, zombies included.
+pub fn children() -> Vec<i32> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task").expect("/proc/self/task").flatten() {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    found
+}
+
+/// Is there no child at all, of whatever kind, running or not?
+pub fn is_childless() -> bool {
+    let mut info = sys::SignalInfo::EMPTY;
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    sys::waitid(uapi::P_ALL, 0, &mut info, options, None) == Err(errno::ECHILD) && children().is_empty()
+}
+
+/// Lines of `/proc/self/maps`.
+pub fn mappings() -> usize {
+    fs::read_to_string("/proc/self/maps").expect("/proc/self/maps").lines().count()
+}
+
+/// Resident memory in KiB.
+pub fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+}
+
+/// Waits until `is` holds; panics if it does not within a generous time.
+pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < deadline, "never came to be: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// All dropped children are reaped, and there is no child of any kind.
+pub fn assert_no_orphans() {
+    eventually("dropped children reaped", || forkless::reap_orphans() == 0);
+    assert!(is_childless(), "children are left: {:?}", children());
+}
+
+/// The state letter of a process (`R`, `S`, `T`, `Z` …).
+pub fn state_of(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Is the kernel at least this one?
+pub fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+}
+
+/// Says that something is not tested, and why.
+pub fn skip(what: &str, why: &str) {
+    eprintln!("SKIPPED: {what} because {why}");
+}
+
+/// A small generator of numbers (xorshift), one per thread.
+pub struct Dice(u64);
+
+impl Dice {
+    /// `seed` must not be 0.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}

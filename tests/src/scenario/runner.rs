@@ -1,0 +1,89 @@
+//! The tests' side of the scenarios: starts one, waits for it with a time limit, and gives what it said.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The longest any scenario may take. The dials of the race tests are added to it.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How a scenario ended, and what it wrote.
+pub struct Ending {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Standard output and error together.
+    pub text: String,
+}
+
+/// Runs a scenario; panics with all it wrote if it fails or does not end.
+pub fn run(name: &str) -> String {
+    let ending = end(&[name]);
+    assert!(ending.status.success(), "scenario {name}: {}\n{}", ending.status, ending.text);
+    ending.text
+}
+
+/// Runs a scenario to whatever end.
+pub fn end(args: &[&str]) -> Ending {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("output");
+    let file = File::create(&path).expect("create");
+    // A process group of its own: some send signals to it, and all of it is killed in the end.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_scenario"))
+        .args(args)
+        .process_group(0)
+        .env("RUST_BACKTRACE", "0")
+        .stdin(std::process::Stdio::null())
+        .stdout(file.try_clone().expect("dup"))
+        .stderr(file)
+        .spawn()
+        .expect("the scenario program starts");
+    let status = wait(&mut child, args);
+    let text = String::from_utf8_lossy(&fs::read(&path).expect("read")).into_owned();
+    let Some(status) = status else { panic!("scenario {args:?} did not end within its time\n{text}") };
+    for line in text.lines().filter(|line| line.starts_with("SKIPPED")) {
+        // Past the test harness, which keeps what passing tests print.
+        let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    }
+    Ending { status, text }
+}
+
+fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
+    let dial = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    let limit =
+        LIMIT.mul_f64(dial("FORKLESS_TEST_SCALE").max(1.0)) + Duration::from_secs_f64(dial("FORKLESS_TEST_SECONDS"));
+    let deadline = Instant::now() + limit;
+    let group = child.id() as i32;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            break Some(status);
+        }
+        if Instant::now() > deadline {
+            let _ = std::io::stderr().write_all(describe(group, args).as_bytes());
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // SAFETY: the group was made for the scenario above; whatever is left in it came from there.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+    if status.is_none() {
+        let _ = child.wait();
+    }
+    status
+}
+
+/// Where each thread and each child of a process that hangs stands.
+fn describe(pid: i32, args: &[&str]) -> String {
+    let mut text = format!("scenario {args:?} hangs:\n");
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return text };
+    for task in tasks.flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        text += &format!("  thread {}: {} {}", task.file_name().to_string_lossy(), read("wchan"), read("syscall"));
+        for child in read("children").split_ascii_whitespace() {
+            let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            text += &format!("    child {}\n", stat.chars().take(60).collect::<String>());
+        }
+    }
+    text
+}

@@ -1,0 +1,46 @@
+//! The program whose system calls are counted from outside: a warm-up, a mark, one launch, a mark.
+
+use crate::elf::Programs;
+use forkless::{Command, Stdio};
+
+/// A call with this argument to `getpgid(2)` marks the beginning and the end.
+pub const MARK: i32 = 0x7eed_0000;
+
+/// `scenario traced WHAT`.
+pub fn run(args: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(0);
+    let what = args.first().expect("what to trace").as_str();
+    let mut command = Command::new(&program);
+    match what {
+        "status-chdir" => {
+            command.current_dir("/");
+        }
+        "spawn-without-pidfd" => {
+            command.pidfd(false);
+        }
+        "spawn-pipes" => {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        _ => {}
+    }
+    let prepared = command.prepare().expect("prepare");
+    let mut launch = || match what {
+        "status" | "status-chdir" => assert!(command.status().expect("status").success()),
+        "prepared-status" => assert!(prepared.status().expect("status").success()),
+        "spawn" | "spawn-without-pidfd" | "spawn-pipes" => {
+            assert!(prepared.spawn().expect("spawn").wait().expect("wait").success());
+        }
+        other => panic!("unknown: {other}"),
+    };
+    launch();
+    launch();
+    mark();
+    launch();
+    mark();
+}
+
+fn mark() {
+    // SAFETY: a system call that fails and changes nothing.
+    unsafe { libc::getpgid(MARK) };
+}

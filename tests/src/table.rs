@@ -1,0 +1,417 @@
+//! The behaviour table: what is asked of a launch, and what the child must find.
+//!
+//! A case is an entry in `tests/cases/*.toml`; [`play`] plays it through every front end in one process of its own,
+//! which has first been put into the state the case asks for ([`parent`]) and, for another [`Route`], under a filter.
+//! A new option costs a field in [`Ask`], a line in [`ask`], and its cases.
+//!
+//! In all texts `{dir}` stands for the case's own directory, `{probe}` for the helper program that reports what it
+//! sees; `\xNN` is a byte, which the TOML's '…' strings pass on as it is.
+
+use crate::observe::Observed;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::{fs, io};
+
+pub use settings::Settings;
+
+pub mod ask;
+
+pub mod check;
+
+pub mod model;
+
+pub mod parent;
+
+pub mod play;
+
+pub mod settings;
+
+#[path = "scenario/elf.rs"]
+#[expect(clippy::new_without_default, reason = "a part of another program too")]
+pub mod elf;
+
+/// What the probe reports.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// The arguments, `argv[0]` first, without those that steer the probe.
+    pub argv: Vec<String>,
+    /// The environment's entries in their order.
+    pub env: Vec<String>,
+    /// The working directory.
+    pub cwd: String,
+    /// The file mode creation mask, octal.
+    pub umask: String,
+    /// The open descriptors: `TARGET r`, `TARGET w` or `TARGET rw`.
+    pub fds: BTreeMap<String, String>,
+    /// `getpid(2)`.
+    pub pid: i32,
+    /// `getppid(2)`.
+    pub ppid: i32,
+    /// `getsid(2)`.
+    pub sid: i32,
+    /// `getpgrp(2)`.
+    pub pgid: i32,
+    /// Blocked signals.
+    pub blocked: Vec<i32>,
+    /// Ignored signals.
+    pub ignored: Vec<i32>,
+    /// Signals with a handler.
+    pub caught: Vec<i32>,
+    /// What it was told to read.
+    pub read: Option<String>,
+    /// Everything else.
+    pub set: Observed,
+}
+
+/// One behaviour.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What it shows, unique in the table.
+    pub name: String,
+    /// The routes it is played on; all of [`ROUTES`] if not given. A route may also be spelled out, as
+    /// [`parent::refuse`] reads it: `clone3 EPERM, close_range KILL`. With `later:` in front the filter comes after a
+    /// first launch, and not before it.
+    pub routes: Option<Vec<String>>,
+    /// Routes besides.
+    #[serde(default)]
+    pub more_routes: Vec<String>,
+    /// The front ends it is played through; all of [`play::FRONT_ENDS`] if not given.
+    pub front_ends: Option<Vec<String>>,
+    /// `any`: the way the launch takes is not checked.
+    pub way: Option<String>,
+    /// What has to be there for it to be played: see [`parent::unmet`]. `root` is asked for before the parent becomes
+    /// what the case asks for, all else after.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// What the parent is like.
+    #[serde(default)]
+    pub parent: Parent,
+    /// What is asked.
+    #[serde(default)]
+    pub ask: Ask,
+    /// What the child must find, beyond what is true of every child.
+    #[serde(default)]
+    pub child: Find,
+    /// The launch must fail like this.
+    pub error: Option<Failure>,
+    /// What still fails in the parent's condition and under the filter is not tried again: no good launch afterwards.
+    #[serde(default)]
+    pub no_good_after: bool,
+}
+
+/// The parent's condition.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parent {
+    /// Files in the case's directory: name to what it is (see [`parent::make`]).
+    pub files: BTreeMap<String, String>,
+    /// Standard streams that are closed.
+    pub close: Vec<i32>,
+    /// Numbers at which files of the case's directory are open, close-on-exec but for 0 to 2.
+    pub open: BTreeMap<String, String>,
+    /// The same, not close-on-exec.
+    pub leak: BTreeMap<String, String>,
+    /// Every number below this is in use.
+    pub fill: i32,
+    /// Signals that are ignored.
+    pub ignore: Vec<String>,
+    /// Signals at their default.
+    pub default: Vec<String>,
+    /// Signals with a handler.
+    pub handle: Vec<String>,
+    /// Signals that are blocked.
+    pub block: Vec<String>,
+    /// Soft RLIMIT_NOFILE.
+    pub nofile: Option<u64>,
+    /// Every number below that limit is in use.
+    pub full: bool,
+    /// RLIMIT_NPROC.
+    pub nproc: Option<u64>,
+    /// RLIMIT_AS: so many bytes more than are mapped.
+    pub room: Option<u64>,
+    /// Variables set in the environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables removed.
+    pub env_remove: Vec<String>,
+    /// The working directory; the case's own if not given.
+    pub cwd: Option<String>,
+    /// An ordinary user.
+    pub nobody: bool,
+    /// Not dumpable: an ordinary user's child may not look into it.
+    pub undumpable: bool,
+    /// Open are both ends of a pseudo-terminal, at 30 and 31.
+    pub terminal: bool,
+    /// In a UTS namespace of its own, with the one it came from open at 32.
+    pub left_uts: bool,
+}
+
+/// What is asked: `Command`'s words.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "Command's own names")]
+pub struct Ask {
+    pub program: String,
+    pub or_else: Vec<String>,
+    pub args: Vec<String>,
+    /// So many further arguments `x`.
+    pub many_args: usize,
+    /// So long a further argument.
+    pub long_arg: usize,
+    pub arg0: Option<String>,
+    pub env: BTreeMap<String, String>,
+    pub env_remove: Vec<String>,
+    pub env_clear: bool,
+    pub cwd: Option<String>,
+    /// Number to source: see [`ask::stdio`].
+    pub fd: BTreeMap<String, String>,
+    pub setsid: bool,
+    pub process_group: Option<i32>,
+    pub signal_default: Vec<String>,
+    pub signal_ignore: Vec<String>,
+    pub signal_inherit: Vec<String>,
+    pub signal_block: Vec<String>,
+    pub inherit_mask: bool,
+    pub inherit_all: bool,
+    pub pidfd: Option<bool>,
+    pub set: Settings,
+    /// What the probe is to do.
+    pub then: Vec<String>,
+    /// What is written to its standard input where that is a pipe and the front end gives the other end.
+    pub feed: String,
+    /// The program is not the probe, or ends before it reports: no arguments to steer it, no report.
+    pub silent: bool,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            program: "{probe}".into(),
+            or_else: vec![],
+            args: vec![],
+            many_args: 0,
+            long_arg: 0,
+            arg0: None,
+            env: BTreeMap::new(),
+            env_remove: vec![],
+            env_clear: false,
+            cwd: None,
+            fd: BTreeMap::new(),
+            setsid: false,
+            process_group: None,
+            signal_default: vec![],
+            signal_ignore: vec![],
+            signal_inherit: vec![],
+            signal_block: vec![],
+            inherit_mask: false,
+            inherit_all: false,
+            pidfd: None,
+            set: Settings::default(),
+            then: vec![],
+            feed: String::new(),
+            silent: false,
+        }
+    }
+}
+
+/// What the child must find. Whatever is not given must be as with any child: the parent's directory, session, group,
+/// umask and environment, `argv` as asked, no descriptor beyond 0 to 2, nothing blocked, ignored what the parent
+/// ignores but for SIGPIPE.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Find {
+    /// The arguments, where they are not those asked for.
+    pub argv: Option<Vec<String>>,
+    /// How many arguments there are, where they are many.
+    pub argc: Option<usize>,
+    /// Variables that are there.
+    pub env: BTreeMap<String, String>,
+    /// Variables that are not there.
+    pub no_env: Vec<String>,
+    /// All entries, sorted.
+    pub env_exactly: Option<Vec<String>>,
+    /// The directory.
+    pub cwd: Option<String>,
+    /// Number to target: see [`check::target`].
+    pub fd: BTreeMap<String, String>,
+    /// Pairs of numbers that must be one and the same pipe, socket or file.
+    pub same: Vec<[i32; 2]>,
+    /// Leads its own session.
+    pub own_session: bool,
+    /// Leads its own group.
+    pub own_group: bool,
+    /// Blocked signals.
+    pub blocked: Vec<String>,
+    /// Ignored signals.
+    pub ignored: Option<Vec<String>>,
+    /// What it read.
+    pub read: Option<String>,
+    /// Name to value of what [`crate::observe`] knows, and `umask`: `other` than the parent's, or `any`.
+    pub set: Observed,
+    /// The steps that failed and were passed over.
+    pub missed: Vec<String>,
+    /// What the descriptors handed back refer to.
+    pub handed_back: Vec<String>,
+    /// It is process 1, and does not see its parent.
+    pub in_pid_namespace: bool,
+    /// What it wrote to the socket pairs whose other end the front end gives.
+    pub socket: String,
+    /// What `output` captures.
+    pub stdout: String,
+    /// What `output` captures.
+    pub stderr: String,
+    /// Exit code.
+    pub exit: i32,
+    /// Or the signal that ends it.
+    pub signal: Option<i32>,
+    /// File to text: what is in files of the case's directory afterwards.
+    pub files: BTreeMap<String, String>,
+}
+
+/// How a launch must fail.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// `Step`'s name.
+    pub step: String,
+    /// The errno's name; if not given, the last one that the route names, or none for a call that kills and for a
+    /// request that is itself at fault.
+    pub errno: Option<String>,
+    /// `io::ErrorKind`'s name.
+    pub kind: Option<String>,
+    /// Parts of the message.
+    #[serde(default)]
+    pub text: Vec<String>,
+    /// The whole message.
+    pub message: Option<String>,
+}
+
+/// A way to launch, forced by what a filter refuses.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// Its name.
+    pub name: &'static str,
+    /// The refusals.
+    pub refusals: &'static str,
+}
+
+/// Every case is played on these.
+pub const ROUTES: [Route; 6] = [
+    Route { name: "normal", refusals: "" },
+    Route { name: "no clone3", refusals: "clone3 ENOSYS" },
+    Route { name: "no close_range", refusals: "close_range EPERM" },
+    Route { name: "no pidfd_getfd", refusals: "pidfd_getfd EPERM" },
+    Route { name: "no pidfd_open", refusals: "pidfd_open ENOSYS" },
+    Route {
+        name: "nothing new",
+        refusals: "clone3 EPERM, close_range ENOSYS, pidfd_getfd ENOSYS, pidfd_open ENOSYS, pidfd_send_signal ENOSYS",
+    },
+];
+
+/// A route's refusals, by its name or as it is spelled out.
+pub fn refusals(route: &str) -> &str {
+    let route = route.strip_prefix("later:").unwrap_or(route).trim();
+    ROUTES.iter().find(|known| known.name == route).map_or(route, |known| known.refusals)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    case: Vec<Case>,
+}
+
+/// All cases of all files in `directory`.
+pub fn load(directory: &Path) -> io::Result<Vec<Case>> {
+    let mut files: Vec<_> =
+        fs::read_dir(directory)?.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let table: Table = toml::from_str(&fs::read_to_string(&file)?)
+            .map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
+        cases.extend(table.case);
+    }
+    Ok(cases)
+}
+
+/// Bytes as text: what is not printable UTF-8 becomes `\xNN`, a backslash is doubled.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str(r"\\"),
+                c if c.is_ascii_control() => text.push_str(&format!(r"\x{:02x}", c as u32)),
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!(r"\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// The reverse of [`encode`].
+pub fn decode(text: &str) -> OsString {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let hex = rest.get(at + 2..at + 4).filter(|_| rest[at + 1..].starts_with('x'));
+        let skip = match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                4
+            }
+            None => {
+                bytes.push(b'\\');
+                2
+            }
+        };
+        rest = rest.get(at + skip..).unwrap_or("");
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    OsString::from_vec(bytes)
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $function:ident: $($name:ident)*) => {
+        $(#[$doc])*
+        pub fn $function(name: &str) -> i32 {
+            $(if name == stringify!($name) { return libc::$name; })*
+            name.parse().unwrap_or_else(|_| panic!("{name} is not known to {}", stringify!($function)))
+        }
+    };
+}
+
+named! {
+    /// An errno by its name or number.
+    errno: E2BIG EACCES EAGAIN EBADF ECHILD EEXIST EINVAL EIO EISDIR ELOOP EMFILE ENAMETOOLONG EBUSY ENFILE ENODEV ENOENT
+    ENOEXEC ENOMEM ENOSPC ENOTTY EOPNOTSUPP EBADFD ENOSYS ENOTDIR ENXIO EPERM ESRCH ETXTBSY
+}
+
+named! {
+    /// A signal by its name or number.
+    signal: SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2 SIGPIPE SIGTERM SIGCHLD SIGCONT SIGWINCH SIGKILL SIGSTOP SIGTSTP
+}
+
+/// A system call by its name.
+pub fn syscall(name: &str) -> i64 {
+    macro_rules! known {
+        ($($call:ident $number:ident)*) => { $(if name == stringify!($call) { return libc::$number; })* };
+    }
+    known! {
+        clone SYS_clone clone3 SYS_clone3 close SYS_close close_range SYS_close_range pidfd_open SYS_pidfd_open
+        pidfd_getfd SYS_pidfd_getfd pidfd_send_signal SYS_pidfd_send_signal mmap SYS_mmap mprotect SYS_mprotect
+        madvise SYS_madvise dup3 SYS_dup3 fcntl SYS_fcntl openat SYS_openat rt_sigaction SYS_rt_sigaction
+        rt_sigprocmask SYS_rt_sigprocmask chdir SYS_chdir setsid SYS_setsid setpgid SYS_setpgid execve SYS_execve
+        pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
+        ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write
+        setresuid SYS_setresuid umask SYS_umask uname SYS_uname
+    }
+    panic!("{name} is not a system call of a launch")
+}

@@ -1,0 +1,353 @@
+//! The child's settings as a case's words, and as `Command`'s.
+
+use super::parent::{Place, cgroup_directory, refusals_of};
+use super::{signal, syscall};
+use crate::filter;
+use crate::observe::LIMITS;
+use forkless::{BpfInstruction, CallArg, CapabilitySet, Command, IoClass, Namespace, Resource, Scheduler, Step};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// `Command`'s words for what the child is and may do.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "Command's own names")]
+pub struct Settings {
+    /// A directory, opened here.
+    pub current_dir_fd: Option<String>,
+    pub chroot: Option<String>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub groups: Option<Vec<u32>>,
+    pub user: Option<String>,
+    pub group: Option<String>,
+    pub umask: Option<u32>,
+    /// Name to soft and hard; -1: none.
+    pub rlimit: BTreeMap<String, [i64; 2]>,
+    pub nice: Option<i32>,
+    pub scheduler: Option<(String, u32)>,
+    pub affinity: Option<Vec<usize>>,
+    pub io_priority: Option<(String, u32)>,
+    pub timer_slack: Option<u32>,
+    pub personality: Option<u32>,
+    pub oom_score_adj: Option<i32>,
+    pub terminal: Option<i32>,
+    pub foreground: Option<i32>,
+    pub no_new_privs: bool,
+    pub parent_death_signal: Option<String>,
+    pub call: Vec<RawCall>,
+    pub hand_back: Vec<u32>,
+    pub best_effort: Vec<String>,
+    pub unshare: Vec<String>,
+    pub map_uid: Vec<[u32; 3]>,
+    pub map_gid: Vec<[u32; 3]>,
+    /// Kind and file, opened here.
+    pub join: Vec<[String; 2]>,
+    pub hostname: Option<String>,
+    /// See `mount`.
+    pub mount: Vec<String>,
+    pub pivot_root: Option<String>,
+    /// A directory, opened here; `new`: the one of this process; `gone`: one that has been removed.
+    pub cgroup: Option<String>,
+    pub bounding: Option<Vec<String>>,
+    pub permitted: Option<Vec<String>>,
+    pub effective: Option<Vec<String>>,
+    pub inheritable: Option<Vec<String>>,
+    pub ambient: Option<Vec<String>>,
+    pub securebits: Option<u32>,
+    /// What is forbidden: `write` (but in the case's directory), `execute`; `file`: not a ruleset at all.
+    pub landlock: Option<String>,
+    /// As for a route; `nonsense`: not a filter.
+    pub seccomp: Option<String>,
+    /// A program, opened here.
+    pub program_fd: Option<String>,
+}
+
+/// A system call by name, with its arguments: numbers, `$N` for a variable, else text.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawCall {
+    /// Its name.
+    pub name: String,
+    /// The arguments.
+    pub args: Vec<String>,
+    /// The variable for the result.
+    pub result: Option<u32>,
+}
+
+/// Adds the settings to a command.
+pub fn apply(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {
+    identity(settings, command, place)?;
+    resources(settings, command);
+    surroundings(settings, command, place)?;
+    privileges(settings, command, place)?;
+    for call in &settings.call {
+        let args = call.args.iter().map(|arg| match (arg.strip_prefix('$'), arg.parse::<i64>()) {
+            (Some(variable), _) => CallArg::Variable(variable.parse().expect("$N")),
+            (_, Ok(number)) => CallArg::Number(number as u64),
+            _ => CallArg::from(place.text(arg).as_str()),
+        });
+        // SAFETY: the cases' calls change nothing that belongs to the memory.
+        unsafe { command.call(syscall(&call.name) as u32, args, call.result) };
+    }
+    for &variable in &settings.hand_back {
+        command.hand_back(variable);
+    }
+    for name in &settings.best_effort {
+        command.best_effort(step(name));
+    }
+    Ok(())
+}
+
+/// A step by its name.
+pub fn step(name: &str) -> Step {
+    let mut steps = (0..200).filter_map(Step::of_code);
+    steps.find(|step| format!("{step:?}") == name).unwrap_or_else(|| panic!("{name} is no step"))
+}
+
+fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {
+    if let Some(path) = &settings.current_dir_fd {
+        command.current_dir_fd(opened(path, place)?);
+    }
+    if let Some(root) = &settings.chroot {
+        command.chroot(place.bytes(root));
+    }
+    if let Some(uid) = settings.uid {
+        command.uid(uid);
+    }
+    if let Some(gid) = settings.gid {
+        command.gid(gid);
+    }
+    if let Some(groups) = &settings.groups {
+        command.groups(groups);
+    }
+    if let Some(user) = &settings.user {
+        command.user(place.bytes(user));
+    }
+    if let Some(group) = &settings.group {
+        command.group(place.bytes(group));
+    }
+    if let Some(mask) = settings.umask {
+        command.umask(mask);
+    }
+    if let Some(number) = settings.terminal {
+        command.controlling_terminal(number);
+    }
+    if let Some(number) = settings.foreground {
+        command.foreground(number);
+    }
+    if settings.no_new_privs {
+        command.no_new_privs(true);
+    }
+    if let Some(name) = &settings.parent_death_signal {
+        command.parent_death_signal(signal(name));
+    }
+    if let Some(program) = &settings.program_fd {
+        command.program_fd(opened(program, place)?);
+    }
+    Ok(())
+}
+
+fn resources(settings: &Settings, command: &mut Command) {
+    const RESOURCES: [Resource; 16] = [
+        Resource::Cpu,
+        Resource::FileSize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Processes,
+        Resource::Files,
+        Resource::LockedMemory,
+        Resource::AddressSpace,
+        Resource::Locks,
+        Resource::PendingSignals,
+        Resource::MessageQueues,
+        Resource::Nice,
+        Resource::RealtimePriority,
+        Resource::RealtimeTime,
+    ];
+    for (name, [soft, hard]) in &settings.rlimit {
+        let number = LIMITS.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name} is no limit"));
+        // -1 is RLIM_INFINITY.
+        command.rlimit(RESOURCES[number], *soft as u64, *hard as u64);
+    }
+    if let Some(nice) = settings.nice {
+        command.nice(nice);
+    }
+    if let Some((policy, priority)) = &settings.scheduler {
+        let policies = [Scheduler::Other, Scheduler::Fifo, Scheduler::RoundRobin, Scheduler::Batch, Scheduler::Idle];
+        command.scheduler(named(&policies, policy), *priority);
+    }
+    if let Some(cpus) = &settings.affinity {
+        command.cpu_affinity(cpus.iter().copied());
+    }
+    if let Some((class, level)) = &settings.io_priority {
+        command.io_priority(named(&[IoClass::Realtime, IoClass::BestEffort, IoClass::Idle], class), *level);
+    }
+    if let Some(slack) = settings.timer_slack {
+        command.timer_slack(slack.into());
+    }
+    if let Some(persona) = settings.personality {
+        command.personality(persona);
+    }
+    if let Some(score) = settings.oom_score_adj {
+        command.oom_score_adj(score);
+    }
+}
+
+fn surroundings(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {
+    for kind in &settings.unshare {
+        command.unshare(namespace(kind));
+    }
+    for &[inside, outside, count] in &settings.map_uid {
+        // SAFETY: reads a number.
+        command.map_uid(inside, own(outside, unsafe { libc::geteuid() }), count);
+    }
+    for &[inside, outside, count] in &settings.map_gid {
+        // SAFETY: reads a number.
+        command.map_gid(inside, own(outside, unsafe { libc::getegid() }), count);
+    }
+    for [kind, path] in &settings.join {
+        command.join(namespace(kind), opened(path, place)?);
+    }
+    if let Some(name) = &settings.hostname {
+        command.hostname(place.bytes(name));
+    }
+    for words in &settings.mount {
+        mount(words, command, place);
+    }
+    if let Some(root) = &settings.pivot_root {
+        command.pivot_root(place.bytes(root));
+    }
+    match settings.cgroup.as_deref() {
+        Some("new") => _ = command.cgroup(File::open(cgroup_directory()?)?),
+        Some("gone") => {
+            let path = cgroup_directory()?.join("gone");
+            fs::create_dir(&path)?;
+            let directory = File::open(&path)?;
+            fs::remove_dir(&path)?;
+            command.cgroup(directory);
+        }
+        Some(path) => _ = command.cgroup(opened(path, place)?),
+        None => {}
+    }
+    Ok(())
+}
+
+/// 65534 is what root becomes as an ordinary user; who is one already keeps its id.
+fn own(id: u32, mine: u32) -> u32 {
+    if id == 65534 && mine != 0 { mine } else { id }
+}
+
+/// One of: `bind SOURCE TARGET`, `bind_read_only SOURCE TARGET`, `read_only TARGET`, `tmpfs TARGET OPTIONS`,
+/// `proc TARGET`, `mount SOURCE TARGET KIND`.
+fn mount(words: &str, command: &mut Command, place: &Place) {
+    let words: Vec<_> = words.split(' ').map(|word| place.bytes(word)).collect();
+    let [kind, rest @ ..] = words.as_slice() else { panic!("an empty mount") };
+    match (kind.to_str(), rest) {
+        (Some("bind"), [source, target]) => command.bind(source, target),
+        (Some("bind_read_only"), [source, target]) => command.bind_read_only(source, target),
+        (Some("read_only"), [target]) => command.read_only(target),
+        (Some("tmpfs"), [target, options]) => command.tmpfs(target, &options.to_string_lossy()),
+        (Some("proc"), [target]) => command.proc(target),
+        (Some("mount"), [source, target, kind]) => command.mount(Some(source), target, kind.to_str(), 0, None),
+        _ => panic!("{words:?} is no mount"),
+    };
+}
+
+fn privileges(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {
+    if let Some(names) = &settings.bounding {
+        command.bounding_set(capabilities(names));
+    }
+    if let Some(names) = &settings.permitted {
+        command.permitted(capabilities(names));
+    }
+    if let Some(names) = &settings.effective {
+        command.effective(capabilities(names));
+    }
+    if let Some(names) = &settings.inheritable {
+        command.inheritable(capabilities(names));
+    }
+    if let Some(names) = &settings.ambient {
+        command.ambient(capabilities(names));
+    }
+    if let Some(bits) = settings.securebits {
+        command.securebits(bits);
+    }
+    match settings.landlock.as_deref() {
+        Some("file") => _ = command.landlock(File::open("/dev/null")?),
+        Some(forbidden) => _ = command.landlock(ruleset(forbidden, place)?),
+        None => {}
+    }
+    match settings.seccomp.as_deref() {
+        Some("nonsense") => _ = command.seccomp([BpfInstruction { code: 0xffff, jt: 0, jf: 0, k: 0 }]),
+        Some(refusals) => {
+            let programs = filter::programs(&refusals_of(refusals)).map_err(io::Error::other)?;
+            let [program] = programs.as_slice() else { panic!("{refusals:?} takes more than one filter") };
+            let instruction =
+                |one: &seccompiler::sock_filter| BpfInstruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k };
+            command.seccomp(program.iter().map(instruction));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Capabilities by name; `ALL`.
+pub fn capabilities(names: &[String]) -> CapabilitySet {
+    if names.iter().any(|name| name == "ALL") {
+        return CapabilitySet::ALL;
+    }
+    names.iter().map(|name| name.parse::<forkless::Capability>().expect("a capability")).collect()
+}
+
+fn namespace(kind: &str) -> Namespace {
+    use Namespace::{Cgroup, Ipc, Mount, Network, Pid, Time, User, Uts};
+    named(&[Time, Mount, Cgroup, Uts, Ipc, User, Pid, Network], kind)
+}
+
+fn named<T: std::fmt::Debug + Copy>(all: &[T], name: &str) -> T {
+    *all.iter().find(|one| format!("{one:?}") == name).unwrap_or_else(|| panic!("{name} is none of {all:?}"))
+}
+
+fn opened(path: &str, place: &Place) -> io::Result<File> {
+    File::open(place.file(path))
+}
+
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct Beneath {
+    allowed: u64,
+    parent: i32,
+}
+
+/// A Landlock ruleset: `landlock(7)`.
+fn ruleset(forbidden: &str, place: &Place) -> io::Result<OwnedFd> {
+    const EXECUTE: u64 = 1;
+    const WRITE_FILE: u64 = 2;
+    const MAKE_REG: u64 = 1 << 8;
+    let handled = match forbidden {
+        "write" => WRITE_FILE | MAKE_REG,
+        "execute" => EXECUTE,
+        _ => panic!("{forbidden} cannot be forbidden"),
+    };
+    // SAFETY: the kernel reads a ruleset of one word, and then a rule.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size_of::<u64>(), 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let ruleset = OwnedFd::from_raw_fd(fd as i32);
+        let directory = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&place.dir)?;
+        let rule = Beneath { allowed: handled, parent: directory.as_raw_fd() };
+        match libc::syscall(libc::SYS_landlock_add_rule, fd, 1, &raw const rule, 0) {
+            0 => Ok(ruleset),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
