@@ -1,0 +1,115 @@
+//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`.
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[derive(Parser)]
+#[command(about = "Tasks of the forkless project")]
+struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Every test of every crate, closing with counts.
+    Test {
+        /// Words for the test harness: names of tests to run.
+        names: Vec<String>,
+    },
+    /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
+    Ci,
+}
+
+fn main() -> Result<()> {
+    // Cargo sets the directory of this crate; the tasks run at the workspace's root.
+    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
+    std::env::set_current_dir(Path::new(&here).join(".."))?;
+    match Options::parse().task {
+        Task::Test { names } => test(&names),
+        Task::Ci => ci(),
+    }
+}
+
+fn ci() -> Result<()> {
+    require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
+    step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
+    step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
+    step("docs", cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    test(&[])?;
+    let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
+    step("benchmark", &mut cargo(&quick))
+}
+
+/// Runs `cargo test` over the workspace and adds its results up.
+///
+/// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
+fn test(names: &[String]) -> Result<()> {
+    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"]);
+    let mut child = command.args(names).stdout(Stdio::piped()).spawn().context("cargo test")?;
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        let line = line?;
+        println!("{line}");
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            passed += count(counts, "passed");
+            failed += count(counts, "failed");
+            skipped += count(counts, "ignored");
+        } else if line.starts_with("SKIPPED:") {
+            skipped += 1;
+        }
+    }
+    let status = child.wait()?;
+    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
+    if !status.success() || failed > 0 {
+        bail!("not every test passed");
+    }
+    if passed == 0 {
+        bail!("no test ran");
+    }
+    Ok(())
+}
+
+/// The number before `word` in "ok. 3 passed; 0 failed; …".
+fn count(counts: &str, word: &str) -> i64 {
+    let before = counts.split(word).next().unwrap_or("").trim_end();
+    before.rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn require(program: &str, why: &str) -> Result<()> {
+    match Command::new(program).arg("--version").stdout(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => bail!("{program} is missing: {why}"),
+    }
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<()> {
+    let mut command = command;
+    println!("== {name}");
+    let status = command.borrow_mut().status().with_context(|| name.to_owned())?;
+    if !status.success() {
+        bail!("{name}: {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn counts_are_read_from_the_harness() {
+        let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
+        assert_eq!(count("FAILED. nothing", "passed"), 0);
+    }
+}
