@@ -74,10 +74,10 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 /// The first act of every child but those that inherit everything: a descriptor table of its own.
 ///
 /// One system call makes the table, copies only the descriptors below `keep_below` into it and leaves the rest where
-/// they are: no copy of the whole table, no walk to close it, and at no moment a reference to a file that the program
-/// is not to have, so that no other thread's exec can fail with ETXTBSY on our account.
+/// they are: no copy of the whole table, no walk to close it. The kernel copies in words of 64 descriptors, so those below
+/// 64 are held until the call returns; should another thread's exec meet one of them (ETXTBSY) it is tried again.
 ///
-/// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE.
+/// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
     if frame.reset_handlers != 0 {
         signals::reset_handlers()?;

@@ -8,18 +8,25 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 const THREADS: usize = 8;
 
 /// Launches of this crate never find their program busy. With `high`, the files being written have numbers from 64 on,
-/// of which the kernel copies none; below 64 it copies all and then closes them (`sane_fdtable_size` in fs/file.c).
+/// of which the kernel copies none; below 64 it copies all and then closes them (`sane_fdtable_size` in fs/file.c), which
+/// is what the retry is for.
 pub fn forkless(args: &[String]) {
     let mut fill: Vec<File> = Vec::new();
     while args.iter().any(|arg| arg == "high") && fill.len() < 64 {
         fill.push(File::open("/dev/null").expect("open"));
     }
+    let high = !fill.is_empty();
     stress(observe::scaled(2000), |path, thread| {
         let mut command = Command::new(path);
+        if high {
+            // Nothing is held, so nothing has to be tried again.
+            command.retry_busy(Duration::ZERO);
+        }
         match thread % 4 {
             0 => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -91,6 +91,9 @@ pub(crate) struct Signals {
 
 const SIGPIPE: i32 = 13;
 
+/// How long to try again while a program is busy: see [`Command::retry_busy`].
+const BUSY_MS: u32 = 100;
+
 impl Command {
     /// A command that runs `program`: a path if it has a slash in it, otherwise searched for in `PATH`, in the child's
     /// if the command changes it and in the caller's if not.
@@ -112,7 +115,7 @@ impl Command {
             process_group: None,
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: false, bad: None },
             pidfd: None,
-            busy_ms: 0,
+            busy_ms: BUSY_MS,
             setup: Setup::default(),
             sandbox: Sandbox::default(),
         }
@@ -314,9 +317,12 @@ impl Command {
         self
     }
 
-    /// Tries again, each millisecond and for up to `limit`, while the program is open for writing (ETXTBSY).
+    /// Tries again, each millisecond and for up to `limit`, while the program is open for writing (ETXTBSY); a tenth of a
+    /// second unless told otherwise.
     ///
-    /// Launches by this crate never cause that for each other; a fork elsewhere in the process can. Default: no time.
+    /// A child of this crate holds files that another thread is writing for the few microseconds in which it makes its
+    /// descriptor table, if their numbers are below 64 (the kernel copies a table in words of 64); a fork elsewhere in
+    /// the process may hold any, for longer.
     pub fn retry_busy(&mut self, limit: Duration) -> &mut Self {
         self.busy_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
         self
