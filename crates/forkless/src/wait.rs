@@ -167,11 +167,28 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
         ids: [u32; 11],
         exit_code: i32,
     }
-    let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
-    let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
-    // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
-    unsafe { sys::syscall(uapi::__NR_ioctl, args) }.ok()?;
-    (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+    /// Whoever reaps the child first takes it out of our sight and then stores its status: that takes microseconds, but
+    /// if this is not our child (in a forked copy) it never comes to be.
+    const PATIENCE: Duration = Duration::from_millis(100);
+    let deadline = Instant::now() + PATIENCE;
+    let mut vanished = false;
+    loop {
+        let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
+        let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
+        // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
+        match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
+            Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Some(info.exit_code),
+            Ok(_) => {}
+            // The child was reaped during the call; the next one finds the status, if this kernel keeps it.
+            Err(errno::ESRCH) if !vanished => vanished = true,
+            // Not known before Linux 6.13, not kept before 6.15.
+            Err(_) => return None,
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Waits until the child has ended or the time is up; says whether it has.

@@ -376,20 +376,13 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 
 /// Waits while `busy` holds for the futex word, also for a stopped child.
 ///
-/// A child stopped before it has done what we wait for would keep us here for as long as it is stopped: it is continued
-/// until it has, and then stopped again.
+/// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
+/// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
 fn wait_though_stopped(stack: &Stack, pid: i32, busy: impl Fn(u32) -> bool) {
     const SIGCONT: i32 = 18;
-    const SIGSTOP: i32 = 19;
-    let mut stopped = false;
     while !wait_while(stack, pid, None, &busy) {
-        stopped = true;
-        // SAFETY: our own child, which has not been reaped.
+        // SAFETY: our own child. It has not left our memory, so it has no exit signal, and nobody else can have reaped it.
         let _ = unsafe { sys::kill(pid, SIGCONT) };
-    }
-    if stopped {
-        // SAFETY: as above; a child that has failed meanwhile cannot be stopped any more.
-        let _ = unsafe { sys::kill(pid, SIGSTOP) };
     }
 }
 
