@@ -5,7 +5,7 @@
 //! touch a descriptor before the table is the child's own. The frame and the plan it names stay valid until the kernel
 //! has cleared the frame's futex word.
 
-use crate::frame::{Frame, GO, GO_AWAY, GO_WAIT, Table};
+use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, Op, OpCode, at};
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, signals};
@@ -93,6 +93,10 @@ unsafe fn make_private(frame: &Frame) -> Result<()> {
 /// cannot be looked for, so there is a limit.
 fn await_go(frame: &Frame) -> Result<()> {
     const LIMIT: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
+    if frame.asked.load(Relaxed) == ASK_WANTED {
+        frame.asked.store(ASKED, Release);
+        sys::futex_wake(&frame.asked);
+    }
     loop {
         match frame.go.load(Acquire) {
             GO => return Ok(()),

@@ -26,6 +26,12 @@ pub const GO: u32 = 1;
 /// [`Frame::go`]: the parent has failed, and the child is to end.
 pub const GO_AWAY: u32 = 2;
 
+/// [`Frame::asked`]: the child is to say when it waits for [`Frame::go`].
+pub const ASK_WANTED: u32 = 1;
+
+/// [`Frame::asked`]: it does, or will never.
+pub const ASKED: u32 = 2;
+
 /// How many slots a frame has: three for stdio, the rest for socket pairs.
 pub const SLOTS: usize = 32;
 
@@ -75,12 +81,18 @@ pub struct Frame {
     pub no_close_range: u32,
     /// 1: cloned without `CLONE_CLEAR_SIGHAND`, with every signal blocked; the child resets the handlers.
     pub reset_handlers: u32,
-    /// The caller's signal mask, where `reset_handlers` is 1.
+    /// 1: the child was cloned with every signal blocked, and the caller's own mask is in `caller_mask`.
+    pub has_caller_mask: u32,
+    /// The caller's signal mask.
     pub caller_mask: u64,
     /// What differs between runs of a plan: the parent's descriptor, [`SLOT_INHERIT`] or [`SLOT_NULL`].
     pub slots: [i32; SLOTS],
     /// What [`OpCode::AwaitGo`](crate::plan::OpCode::AwaitGo) waits for.
     pub go: AtomicU32,
+    /// [`ASK_WANTED`] where the parent's part is done only when the child has come to wait for it; then [`ASKED`].
+    pub asked: AtomicU32,
+    /// The child's pid, where the launcher has asked the kernel to write it here.
+    pub pid: AtomicI32,
     /// The results of calls, for later ones.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.

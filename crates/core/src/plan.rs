@@ -145,8 +145,8 @@ pub struct Call {
     pub flags: u32,
     /// 1 + the variable that takes the result; 0: none does.
     pub result: u32,
-    /// Fills the structure up to a whole number of words.
-    pub reserved: u32,
+    /// An errno that is no failure: what was to be done is so already. 0: none.
+    pub accept: u32,
     /// The arguments.
     pub args: [u64; 6],
 }
@@ -162,7 +162,10 @@ pub const fn argument_is_variable(n: u32) -> u32 {
 }
 
 /// How many variables a plan has.
-pub const VARIABLES: usize = 16;
+pub const VARIABLES: usize = 24;
+
+/// The first so many are the caller's; the others belong to the compiler.
+pub const CALLER_VARIABLES: usize = 15;
 
 /// How many failed best-effort steps a frame can note.
 pub const MISSES: usize = 16;

@@ -47,9 +47,9 @@ fn action(handler: usize) -> uapi::kernel_sigaction {
 
 /// Plays [`OpCode::SigMask`](crate::plan::OpCode::SigMask).
 pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
-    let mask = match (op.a, frame.reset_handlers) {
+    let mask = match (op.a, frame.has_caller_mask) {
         (0, _) => op.set,
-        // The caller's own mask came with the clone, unless the launcher had to block everything.
+        // The caller's own mask came with the clone, unless that was made with everything blocked.
         (_, 0) if op.set == 0 => return Ok(()),
         // SAFETY: the child's own mask.
         (_, 0) => return unsafe { sys::block_signals(op.set) },

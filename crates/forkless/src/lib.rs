@@ -53,7 +53,7 @@ mod step;
 
 pub use cgroup::Cgroup;
 pub use child::Child;
-pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace};
+pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};

@@ -68,6 +68,8 @@ steps! {
     Securebits = 45, "set securebits", "`prctl(2)` PR_SET_SECUREBITS.";
     Landlock = 46, "restrict by Landlock", "`landlock_restrict_self(2)`.";
     Seccomp = 47, "set the seccomp filter", "`seccomp(2)`.";
+    MakeDir = 49, "make the directory", "`mkdirat(2)` among the mounts.";
+    Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
     HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
     Check = 101, "check", "Checking what was asked for, before anything was done.";
     Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";

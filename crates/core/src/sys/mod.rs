@@ -37,7 +37,7 @@ pub mod errno {
     macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
         pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
     errnos! { EPERM ENOENT EINTR E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES ENOTDIR EINVAL EMFILE ETXTBSY ENOSYS
-    EBUSY ENAMETOOLONG ELOOP ENODEV ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC }
+    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC }
 }
 
 /// Splits the kernel's return value (`-4095..=-1` is an error) into a value and an errno.
@@ -241,6 +241,15 @@ pub unsafe fn set_signal_mask(mask: u64) -> Result<u64> {
     // SAFETY: both words live for the call and are the 8 bytes the kernel expects; the caller answers for the mask.
     unsafe { syscall(__NR_rt_sigprocmask, [SIG_SETMASK as usize, new, previous, 8, 0, 0]) }?;
     Ok(old)
+}
+
+/// `rt_sigprocmask(2)`: the mask as it is.
+#[inline]
+pub fn signal_mask() -> Result<u64> {
+    let mut mask = 0u64;
+    // SAFETY: the kernel writes the 8 bytes; nothing is changed.
+    unsafe { syscall(__NR_rt_sigprocmask, [SIG_BLOCK as usize, 0, &raw mut mask as usize, 8, 0, 0]) }?;
+    Ok(mask)
 }
 
 /// `rt_sigprocmask(2)` with SIG_BLOCK.

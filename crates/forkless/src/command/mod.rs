@@ -23,8 +23,8 @@ mod sandbox;
 mod setup;
 
 pub use capability::{Capability, CapabilitySet};
-pub use sandbox::{BpfInstruction, Namespace};
-pub(crate) use sandbox::{MS_PRIVATE, MS_REC, Mount, MountStep, Sandbox};
+pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
+pub(crate) use sandbox::{MS_PRIVATE, MS_REC, Mount, MountStep, OVERLAY, Sandbox};
 pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub(crate) use setup::{Name, Setup};
 

@@ -4,6 +4,7 @@ use crate::command::Command;
 use crate::command::capability::CapabilitySet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,8 +33,58 @@ pub(crate) struct Sandbox {
 pub(crate) enum MountStep {
     /// `mount(2)`.
     Mount(Mount),
-    /// `mount_setattr(2)`: read-only, with all that is mounted below.
-    ReadOnly(PathBuf),
+    /// `mount_setattr(2)`, with all that is mounted below.
+    Attributes { target: PathBuf, set: u64, clear: u64 },
+    /// `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`.
+    FileSystem { kind: String, parameters: Vec<(String, Option<OsString>)>, attributes: u64, target: PathBuf },
+    /// `move_mount(2)` of a mount that is attached nowhere.
+    Attach { tree: Arc<OwnedFd>, target: PathBuf },
+    /// `umount2(2)` with MNT_DETACH.
+    Unmount(PathBuf),
+    /// `mkdirat(2)`.
+    Directory { path: PathBuf, mode: u32 },
+    /// `symlinkat(2)`.
+    Symlink { to: PathBuf, path: PathBuf },
+    /// A small `/dev`.
+    Devices(PathBuf),
+}
+
+impl MountStep {
+    /// Every text in it.
+    pub(crate) fn texts(&self) -> Vec<&OsStr> {
+        match self {
+            Self::Mount(one) => {
+                let more = [one.source.as_deref(), one.kind.as_deref(), one.data.as_deref()];
+                more.into_iter().flatten().chain([one.target.as_os_str()]).collect()
+            }
+            Self::FileSystem { kind, parameters, target, .. } => {
+                let given = parameters.iter().flat_map(|(key, value)| [Some(OsStr::new(key)), value.as_deref()]);
+                given.flatten().chain([OsStr::new(kind), target.as_os_str()]).collect()
+            }
+            Self::Symlink { to, path } => vec![to.as_os_str(), path.as_os_str()],
+            Self::Attributes { target: path, .. }
+            | Self::Attach { target: path, .. }
+            | Self::Unmount(path)
+            | Self::Directory { path, .. }
+            | Self::Devices(path) => vec![path.as_os_str()],
+        }
+    }
+}
+
+/// Attributes of a mount, for [`Command::mount_attributes`] and [`Command::file_system`]: `mount_setattr(2)`.
+pub mod mount_attribute {
+    /// MOUNT_ATTR_RDONLY: nothing can be written to.
+    pub const READ_ONLY: u64 = 1;
+    /// MOUNT_ATTR_NOSUID: set-user-id bits and file capabilities have no effect.
+    pub const NO_SUID: u64 = 2;
+    /// MOUNT_ATTR_NODEV: devices cannot be opened.
+    pub const NO_DEV: u64 = 4;
+    /// MOUNT_ATTR_NOEXEC: programs cannot be executed.
+    pub const NO_EXEC: u64 = 8;
+    /// MOUNT_ATTR_NOATIME: times of access are not kept.
+    pub const NO_ATIME: u64 = 0x10;
+    /// MOUNT_ATTR_NOSYMFOLLOW: symbolic links are not followed (Linux 5.14).
+    pub const NO_SYMLINKS: u64 = 0x20_0000;
 }
 
 /// A `mount(2)` call.
@@ -122,7 +173,8 @@ impl Command {
 
     /// The child joins the namespace that the descriptor refers to: `setns(2)`.
     ///
-    /// Not for process-id and time namespaces, which a process can join for its children only.
+    /// Not for time namespaces, which a process that shares memory cannot join. A process-id namespace can be joined for
+    /// children only: a thread made for that one launch joins it and clones the child, so the caller stays where it is.
     pub fn join<F: Into<OwnedFd>>(&mut self, namespace: Namespace, fd: F) -> &mut Self {
         self.sandbox.joins.push((namespace, Arc::new(fd.into())));
         self
@@ -167,7 +219,97 @@ impl Command {
 
     /// What is mounted at `target`, and all that is mounted below it, becomes read-only: `mount_setattr(2)`, Linux 5.12.
     pub fn read_only<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
-        self.sandbox.mounts.push(MountStep::ReadOnly(target.as_ref().to_owned()));
+        self.mount_attributes(target, mount_attribute::READ_ONLY, 0)
+    }
+
+    /// What is mounted at `target`, and all that is mounted below it, gets the [attributes](mount_attribute) `set` and loses
+    /// those in `clear`: `mount_setattr(2)` AT_RECURSIVE, Linux 5.12. One that the caller's namespace has locked cannot be
+    /// cleared in a user namespace (EPERM).
+    pub fn mount_attributes<P: AsRef<Path>>(&mut self, target: P, set: u64, clear: u64) -> &mut Self {
+        let target = target.as_ref().to_owned();
+        self.sandbox.mounts.push(MountStep::Attributes { target, set, clear });
+        self
+    }
+
+    /// A new file system of this kind at `target`, by the calls that take one parameter at a time: `fsopen(2)`,
+    /// `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`, Linux 5.2. An error names the parameter that was refused.
+    ///
+    /// `parameters`: names with their values; none for a flag. `attributes`: see [`mount_attribute`].
+    ///
+    /// ```
+    /// use forkless::{Command, Namespace, mount_attribute};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo 1 >/tmp/file && ! test -x /tmp/file"]).unshare(Namespace::User).unshare(Namespace::Mount);
+    /// # use forkless::Stdio; command.stderr(Stdio::null());
+    /// command.file_system("tmpfs", [("size", Some("1m"))], mount_attribute::NO_EXEC, "/tmp");
+    /// # let _ = command.status(); // where user namespaces are refused this is an error
+    /// ```
+    pub fn file_system<'a, I, V, P>(&mut self, kind: &str, parameters: I, attributes: u64, target: P) -> &mut Self
+    where
+        I: IntoIterator<Item = (&'a str, Option<V>)>,
+        V: AsRef<OsStr>,
+        P: AsRef<Path>,
+    {
+        let own = |(key, value): (&str, Option<V>)| (key.to_owned(), value.map(|value| value.as_ref().to_owned()));
+        let parameters = parameters.into_iter().map(own).collect();
+        let target = target.as_ref().to_owned();
+        self.sandbox.mounts.push(MountStep::FileSystem { kind: kind.to_owned(), parameters, attributes, target });
+        self
+    }
+
+    /// `tree`, a mount that is attached nowhere (of `fsmount(2)`, or `open_tree(2)` with OPEN_TREE_CLONE, made by the caller
+    /// with whatever attributes and id maps it likes), at `target`: `move_mount(2)`, Linux 5.2.
+    ///
+    /// It can be attached once, so a [`Prepared`](crate::Prepared) with it can be run once.
+    pub fn attach_mount<F: Into<OwnedFd>, P: AsRef<Path>>(&mut self, tree: F, target: P) -> &mut Self {
+        let target = target.as_ref().to_owned();
+        self.sandbox.mounts.push(MountStep::Attach { tree: Arc::new(tree.into()), target });
+        self
+    }
+
+    /// An overlay at `target`: the directories `lower`, topmost first, with what is changed going to `upper`, which needs an
+    /// empty `work` directory on the same file system. Without `upper` nothing can be changed.
+    ///
+    /// In a new user namespace it has `userxattr`, which Linux takes from 5.11 on.
+    pub fn overlay<P, Q>(&mut self, lower: &[P], upper: Option<(&Path, &Path)>, target: Q) -> &mut Self
+    where
+        P: AsRef<Path>,
+        Q: AsRef<Path>,
+    {
+        let lower: Vec<_> = lower.iter().map(|directory| overlay_escaped(directory.as_ref(), true)).collect();
+        let mut data = b"lowerdir=".to_vec();
+        data.extend(lower.join(&b':'));
+        if let Some((upper, work)) = upper {
+            data.extend([b",upperdir=", &*overlay_escaped(upper, false)].concat());
+            data.extend([b",workdir=", &*overlay_escaped(work, false)].concat());
+        }
+        let data = OsString::from_vec(data);
+        self.mount(Some(OsStr::new(OVERLAY)), target, Some(OVERLAY), 0, Some(&data))
+    }
+
+    /// What is mounted at `target` is taken away: `umount2(2)` MNT_DETACH.
+    pub fn unmount<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
+        self.sandbox.mounts.push(MountStep::Unmount(target.as_ref().to_owned()));
+        self
+    }
+
+    /// A directory, in its turn among the mounts, as a place for one; it may be there already: `mkdirat(2)`, so `mode` is less
+    /// the caller's umask.
+    pub fn make_dir<P: AsRef<Path>>(&mut self, path: P, mode: u32) -> &mut Self {
+        self.sandbox.mounts.push(MountStep::Directory { path: path.as_ref().to_owned(), mode });
+        self
+    }
+
+    /// A symbolic link `path` to `to`, in its turn among the mounts: `symlinkat(2)`.
+    pub fn make_symlink<P: AsRef<Path>, Q: AsRef<Path>>(&mut self, to: P, path: Q) -> &mut Self {
+        self.sandbox.mounts.push(MountStep::Symlink { to: to.as_ref().to_owned(), path: path.as_ref().to_owned() });
+        self
+    }
+
+    /// A small `/dev` at `target`: a file system in memory with `null`, `zero`, `full`, `random`, `urandom` and `tty` of the
+    /// caller's `/dev`, new pseudo-terminals, `shm`, and links to the standard streams. Some 40 system calls.
+    pub fn devices<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
+        self.sandbox.mounts.push(MountStep::Devices(target.as_ref().to_owned()));
         self
     }
 
@@ -249,6 +391,21 @@ impl Command {
         self.sandbox.seccomp = filter.into_iter().collect();
         self
     }
+}
+
+/// The kind of file system whose data gains a word in a user namespace.
+pub(crate) const OVERLAY: &str = "overlay";
+
+/// A path as overlayfs reads it: commas separate options, and colons the lower directories.
+fn overlay_escaped(path: &Path, is_listed: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte == b'\\' || byte == b',' || (is_listed && byte == b':') {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+    text
 }
 
 impl Sandbox {

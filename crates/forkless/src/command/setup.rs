@@ -30,6 +30,7 @@ pub(crate) struct Setup {
     pub(crate) umask: Option<u32>,
     pub(crate) no_new_privs: bool,
     pub(crate) parent_death_signal: Option<i32>,
+    pub(crate) follows_thread: bool,
     pub(crate) calls: Vec<RawCall>,
     pub(crate) hand_backs: Vec<u32>,
     pub(crate) best_effort: BTreeSet<u32>,
@@ -254,8 +255,8 @@ impl Command {
     /// `/proc/self/oom_score_adj`, three system calls. Lowering it needs CAP_SYS_RESOURCE.
     ///
     /// The child is a vfork'd one then, since the caller, whose memory it shares, would get the value too: the launch
-    /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. For the
-    /// same reason it cannot be had together with id maps, which the caller writes while the child waits.
+    /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. Id maps, if
+    /// there are any, are then written by a thread that is made for that.
     pub fn oom_score_adj(&mut self, score: i32) -> &mut Self {
         self.setup.oom_score_adj = Some(score);
         self
@@ -281,15 +282,27 @@ impl Command {
         self
     }
 
-    /// The signal that the child gets when its parent dies: `prctl(2)` PR_SET_PDEATHSIG, two system calls: the second
-    /// makes sure that the parent has not died already.
+    /// The signal that the child gets when this process ends: `prctl(2)` PR_SET_PDEATHSIG, two system calls: the second
+    /// makes sure that it has not ended already.
     ///
-    /// **The parent, for the kernel, is the thread that launches.** If that thread ends before the process does, the
-    /// child gets the signal. Launch such children from a thread that lives as long as they may.
+    /// The parent, for the kernel, is the *thread* that clones. Where that is not the process's first thread, the clone is
+    /// left to a thread of this crate's (`forkless-keeper`, started when first needed), which lives as long as the process;
+    /// that costs two switches of threads, some 15 µs. What belongs to a thread (processors, nice value, scheduler, and what
+    /// it has unshared) the child then has from that one. [`thread_death_signal`](Self::thread_death_signal) is the kernel's
+    /// own rule.
     ///
     /// The kernel forgets it when a set-user-id program is executed.
     pub fn parent_death_signal(&mut self, signal: i32) -> &mut Self {
         self.setup.parent_death_signal = Some(signal);
+        self.setup.follows_thread = false;
+        self
+    }
+
+    /// The signal that the child gets when the *thread* that launches it ends, be it long before the process does:
+    /// `prctl(2)` PR_SET_PDEATHSIG. In place of [`parent_death_signal`](Self::parent_death_signal).
+    pub fn thread_death_signal(&mut self, signal: i32) -> &mut Self {
+        self.setup.parent_death_signal = Some(signal);
+        self.setup.follows_thread = true;
         self
     }
 

@@ -59,9 +59,11 @@ impl Arena {
         self.data(&bytes)
     }
 
-    /// Adds a call, whose result goes into a variable if one is named, and gives the call's number.
-    pub(crate) fn call(&mut self, number: u32, args: &[Arg], result: Option<u32>) -> u32 {
-        let mut call = Call { number, flags: 0, result: result.map_or(0, |n| n + 1), reserved: 0, args: [0; 6] };
+    /// Adds a call, whose result goes into a variable if one is named, and gives the call's number. `accept`: an errno that
+    /// is no failure, or 0.
+    pub(crate) fn call(&mut self, number: u32, args: &[Arg], result: Option<u32>, accept: i32) -> u32 {
+        let accept = accept as u32;
+        let mut call = Call { number, flags: 0, result: result.map_or(0, |n| n + 1), accept, args: [0; 6] };
         for ((n, arg), place) in (0..).zip(args).zip(&mut call.args) {
             *place = match *arg {
                 Arg::Number(value) => value,

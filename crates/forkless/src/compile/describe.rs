@@ -71,13 +71,36 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
                 let candidates = (0..op.b as i32).filter_map(|n| plan.candidate(op, n)).collect::<Vec<_>>();
                 lines.push(format!("{words} {}", candidates.join(", or ")));
             }
-            _ => lines.push(match object_of(plan, op, None) {
-                Some(object) => format!("{words} {object}"),
-                None => words.into(),
-            }),
+            _ => push_merged(
+                &mut lines,
+                match object_of(plan, op, None) {
+                    Some(object) => format!("{words} {object}"),
+                    None => words.into(),
+                },
+            ),
         }
     }
     lines
+}
+
+/// Steps that differ in a last number only, as those that drop capabilities one by one, are one line.
+fn push_merged(lines: &mut Vec<String>, line: String) {
+    const MERGED: [&str; 2] = ["bounding set without ", "ambient set with "];
+    let cut = |line: &str| MERGED.iter().find_map(|text| line.find(text).map(|at| at + text.len()));
+    match (cut(&line), lines.last_mut()) {
+        (Some(at), Some(last)) if last.get(..at) == line.get(..at) => {
+            let number: u32 = line[at..].parse().unwrap_or(0);
+            // "3-7, 9" and then 10 is "3-7, 9-10".
+            let from = last.rfind(", ").map_or(at, |comma| comma + 2);
+            let (first, end) = last[from..].split_once('-').unwrap_or((&last[from..], &last[from..]));
+            let merged = match end.parse::<u32>() {
+                Ok(end) if end + 1 == number => format!("{first}-{number}"),
+                _ => format!("{}, {number}", &last[from..]),
+            };
+            last.replace_range(from.., &merged);
+        }
+        _ => lines.push(line),
+    }
 }
 
 /// The descriptors that are not simply inherited.

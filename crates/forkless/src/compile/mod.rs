@@ -1,11 +1,12 @@
 //! Words into a plan: all policy, all look-ups and all allocation of a launch happen here, before the clone.
 
-use crate::command::{CallArg, Command, Namespace};
+use crate::command::{CallArg, Command, MountStep, Namespace, Sandbox};
 use crate::error::Error;
+use crate::launch::Creator;
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, Header, MAX_FDS, Op, OpCode, Pair, VARIABLES};
+use forkless_core::plan::{self, CALLER_VARIABLES, Header, MAX_FDS, Op, OpCode, Pair};
 use forkless_core::sys::uapi;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,6 +19,8 @@ mod arena;
 pub(crate) mod describe;
 
 mod environment;
+
+mod mounts;
 
 mod program;
 
@@ -60,6 +63,10 @@ pub(crate) struct Plan {
     pub(crate) vfork: bool,
     /// The child has to know its parent.
     pub(crate) names_parent: bool,
+    /// The child sees no parent: it is in another process-id namespace.
+    pub(crate) is_in_other_pids: bool,
+    /// The thread that clones it.
+    pub(crate) creator: Creator,
     /// Was a pidfd asked for, or refused?
     pub(crate) pidfd: Option<bool>,
     program: OsString,
@@ -134,13 +141,15 @@ impl Plan {
             arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
             stdio: [0, 1, 2].map(|n| Stream::of(command.fds.get(&n))),
             sockets: descriptors.sockets,
-            back: descriptors.back.map(|back| back.number),
+            back: descriptors.back,
             highest_source: descriptors.highest_source,
             inherit_all: command.inherit_all,
             changes_ids: command.setup.changes_ids() || command.sandbox.joins(Namespace::User),
             vfork: command.setup.oom_score_adj.is_some(),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
+            is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
+            creator: creator(command),
             namespaces: command.sandbox.unshare & !(Namespace::Time as u64),
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
@@ -210,7 +219,16 @@ impl Plan {
 /// Is the child kept from looking at its parent?
 fn is_foreign(command: &Command) -> bool {
     let sandbox = &command.sandbox;
-    [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.makes(kind)) || sandbox.joins(Namespace::User)
+    [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.makes(kind) || sandbox.joins(kind))
+}
+
+/// The thread that is to be the child's parent.
+fn creator(command: &Command) -> Creator {
+    if let Some((_, namespace)) = command.sandbox.joins.iter().find(|(kind, _)| *kind == Namespace::Pid) {
+        return Creator::Member(Arc::clone(namespace));
+    }
+    let of_process = command.setup.parent_death_signal.is_some() && !command.setup.follows_thread;
+    if of_process { Creator::Process } else { Creator::Caller }
 }
 
 /// Refuses what makes no sense, by name, before anything is done.
@@ -270,7 +288,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     if setup.parent_death_signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
         return refuse("the parent-death signal does not exist (1 to 64 do)");
     }
-    let variables = 0..VARIABLES as u32 - 1;
+    let variables = 0..CALLER_VARIABLES as u32;
     for call in &setup.calls {
         let named = call.args.iter().filter_map(|arg| if let CallArg::Variable(n) = arg { Some(*n) } else { None });
         if call.args.len() > 6 || named.chain(call.result).any(|variable| !variables.contains(&variable)) {
@@ -296,18 +314,34 @@ struct Descriptors {
     sockets: Vec<RawFd>,
     highest_source: RawFd,
     owned: Vec<Arc<OwnedFd>>,
-    /// Those that only the child itself uses: the program, and the Landlock ruleset.
-    helpers: [Option<Helper>; 2],
+    // By their numbers in the child, those that only the child itself uses:
+    program: Option<RawFd>,
+    ruleset: Option<RawFd>,
+    trees: Vec<RawFd>,
     /// The socket over which descriptors go back.
-    back: Option<Helper>,
+    back: Option<RawFd>,
+    /// Which of these do not outlive exec.
+    passing: Vec<RawFd>,
 }
 
-/// A descriptor that the child uses itself.
-struct Helper {
-    /// Its number in the child.
-    number: RawFd,
-    /// It outlives exec.
-    kept: bool,
+impl Descriptors {
+    /// A number above all that the child has.
+    fn above(&self) -> RawFd {
+        self.keep.iter().max().map_or(3, |highest| highest + 1)
+    }
+
+    /// Passes a descriptor for the child's own use; gives its number there.
+    fn lend(&mut self, fd: &Arc<OwnedFd>, outlives_exec: bool) -> RawFd {
+        let number = self.above();
+        self.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
+        self.keep.push(number);
+        self.highest_source = self.highest_source.max(fd.as_raw_fd());
+        self.owned.push(Arc::clone(fd));
+        if !outlives_exec {
+            self.passing.push(number);
+        }
+        number
+    }
 }
 
 fn descriptors(command: &Command) -> Result<Descriptors, Error> {
@@ -318,8 +352,11 @@ fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         sockets: Vec::new(),
         highest_source: -1,
         owned: Vec::new(),
-        helpers: [None, None],
+        program: None,
+        ruleset: None,
+        trees: Vec::new(),
         back: None,
+        passing: Vec::new(),
     };
     for number in 0..3 {
         if !command.fds.contains_key(&number) {
@@ -376,23 +413,21 @@ fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         let mut start = [0; 2];
         rustix::io::pread(fd, &mut start, 0) == Ok(2) && &start == b"#!"
     };
-    let program = command.program_fd.as_ref().map(|fd| (fd, is_script(fd)));
-    let ruleset = command.sandbox.landlock.as_ref().map(|fd| (fd, false));
-    for (helper, wanted) in [program, ruleset].into_iter().enumerate() {
-        let Some((fd, kept)) = wanted else { continue };
-        let number = found.keep.iter().max().map_or(3, |highest| highest + 1);
-        found.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
-        found.keep.push(number);
-        found.highest_source = found.highest_source.max(fd.as_raw_fd());
-        found.owned.push(Arc::clone(fd));
-        found.helpers[helper] = Some(Helper { number, kept });
+    found.program = command.program_fd.as_ref().map(|fd| found.lend(fd, is_script(fd)));
+    found.ruleset = command.sandbox.landlock.as_ref().map(|fd| found.lend(fd, false));
+    for one in &command.sandbox.mounts {
+        if let MountStep::Attach { tree, .. } = one {
+            let number = found.lend(tree, false);
+            found.trees.push(number);
+        }
     }
     if !command.setup.hand_backs.is_empty() {
-        let number = found.keep.iter().max().map_or(3, |highest| highest + 1);
+        let number = found.above();
         found.sockets.push(number);
         found.pairs.push(Pair { source: -1 - (2 + found.sockets.len() as i32), target: number });
         found.keep.push(number);
-        found.back = Some(Helper { number, kept: false });
+        found.passing.push(number);
+        found.back = Some(number);
     }
     if found.pairs.len() > MAX_FDS {
         return refuse(format!(
@@ -446,13 +481,13 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     if !command.inherit_all {
         steps.ops.push(Op::new(OpCode::CloseOthers));
     }
-    let helpers = descriptors.helpers.iter().chain([&descriptors.back]).flatten();
-    for number in helpers.filter(|helper| !helper.kept).map(|helper| helper.number) {
+    for &number in &descriptors.passing {
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
     }
     sandbox::surroundings(&mut steps);
+    mounts::mounts(&mut steps, &descriptors.trees);
     setup::resources(&mut steps);
     setup::oom_score(&mut steps);
     if command.setsid {
@@ -463,7 +498,7 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     }
     setup::terminal(&mut steps);
     setup::root(&mut steps);
-    sandbox::pivot_root(&mut steps);
+    mounts::pivot_root(&mut steps);
     sandbox::capabilities_before(&mut steps);
     setup::identity(&mut steps, ids);
     if let Some(directory) = &command.directory {
@@ -472,16 +507,15 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     }
     files(command, &mut steps);
     setup::calls(&mut steps);
-    if let Some(back) = &descriptors.back {
+    if let Some(back) = descriptors.back {
         for &variable in &command.setup.hand_backs {
-            let op = Op { a: back.number as u32, b: variable, ..Op::new(OpCode::HandBack) };
+            let op = Op { a: back as u32, b: variable, ..Op::new(OpCode::HandBack) };
             steps.op(Step::HandBack, op);
         }
     }
     setup::last(&mut steps);
-    let [program, ruleset] = &descriptors.helpers;
     sandbox::capabilities_after(&mut steps);
-    sandbox::landlock(&mut steps, ruleset.as_ref().map(|helper| helper.number));
+    sandbox::landlock(&mut steps, descriptors.ruleset);
     let signals = &command.signals;
     if signals.default & !KILL_AND_STOP != 0 {
         let set = signals.default & !KILL_AND_STOP;
@@ -493,8 +527,8 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     let (a, set) = (signals.inherit_mask as u32, signals.mask);
     steps.op(Step::Signals, Op { a, set, ..Op::new(OpCode::SigMask) });
     sandbox::seccomp(&mut steps);
-    steps.ops.push(match program {
-        Some(program) => Op { a: program.number as u32, ..Op::new(OpCode::ExecFd) },
+    steps.ops.push(match descriptors.program {
+        Some(program) => Op { a: program as u32, ..Op::new(OpCode::ExecFd) },
         None => Op { b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) },
     });
     steps.ops

@@ -1,6 +1,6 @@
 //! Namespaces, mounts, capabilities and filters into ops.
 
-use crate::command::{Command, MS_PRIVATE, MS_REC, Mount, MountStep, Namespace};
+use crate::command::{Command, MountStep, Namespace};
 use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::error::Error;
@@ -9,7 +9,6 @@ use forkless_core::plan::{Op, OpCode};
 use forkless_core::sys::{self, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The id maps of a plan, as the parent writes them.
 #[derive(Default)]
@@ -35,14 +34,13 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if has_maps && !sandbox.makes(Namespace::User) {
         return refuse("id maps are for a new user namespace: unshare(Namespace::User)");
     }
-    if has_maps && command.setup.oom_score_adj.is_some() {
-        // The maps are written by the caller while the child waits, and a vfork'd child's caller waits for it.
-        return refuse("oom_score_adj and id maps exclude each other");
+    if sandbox.joins(Namespace::Time) {
+        return refuse("a process that shares memory, as the child does, cannot join a time namespace");
     }
-    for namespace in [Namespace::Pid, Namespace::Time] {
-        if sandbox.joins(namespace) {
-            return refuse("a process can join a process-id or time namespace for its children only");
-        }
+    if sandbox.joins(Namespace::Pid) && command.setup.parent_death_signal.is_some() {
+        return refuse(
+            "a child in another process-id namespace is cloned by a thread that ends: no parent-death signal",
+        );
     }
     if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
         // The child would leave the new one for the joined one, and change the mounts of whoever is in there.
@@ -61,15 +59,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if sandbox.seccomp.len() > 4096 {
         return refuse("a seccomp filter has at most 4,096 instructions");
     }
-    let texts = sandbox.mounts.iter().flat_map(|step| {
-        let texts = match step {
-            MountStep::Mount(one) => {
-                [Some(one.target.as_os_str()), one.source.as_deref(), one.kind.as_deref(), one.data.as_deref()]
-            }
-            MountStep::ReadOnly(target) => [Some(target.as_os_str()), None, None, None],
-        };
-        texts.into_iter().flatten()
-    });
+    let texts = sandbox.mounts.iter().flat_map(MountStep::texts);
     let root = sandbox.pivot_root.iter().map(|root| root.as_os_str());
     if texts.chain(root).any(|text| text.as_bytes().contains(&0)) {
         return refuse("a mount's name or data contains a NUL byte");
@@ -79,7 +69,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
 
 /// Before the table, while the caller's descriptors can be read: namespaces to join.
 pub(super) fn joins(steps: &mut Steps<'_>) {
-    for (namespace, fd) in &steps.sandbox.joins {
+    for (namespace, fd) in steps.sandbox.joins.iter().filter(|(kind, _)| *kind != Namespace::Pid) {
         let args = [Arg::Number(fd.as_raw_fd() as u64), Arg::Number(*namespace as u64)];
         steps.call(Step::JoinNamespace, &format!("{namespace:?}"), uapi::__NR_setns, &args);
     }
@@ -100,58 +90,6 @@ pub(super) fn surroundings(steps: &mut Steps<'_>) {
         let args = [Arg::Data(text), Arg::Number(name.len() as u64)];
         steps.call(Step::Hostname, &format!("{name:?}"), uapi::__NR_sethostname, &args);
     }
-    if sandbox.makes(Namespace::Mount) {
-        let all = Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None };
-        mount(steps, &all);
-    }
-    for one in &sandbox.mounts {
-        match one {
-            MountStep::Mount(one) => mount(steps, one),
-            MountStep::ReadOnly(target) => read_only(steps, target),
-        }
-    }
-}
-
-fn read_only(steps: &mut Steps<'_>, target: &Path) {
-    const AT_RECURSIVE: u64 = 0x8000;
-    const MOUNT_ATTR_RDONLY: u64 = 1;
-    let path = steps.arena.data(target.as_os_str().as_bytes());
-    // struct mount_attr: set, clear, propagation, user namespace.
-    let attributes = steps.arena.words(&[MOUNT_ATTR_RDONLY, 0, 0, 0]);
-    let at = Arg::Number(uapi::AT_FDCWD as i64 as u64);
-    let args = [at, Arg::Data(path), Arg::Number(AT_RECURSIVE), Arg::Data(attributes), Arg::Number(32)];
-    steps.call(Step::Mount, &format!("{target:?} read-only"), uapi::__NR_mount_setattr, &args);
-}
-
-fn mount(steps: &mut Steps<'_>, mount: &Mount) {
-    let mut text = |text: Option<&[u8]>| text.map_or(Arg::Number(0), |text| Arg::Data(steps.arena.data(text)));
-    let args = [
-        text(mount.source.as_deref().map(|text| text.as_bytes())),
-        text(Some(mount.target.as_os_str().as_bytes())),
-        text(mount.kind.as_deref().map(|text| text.as_bytes())),
-        Arg::Number(mount.flags),
-        text(mount.data.as_deref().map(|text| text.as_bytes())),
-    ];
-    let object = match (&mount.source, &mount.kind) {
-        (Some(source), Some(kind)) => format!("{source:?} ({}) at {:?}", kind.to_string_lossy(), mount.target),
-        (Some(source), None) => format!("{source:?} at {:?}", mount.target),
-        (None, _) => format!("{:?} with flags {:#x}", mount.target, mount.flags),
-    };
-    steps.call(Step::Mount, &object, uapi::__NR_mount, &args);
-}
-
-/// The new root of a mount namespace, without a place for the old one: pivot_root(2), "pivot_root(".", ".")".
-pub(super) fn pivot_root(steps: &mut Steps<'_>) {
-    const MNT_DETACH: u64 = 2;
-    let Some(root) = &steps.sandbox.pivot_root else { return };
-    let object = format!("{root:?}");
-    let path = Arg::Data(steps.arena.data(root.as_os_str().as_bytes()));
-    let here = Arg::Data(steps.arena.data(b"."));
-    let top = Arg::Data(steps.arena.data(b"/"));
-    steps.call(Step::Chdir, &object, uapi::__NR_chdir, &[path]);
-    steps.call(Step::PivotRoot, &object, uapi::__NR_pivot_root, &[here, here]);
-    steps.call(Step::PivotRoot, &object, uapi::__NR_umount2, &[here, Arg::Number(MNT_DETACH)]);
-    steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[top]);
 }
 
 const PR_SET_KEEPCAPS: u64 = 8;

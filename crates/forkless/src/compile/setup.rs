@@ -4,7 +4,7 @@ use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
 use crate::error::Error;
 use crate::step::Step;
-use forkless_core::plan::{BEST_EFFORT, Op, OpCode, VARIABLES};
+use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::sys::uapi;
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CString, OsStr};
@@ -31,10 +31,20 @@ impl Steps<'_> {
     }
 
     /// A system call whose result a later one uses.
-    fn call_into(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: Option<u32>) {
-        let a = self.arena.call(number, args, result);
+    pub(super) fn call_into(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: Option<u32>) {
+        let a = self.arena.call(number, args, result, 0);
+        self.add(step, object, a);
+    }
+
+    /// A system call that has nothing to do where it fails with `accept`.
+    pub(super) fn call_unless(&mut self, step: Step, object: &str, number: u32, args: &[Arg], accept: i32) {
+        let a = self.arena.call(number, args, None, accept);
+        self.add(step, object, a);
+    }
+
+    fn add(&mut self, step: Step, object: &str, call: u32) {
         let c = self.arena.text(object.as_bytes());
-        self.op(step, Op { a, b: step.code(), c, ..Op::new(OpCode::Call) });
+        self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
     }
 }
 
@@ -92,8 +102,8 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
 /// the launcher adds `CLONE_VFORK` for this setting. Source: `__set_oom_adj()` in fs/proc/base.c.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
     let Some(score) = steps.setup.oom_score_adj else { return };
-    /// The last variable, which callers cannot name.
-    const FILE: u32 = VARIABLES as u32 - 1;
+    /// The first variable that callers cannot name.
+    const FILE: u32 = CALLER_VARIABLES as u32;
     let object = score.to_string();
     let path = steps.arena.data(b"/proc/self/oom_score_adj");
     let at = Arg::Number(uapi::AT_FDCWD as i64 as u64);

@@ -7,7 +7,7 @@
 
 use super::stack::Stack;
 use forkless_core::frame::Frame;
-use forkless_core::sys::{self, Entry, uapi};
+use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Which flags and which call.
@@ -25,6 +25,8 @@ pub(crate) struct How {
     pub(crate) cgroup: i32,
     /// `CLONE_VFORK`: the caller stands still until the child has left.
     pub(crate) vfork: bool,
+    /// `CLONE_PARENT_SETTID`: the frame has the child's pid before the child runs. With `clone3` only.
+    pub(crate) tells_pid: bool,
 }
 
 /// A child that exists.
@@ -54,7 +56,11 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     // SAFETY: the caller's contract.
     let answer = unsafe {
         if how.clone3 {
+            let flags = if how.tells_pid { flags | uapi::CLONE_PARENT_SETTID as u64 } else { flags };
             by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
+        } else if how.tells_pid {
+            // Here the place for the pid is the one for the pidfd.
+            Err(errno::EINVAL)
         } else {
             by_clone(stack, flags, &mut pidfd, entry)
         }
@@ -92,7 +98,7 @@ unsafe fn by_clone3(
         flags: flags | uapi::CLONE_CLEAR_SIGHAND,
         pidfd: pidfd as *mut i32 as u64,
         child_tid: stack.frame().word.as_ptr() as u64,
-        parent_tid: 0,
+        parent_tid: stack.frame().pid.as_ptr() as u64,
         exit_signal: 0,
         stack: base,
         stack_size: length,
@@ -112,7 +118,10 @@ unsafe fn by_clone(stack: &mut Stack, flags: u64, pidfd: &mut i32, entry: Entry<
     // SAFETY: no child has the frame yet.
     unsafe {
         (*stack.frame_ptr()).reset_handlers = 1;
-        (*stack.frame_ptr()).caller_mask = mask;
+        if (*stack.frame_ptr()).has_caller_mask == 0 {
+            (*stack.frame_ptr()).has_caller_mask = 1;
+            (*stack.frame_ptr()).caller_mask = mask;
+        }
     }
     let (base, length) = stack.span();
     let top = (base + length) as usize;

@@ -1,5 +1,6 @@
 //! A failed launch in the user's words: which step, on what, why, and what to do about it.
 
+use super::creator::CreatorError;
 use super::probe::ProbeError;
 use crate::compile::{Plan, describe};
 use crate::error::Error;
@@ -42,9 +43,33 @@ pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     }
     match error {
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
+        errno::ENOMEM if matches!(plan.creator, super::Creator::Member(_)) => {
+            bare.note("no memory, or the first process of the process-id namespace has ended")
+        }
         errno::ENOMEM => bare.note("no memory for another process"),
+        errno::EINVAL if plan.vfork && plan.id_maps.is_some() => {
+            bare.note("oom_score_adj together with id maps needs clone3, which is refused or missing here")
+        }
         errno::EMFILE if pidfd => bare.note("no descriptor is left for the pidfd: RLIMIT_NOFILE"),
         _ => bare,
+    }
+}
+
+/// No thread could clone the child.
+pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
+    match error {
+        CreatorError::Thread(error) => {
+            let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
+            Error::new(plan.program(), Step::Clone, errno).on("by another thread").note("no thread could be started")
+        }
+        CreatorError::Join(errno) => {
+            let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");
+            match errno {
+                errno::EPERM => error.note("needs CAP_SYS_ADMIN over the namespace and in the caller's"),
+                errno::EINVAL => error.note("not a process-id namespace below the caller's"),
+                _ => error,
+            }
+        }
     }
 }
 

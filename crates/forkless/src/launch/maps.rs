@@ -1,22 +1,59 @@
 //! The id maps of a child's new user namespace, which only a process outside it can write.
 
-use super::Running;
+use super::clone::Cloned;
+use super::stack::Stack;
 use crate::compile::IdMaps;
-use forkless_core::frame::{GO, GO_AWAY};
+use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY};
 use forkless_core::sys::{self, errno};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+/// An errno, and on which file.
+pub(super) type MapError = (i32, &'static str);
+
+/// What a clone gave, and what came of the maps of the child that it made.
+type Made = (Result<Cloned, i32>, Option<Result<(), MapError>>);
 
 /// Writes the maps and lets the child go on, or sends it away; an error says on what.
 ///
 /// The child has not been reaped and waits for us, so its pid is its own.
-pub(super) fn write(running: &Running, maps: &IdMaps) -> Result<(), (i32, &'static str)> {
-    let answer = write_all(running.pid, maps);
-    let go = &running.stack.frame().go;
+pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps) -> Result<(), MapError> {
+    let answer = write_all(pid, maps);
     go.store(if answer.is_ok() { GO } else { GO_AWAY }, Ordering::Release);
     sys::futex_wake(go);
     answer.map_err(|(error, what)| (error.raw_os_error().unwrap_or(errno::EINVAL), what))
+}
+
+/// Where whoever clones stands still until the child has left (`CLONE_VFORK`), another thread writes the maps.
+pub(super) fn write_meanwhile(
+    stack: &mut Stack,
+    maps: &IdMaps,
+    clone: impl FnOnce(&mut Stack) -> Result<Cloned, i32>,
+) -> io::Result<Made> {
+    let (go, asked, child) = stack.handshake();
+    child.store(0, Ordering::Relaxed);
+    asked.store(ASK_WANTED, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let wait_and_write = move || {
+            while asked.load(Ordering::Acquire) != ASKED {
+                let _ = sys::futex_wait(asked, ASK_WANTED, None);
+            }
+            // No pid: there is no child.
+            Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0).map(|pid| write(pid, go, maps))
+        };
+        let writer = thread::Builder::new().spawn_scoped(scope, wait_and_write)?;
+        let cloned = clone(stack);
+        // A child that never came to ask is gone, or was never made.
+        if asked.load(Ordering::Acquire) != ASKED {
+            child.store(0, Ordering::Relaxed);
+            asked.store(ASKED, Ordering::Release);
+            sys::futex_wake(asked);
+        }
+        let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((cloned, written))
+    })
 }
 
 fn write_all(pid: i32, maps: &IdMaps) -> Result<(), (io::Error, &'static str)> {

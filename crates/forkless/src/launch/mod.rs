@@ -5,7 +5,6 @@
 //! believed to allow turns out to be refused, the failed child has been invisible and has done nothing, so the launch
 //! is done again by the next best way.
 
-use crate::command::Namespace;
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::orphan;
@@ -24,6 +23,8 @@ use std::time::{Duration, Instant};
 
 mod clone;
 
+mod creator;
+
 mod dumpable;
 
 mod failure;
@@ -36,7 +37,9 @@ mod stack;
 
 pub use stack::mapped_stacks;
 
-use clone::How;
+use clone::{Cloned, How};
+pub(crate) use creator::Creator;
+use creator::CreatorError;
 use dumpable::KeepDumpable;
 use probe::{Feature, Features, is_refusal};
 pub(crate) use stack::Stack;
@@ -70,6 +73,8 @@ pub(crate) struct Running {
     pub(crate) ended: Option<io::Result<Ended>>,
     pub(crate) started: Instant,
     pub(crate) route: Route,
+    /// What came of writing the id maps, if there are any.
+    maps: Option<Result<(), maps::MapError>>,
 }
 
 /// The way a child was launched, and why that one: from [`Child::route`](crate::Child::route).
@@ -171,12 +176,14 @@ pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
             }
             Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
             Err(Refused::Stack(error)) => return Err(failure::stack_error(plan, error)),
+            Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
-        if let Some(maps) = &plan.id_maps {
-            if let Err((errno, what)) = maps::write(&running, maps) {
-                wait::reap(running.pid);
-                return Err(failure::map_error(plan, errno, what));
-            }
+        if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
+            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
+        }
+        if let Some(Err((errno, what))) = running.maps {
+            wait::reap(running.pid);
+            return Err(failure::map_error(plan, errno, what));
         }
         wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
         if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
@@ -216,13 +223,19 @@ pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
 struct Caller {
     pid: i32,
     tid: i32,
+    /// The signal mask, where another thread clones.
+    mask: Option<u64>,
 }
 
 impl Caller {
     /// Asked for each launch: a forked copy of this process has other numbers.
     fn of(plan: &Plan, run: &Run) -> Self {
-        let needed = plan.names_parent || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
-        if needed { Self { pid: sys::getpid(), tid: sys::gettid() } } else { Self { pid: 0, tid: 0 } }
+        let creates = !matches!(plan.creator, Creator::Caller);
+        let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
+        let needed = creates || plan.names_parent || passes;
+        let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
+        let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
+        Self { pid, tid, mask }
     }
 
     fn is_first_thread(&self) -> bool {
@@ -255,6 +268,7 @@ pub(crate) fn has_executed(pid: i32) -> bool {
 enum Refused {
     Stack(i32),
     Clone(i32),
+    Creator(CreatorError),
 }
 
 /// Stack, frame, clone.
@@ -264,22 +278,26 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
     stack.begin(|frame| {
         frame.plan = plan.header();
         // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
-        frame.parent = if plan.namespaces & Namespace::Pid as u64 != 0 { 0 } else { caller.pid };
+        frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
         frame.thread = caller.tid;
         *frame.missed.get_mut() = 0;
         *frame.go.get_mut() = GO_WAIT;
+        *frame.asked.get_mut() = 0;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
         frame.slots = run.slots;
         frame.announce = (passes && run.form == Form::Launch) as u32;
         *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
         frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
         frame.reset_handlers = 0;
+        frame.has_caller_mask = caller.mask.is_some() as u32;
+        frame.caller_mask = caller.mask.unwrap_or(0);
         (frame.table, frame.keep_below) = match route.table {
             DescriptorTable::Private => (Table::Private, 3),
             DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
             DescriptorTable::Copied | DescriptorTable::CopiedOnRequest => (Table::Copied, 0),
         };
     });
+    let writes_meanwhile = plan.vfork && plan.id_maps.is_some();
     let how = How {
         clone3: route.call == Call::Clone3,
         share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
@@ -287,12 +305,20 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork: plan.vfork,
+        tells_pid: writes_meanwhile,
     };
     let started = Instant::now();
     // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has left:
     // by waiting for that here, or by the handle that the stack goes into together with the plan.
-    let cloned = unsafe { clone::clone(&mut stack, how, forkless_core::child::play) }.map_err(Refused::Clone)?;
-    Ok(Running { pid: cloned.pid, pidfd: cloned.pidfd, stack, left: false, ended: None, started, route })
+    let clone = |stack: &mut Stack| unsafe { clone::clone(stack, how, forkless_core::child::play) };
+    let on_creator = || match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
+        Some(maps) => maps::write_meanwhile(&mut stack, maps, clone),
+        None => Ok((clone(&mut stack), None)),
+    };
+    let created = plan.creator.run(caller.is_first_thread(), on_creator).map_err(Refused::Creator)?;
+    let (cloned, maps) = created.map_err(|error| Refused::Creator(CreatorError::Thread(error)))?;
+    let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
+    Ok(Running { pid, pidfd, stack, left: false, ended: None, started, route, maps })
 }
 
 /// The best way that the known features allow.

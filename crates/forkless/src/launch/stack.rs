@@ -11,7 +11,7 @@ use forkless_core::frame::{Frame, LEFT, RUNNING};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// As large as the largest page of any supported kernel, so that it is a whole number of pages everywhere.
 const GUARD: usize = 64 * 1024;
@@ -110,6 +110,13 @@ impl Stack {
     pub(crate) fn frame(&self) -> &Frame {
         // SAFETY: mapped for as long as this handle is.
         unsafe { self.frame.as_ref() }
+    }
+
+    /// What a thread needs of the frame that writes the id maps while this handle is used to clone: `go`, `asked`, `pid`.
+    pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32) {
+        // SAFETY: the mapping outlives the clone: whoever asks joins its thread while it has the handle.
+        let frame = unsafe { self.frame.as_ref() };
+        (&frame.go, &frame.asked, &frame.pid)
     }
 
     pub(crate) fn frame_ptr(&self) -> *mut Frame {

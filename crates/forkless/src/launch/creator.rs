@@ -1,0 +1,156 @@
+//! Which thread clones the child.
+//!
+//! For the kernel a child's parent is the *thread* that cloned it. Nearly always that is the caller's, at no cost. But a
+//! parent-death signal is sent when that thread ends, and who is to be in another process-id namespace must be cloned by a
+//! thread that has joined it. So there are two others: the *keeper*, one thread for the whole process, which is started when
+//! first needed and never ends, and a thread for that one launch.
+//!
+//! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
+
+use forkless_core::sys::{self, errno, uapi};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+/// Who clones.
+#[derive(Debug, Clone)]
+pub(crate) enum Creator {
+    /// The thread that launches.
+    Caller,
+    /// A thread that lives as long as the process, unless the caller is its first thread, which mostly does so too.
+    Process,
+    /// A thread that joins this process-id namespace first.
+    Member(Arc<OwnedFd>),
+}
+
+/// Why a child could not be cloned by another thread.
+#[derive(Debug)]
+pub(super) enum CreatorError {
+    /// There could be no thread.
+    Thread(io::Error),
+    /// `setns(2)`.
+    Join(i32),
+}
+
+impl Creator {
+    /// Does the work on the creator's thread. `by_caller` says whether that is the calling one.
+    pub(super) fn run<T: Send>(
+        &self,
+        is_first_thread: bool,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, CreatorError> {
+        match self {
+            Self::Caller => Ok(work()),
+            Self::Process if is_first_thread => Ok(work()),
+            Self::Process => on_keeper(work).map_err(CreatorError::Thread),
+            Self::Member(namespace) => in_namespace(namespace, work),
+        }
+    }
+
+    /// Is the child cloned with every signal blocked, whatever the caller's mask?
+    pub(super) fn blocks_signals(&self, is_first_thread: bool) -> bool {
+        match self {
+            Self::Caller => false,
+            Self::Process => !is_first_thread,
+            Self::Member(_) => true,
+        }
+    }
+}
+
+/// Starts a thread that no signal of the host's can find.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: put back below; a new thread starts with its maker's mask.
+    let mask = unsafe { sys::set_signal_mask(!0) };
+    let answer = start();
+    if let Ok(mask) = mask {
+        // SAFETY: the mask as it was.
+        let _ = unsafe { sys::set_signal_mask(mask) };
+    }
+    answer
+}
+
+fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
+    let joined = || {
+        const CLONE_NEWPID: usize = 0x2000_0000;
+        // SAFETY: changes where the children of this thread, which is about to end, are born.
+        let answer =
+            unsafe { sys::syscall(uapi::__NR_setns, [namespace.as_raw_fd() as usize, CLONE_NEWPID, 0, 0, 0, 0]) };
+        answer.map_err(CreatorError::Join).map(|_| work())
+    };
+    thread::scope(|scope| {
+        let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
+        let ended = thread.map_err(CreatorError::Thread)?.join();
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Enough for a launch, in bytes.
+const STACK: usize = 256 * 1024;
+
+/// One launch for the keeper.
+struct Job {
+    work: *mut (dyn FnMut() + Send),
+    done: SyncSender<()>,
+}
+
+// SAFETY: who sends a job waits until it is done, and does not touch the work meanwhile.
+unsafe impl Send for Job {}
+
+/// The thread that clones for others.
+struct Keeper {
+    /// The process whose thread it is: a forked copy has not got it.
+    process: i32,
+    jobs: Sender<Job>,
+}
+
+/// Never freed: another thread may be using it, and there is one for each process.
+static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(null_mut());
+
+fn keeper() -> io::Result<&'static Keeper> {
+    let me = sys::getpid();
+    loop {
+        let known = KEEPER.load(Ordering::Acquire);
+        // SAFETY: never freed once it is published.
+        if let Some(keeper) = unsafe { known.as_ref() }.filter(|keeper| keeper.process == me) {
+            return Ok(keeper);
+        }
+        let (jobs, queue) = channel();
+        let builder = thread::Builder::new().name("forkless-keeper".into()).stack_size(STACK);
+        without_signals(|| builder.spawn(move || keep(&queue)))?;
+        let new = Box::into_raw(Box::new(Keeper { process: me, jobs }));
+        if KEEPER.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // Another thread was faster. Without a sender the thread just started ends.
+            // SAFETY: made above, and published nowhere.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+fn keep(queue: &Receiver<Job>) {
+    for job in queue {
+        // SAFETY: who sent it keeps it alive, and alone, until it is told.
+        unsafe { (*job.work)() };
+        // The sender waits for this, whatever happens to it.
+        let _ = job.done.send(());
+    }
+}
+
+fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let keeper = keeper()?;
+    let (mut work, mut answer) = (Some(work), None);
+    let mut job = || answer = work.take().map(|work| work());
+    let (done, wait) = sync_channel(1);
+    let erased: *mut (dyn FnMut() + Send + '_) = &raw mut job;
+    // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and drops
+    // the sender, which ends the wait too, only after that.
+    let work =
+        unsafe { std::mem::transmute::<*mut (dyn FnMut() + Send + '_), *mut (dyn FnMut() + Send + 'static)>(erased) };
+    let gone = || io::Error::from_raw_os_error(errno::ESRCH);
+    keeper.jobs.send(Job { work, done }).map_err(|_| gone())?;
+    wait.recv().map_err(|_| gone())?;
+    answer.ok_or_else(gone)
+}
