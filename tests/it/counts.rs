@@ -202,7 +202,7 @@ fn name(number: i64) -> String {
         fcntl SYS_fcntl futex SYS_futex chdir SYS_chdir getpid SYS_getpid getppid SYS_getppid brk SYS_brk mmap SYS_mmap
         munmap SYS_munmap openat SYS_openat pidfd_getfd SYS_pidfd_getfd pidfd_open SYS_pidfd_open pipe2 SYS_pipe2
         rt_sigaction SYS_rt_sigaction rt_sigprocmask SYS_rt_sigprocmask wait4 SYS_wait4 waitid SYS_waitid
-        gettid SYS_gettid
+        gettid SYS_gettid epoll_ctl SYS_epoll_ctl epoll_pwait SYS_epoll_pwait
     }
 }
 
@@ -237,6 +237,16 @@ fn status_takes_three_calls_in_the_parent_and_four_in_the_child() {
 fn spawn_adds_the_wait_for_exec() {
     expect("spawn-without-pidfd", &["clone3", "futex", "wait4"], &PLAIN_CHILD);
     expect("spawn", &["clone3", "futex", "waitid", "close"], &PLAIN_CHILD);
+}
+
+/// The reactor's own sleep is not counted: the program may be told of its child's end twice, because its tracer is first.
+#[test]
+fn a_child_that_is_awaited_is_watched_and_not_asked_after() {
+    let Some(trace) = trace("awaited-status") else { return };
+    let mut parent = names(&trace.parent);
+    parent.retain(|call| call != "epoll_pwait" && !call.starts_with("call "));
+    assert_eq!(without_waits(parent), ["clone3", "epoll_ctl", "waitid", "epoll_ctl", "close"]);
+    assert_eq!(names(&trace.child), PLAIN_CHILD);
 }
 
 #[test]

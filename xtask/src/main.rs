@@ -37,8 +37,11 @@ fn main() -> Result<()> {
 fn ci() -> Result<()> {
     require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
-    step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
-    step("docs", cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
+    step("lints", cargo(&lints))?;
+    step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
+    let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
+    step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[])?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
     step("benchmark", &mut cargo(&quick))
@@ -48,7 +51,8 @@ fn ci() -> Result<()> {
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String]) -> Result<()> {
-    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"]);
+    let mut command =
+        cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
     let mut child = command.args(names).stdout(Stdio::piped()).spawn().context("cargo test")?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {

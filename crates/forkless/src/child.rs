@@ -91,8 +91,13 @@ impl Child {
 
     /// Starts a child; `pidfd`: if the command says nothing about it.
     pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults, pidfd: bool) -> io::Result<Self> {
+        Self::start_with(plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
+    }
+
+    /// Starts a child; `pidfd`: whatever the command says.
+    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults, pidfd: bool) -> io::Result<Self> {
         let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { slots: pipes.slots, pidfd: plan.pidfd.unwrap_or(pidfd), form };
+        let run = Run { slots: pipes.slots, pidfd, form };
         let running = launch::run(plan, &run)?;
         let [stdin, stdout, stderr] = pipes.ours;
         let mut child = Self {
@@ -155,7 +160,7 @@ impl Child {
     }
 
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
-    fn end_input(&mut self) {
+    pub(crate) fn end_input(&mut self) {
         drop(self.stdin.take());
         for (_, socket) in &self.sockets {
             // A child that has closed its end has no input either.
@@ -293,6 +298,28 @@ impl Child {
     /// May a filter of the child's have killed it in exec? That can only be seen before it is reaped.
     fn is_filtered(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
+    }
+
+    /// Neither reaped nor lost, as far as we know.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running)
+    }
+
+    /// The pidfd; opened now if there is none.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn pidfd_or_open(&mut self) -> Result<RawFd, Error> {
+        use std::os::fd::FromRawFd;
+        if let Some(pidfd) = &self.pidfd {
+            return Ok(pidfd.as_raw_fd());
+        }
+        let open = sys::pidfd_open(self.pid, 0).map_err(|errno| {
+            let name = std::ffi::OsString::from(format!("pid {}", self.pid));
+            Error::new(&name, crate::Step::Wait, errno).note("a child can only be awaited by a pidfd, which is refused")
+        })?;
+        // SAFETY: a new descriptor, ours.
+        self.pidfd = Some(unsafe { OwnedFd::from_raw_fd(open) });
+        Ok(open)
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {

@@ -19,6 +19,9 @@
 //! kernel tells us when it has left our memory. No page table, descriptor table or signal table is copied, and the
 //! caller never forks. See `ARCHITECTURE.md`.
 //!
+//! # Awaiting children
+//! With the feature `tokio` there is a module `tokio` with the names and meanings of `tokio::process`.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; one that needs
 //! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
@@ -50,6 +53,9 @@ mod cgroup;
 mod error;
 
 mod step;
+
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
 pub use cgroup::Cgroup;
 pub use child::Child;

@@ -30,6 +30,11 @@ impl Prepared {
         Self(Arc::new(plan))
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.0
+    }
+
     /// As [`Command::spawn`](crate::Command::spawn).
     ///
     /// # Errors

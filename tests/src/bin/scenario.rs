@@ -41,6 +41,9 @@ mod storms;
 #[path = "../scenario/hosts.rs"]
 mod hosts;
 
+#[path = "../scenario/awaited.rs"]
+mod awaited;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -83,6 +86,13 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
     ("pid-namespace", hosts::pid_namespace),
+    ("awaited-leaks", awaited::leaks),
+    ("awaited-dropped", awaited::dropped),
+    ("awaited-alone", awaited::alone),
+    ("awaited-foreign-reaper", awaited::foreign_reaper),
+    ("awaited-runtime-gone", awaited::runtime_gone),
+    ("awaited-unwatched", awaited::unwatched),
+    ("awaited-refused", awaited::refused),
 ];
 
 fn main() -> ExitCode {

@@ -14,19 +14,19 @@ use std::thread;
 const THREADS: usize = 4;
 
 /// What a process holds.
-struct Holdings {
+pub(crate) struct Holdings {
     fds: Vec<i32>,
     mappings: usize,
     resident_kib: u64,
 }
 
 impl Holdings {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { fds: observe::open_fds(), mappings: observe::mappings(), resident_kib: observe::resident_kib() }
     }
 
     /// Panics where more is held than before. Memory and mappings may vary a little: the heap is shared by threads.
-    fn assert_as_before(&self, what: &str) {
+    pub(crate) fn assert_as_before(&self, what: &str) {
         observe::assert_no_orphans();
         let now = Self::now();
         assert_eq!(self.fds, now.fds, "descriptors after {what}");

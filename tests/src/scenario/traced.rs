@@ -25,6 +25,9 @@ pub fn run(args: &[String]) {
         _ => {}
     }
     let prepared = command.prepare().expect("prepare");
+    if what == "awaited-status" {
+        return awaited(prepared.into());
+    }
     let mut launch = || match what {
         "status" | "status-chdir" => assert!(command.status().expect("status").success()),
         "prepared-status" => assert!(prepared.status().expect("status").success()),
@@ -38,6 +41,18 @@ pub fn run(args: &[String]) {
     mark();
     launch();
     mark();
+}
+
+fn awaited(prepared: forkless::tokio::Prepared) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        for _ in 0..2 {
+            assert!(prepared.status().await.expect("status").success());
+        }
+        mark();
+        assert!(prepared.status().await.expect("status").success());
+        mark();
+    });
 }
 
 fn mark() {

@@ -1,0 +1,88 @@
+//! A child and the reactor's watch on its pidfd: waiting without a thread.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitStatus;
+use std::task::{Context, Poll, ready};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A child that may be watched. Dropped, it is the blocking child's orphan.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Some from [`watch`](Self::watch) until the child has been reaped. Before `child`, to be dropped before the
+    /// descriptor that it names is closed.
+    watch: Option<AsyncFd<Pidfd>>,
+    pub(super) child: crate::Child,
+}
+
+/// The child's pidfd, which stays the child's.
+#[derive(Debug)]
+struct Pidfd(RawFd);
+
+impl AsRawFd for Pidfd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Process {
+    pub(super) fn new(child: crate::Child) -> Self {
+        Self { watch: None, child }
+    }
+
+    /// Has the runtime's reactor watch the child. Panics, as all of tokio does, if the runtime has none.
+    pub(super) fn watch(&mut self) -> io::Result<()> {
+        if self.child.is_running() {
+            let pidfd = Pidfd(self.child.pidfd_or_open()?);
+            // SAFETY: the child keeps the descriptor as long as it lives, and is dropped after the watch.
+            self.watch = Some(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Reaps the child if it has ended.
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let answer = self.child.try_wait();
+        if !self.child.is_running() {
+            self.watch = None;
+        }
+        answer
+    }
+
+    /// Waits for the child to end and reaps it. Dropped half-way, it has done nothing.
+    pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
+        poll_fn(|context| self.poll_end(context)).await
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
+        loop {
+            let Some(watch) = &self.watch else { return Poll::Ready(self.over()) };
+            // A pidfd is readable when its process has ended, also if it had before it was watched. To look without that
+            // would be a system call for nothing.
+            let ended = ready!(watch.poll_read_ready(context));
+            let answer = self.child.try_wait();
+            match (answer, ended) {
+                // It has ended, but its tracer is told first; we are told again.
+                (Ok(None), Ok(mut news)) => news.clear_ready(),
+                // The runtime is being shut down.
+                (Ok(None), Err(error)) => return Poll::Ready(Err(error)),
+                (answer, _) => {
+                    self.watch = self.watch.take().filter(|_| self.child.is_running());
+                    return Poll::Ready(answer.transpose().unwrap_or_else(|| self.over()));
+                }
+            }
+        }
+    }
+
+    /// How a child ended that is not watched any more.
+    fn over(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.try_wait()?;
+        status.ok_or_else(|| io::Error::other("nobody watches this child"))
+    }
+}
