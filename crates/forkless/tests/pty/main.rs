@@ -95,12 +95,13 @@ fn the_child_sees_its_terminal() {
     let (pty, _bound) = terminal!();
     pty.resize(PtySize::new(33, 101)).expect("resize");
     let path = pty.path().expect("a name").into_os_string().into_string().expect("text");
-    let (text, status) =
-        run(&pty, "stty size; tty; tty <&1; tty <&2; ps -o tty= -p $$; echo $(($(ps -o sid= -p $$)-$$))");
-    let name = path.strip_prefix("/dev/").expect("in /dev");
-    // ps may fill its column up.
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    assert_eq!(lines, ["33 101", &path, &path, &path, name, "0"]);
+    // The fourth and fifth of these fields are the session and the terminal, as a device number: pts have 136.
+    let stat = "read -r line </proc/$$/stat; set -- ${line##*) }; echo $(($4 - $$)) $5";
+    let (text, status) = run(&pty, &format!("stty size; tty; tty <&1; tty <&2; {stat}"));
+    let number: u32 = path.rsplit('/').next().and_then(|number| number.parse().ok()).expect("a number");
+    let device = (136 << 8) + (number & 0xff) + (number >> 8 << 20);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines, ["33 101", &path, &path, &path, &format!("0 {device}")]);
     assert_eq!(status, 0);
 }
 
