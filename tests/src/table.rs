@@ -145,6 +145,8 @@ pub struct Parent {
     pub undumpable: bool,
     /// Open are both ends of a pseudo-terminal, at 30 and 31.
     pub terminal: bool,
+    /// Has a `Pty` for the child.
+    pub pty: bool,
     /// In a UTS namespace of its own, with the one it came from open at 32.
     pub left_uts: bool,
 }
@@ -411,7 +413,7 @@ pub fn syscall(name: &str) -> i64 {
         rt_sigprocmask SYS_rt_sigprocmask chdir SYS_chdir setsid SYS_setsid setpgid SYS_setpgid execve SYS_execve
         pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
         ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write
-        setresuid SYS_setresuid umask SYS_umask uname SYS_uname
+        setresuid SYS_setresuid umask SYS_umask uname SYS_uname ioctl SYS_ioctl
     }
     panic!("{name} is not a system call of a launch")
 }

@@ -22,6 +22,9 @@
 //! # Awaiting children
 //! With the feature `tokio` there is a module `tokio` with the names and meanings of `tokio::process`.
 //!
+//! # Terminals
+//! [`Command::pty`] puts a child on a pseudo-terminal, whose other side is a [`Pty`]; [`RawMode`] is for the caller's own.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; one that needs
 //! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
@@ -33,6 +36,8 @@ mod stdio;
 mod compile;
 
 mod pipes;
+
+mod pty;
 
 mod launch;
 
@@ -65,6 +70,7 @@ pub use error::Error;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};
 pub use orphan::reap_orphans;
 pub use prepared::Prepared;
+pub use pty::{Pty, PtySize, RawMode};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;

@@ -1,7 +1,8 @@
 //! The pipes and sockets of one run.
 
-use crate::compile::{Plan, Stream};
+use crate::compile::{Plan, Stream, TERMINAL_SLOT};
 use crate::error::Error;
+use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOTS};
 use forkless_core::sys::errno;
@@ -84,6 +85,14 @@ impl Pipes {
             slots[3 + n] = their.as_raw_fd();
             our_sockets.push((number, our));
             their_sockets.push(their);
+        }
+        if let Some(master) = &plan.pty {
+            let closed = || Error::check(plan.program(), "the pseudo-terminal that it is to be on has been closed");
+            let master = master.upgrade().ok_or_else(closed)?;
+            let follower = pty::open_follower(&master)
+                .map_err(|errno| Error::new(plan.program(), Step::OpenTerminal, errno.raw_os_error()))?;
+            slots[TERMINAL_SLOT] = follower.as_raw_fd();
+            their_sockets.push(follower);
         }
         Ok(Self { slots, ours, sockets: our_sockets, _theirs: (theirs, their_sockets) })
     }

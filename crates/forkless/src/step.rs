@@ -77,6 +77,7 @@ steps! {
     Probe = 104, "probe the kernel", "Finding out what this kernel allows.";
     Clone = 105, "clone", "`clone3(2)` or `clone(2)`.";
     Wait = 106, "wait", "Learning how the child ended.";
+    OpenTerminal = 107, "open the pseudo-terminal", "Opening the other side of a `Pty`.";
 }
 
 impl Step {

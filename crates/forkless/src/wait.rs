@@ -31,7 +31,9 @@ pub(crate) struct Ended {
 
 /// Runs a plan to its end.
 pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair)) || !plan.sockets.is_empty()
+    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
+        || !plan.sockets.is_empty()
+        || plan.pty.is_some()
     {
         return Child::launch(plan)?.wait();
     }

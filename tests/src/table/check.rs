@@ -1,6 +1,6 @@
 //! Comparing what came of a case with what it says.
 
-use super::parent::Place;
+use super::parent::{Place, pty};
 use super::play::Played;
 use super::{Case, Failure, Find, Report, encode, errno, refusals, signal};
 use crate::observe::{Observed, UNKNOWN};
@@ -269,7 +269,7 @@ fn check_fds(wrong: &mut Vec<String>, case: &Case, report: &Report, front_end: &
     }
 }
 
-/// What a descriptor is to be: `pipe`, `socket`, `null`, `closed`, `parent N` (what the parent has at N), `file NAME`;
+/// What a descriptor is to be: `pipe`, `socket`, `terminal`, `null`, `closed`, `parent N` (what the parent has at N), `file NAME`;
 /// the last with ` r`, ` w` or ` rw` behind it where that matters.
 pub fn target(expected: &str, place: &Place, before: &Before) -> String {
     let (kind, rest) = expected.split_once(' ').unwrap_or((expected, ""));
@@ -281,6 +281,7 @@ pub fn target(expected: &str, place: &Place, before: &Before) -> String {
         }
         "file" => encode(place.file(rest).as_os_str().as_bytes()),
         "pipe" | "socket" | "closed" => expected.into(),
+        "terminal" => format!("{} rw", pty().path().expect("a name").display()),
         _ => panic!("{expected} is nothing that a descriptor can be"),
     }
 }
@@ -297,7 +298,7 @@ fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route)
         _ => false,
     });
     let set = &case.ask.set;
-    let named = named || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
+    let named = named || set.pty || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
     let pipes = sources().any(|(_, source)| source == "piped");
     let no_getfd = refused("pidfd_getfd") || refused("pidfd_open");
     let (table, passing) = if case.ask.inherit_all {

@@ -2,6 +2,7 @@
 
 use super::{Parent, decode, elf, errno, signal, syscall};
 use crate::filter::{self, Answer, Refusal};
+use forkless::{Pty, PtySize};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where a case is played.
 #[derive(Debug, Clone)]
@@ -228,6 +230,12 @@ fn close_both(ends: [RawFd; 2]) -> bool {
     ends.into_iter().all(|end| unsafe { libc::close(end) } == 0)
 }
 
+/// The terminal of this process's children.
+pub fn pty() -> &'static Pty {
+    static PTY: OnceLock<Pty> = OnceLock::new();
+    PTY.get_or_init(|| Pty::open(PtySize::default()).expect("a pseudo-terminal"))
+}
+
 /// From root to an ordinary user; an ordinary user stays what it is.
 pub fn become_nobody() -> io::Result<()> {
     const NOBODY: u32 = 65534;
@@ -304,6 +312,9 @@ fn descriptors(parent: &Parent, place: &Place) -> io::Result<()> {
                 libc::close(end);
             }
         }
+    }
+    if parent.pty {
+        pty();
     }
     if parent.left_uts {
         let fd = fs::File::open("/proc/self/ns/uts")?;

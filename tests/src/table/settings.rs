@@ -1,6 +1,6 @@
 //! The child's settings as a case's words, and as `Command`'s.
 
-use super::parent::{Place, cgroup_directory, refusals_of};
+use super::parent::{Place, cgroup_directory, pty, refusals_of};
 use super::{signal, syscall};
 use crate::filter;
 use crate::observe::LIMITS;
@@ -37,6 +37,8 @@ pub struct Settings {
     pub oom_score_adj: Option<i32>,
     pub terminal: Option<i32>,
     pub foreground: Option<i32>,
+    /// The parent's.
+    pub pty: bool,
     pub no_new_privs: bool,
     pub parent_death_signal: Option<String>,
     pub call: Vec<RawCall>,
@@ -139,6 +141,9 @@ fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Re
     }
     if let Some(number) = settings.foreground {
         command.foreground(number);
+    }
+    if settings.pty {
+        command.pty(pty());
     }
     if settings.no_new_privs {
         command.no_new_privs(true);

@@ -1,6 +1,7 @@
 //! `forkless run`: one program with the launch options of the library, and its exit code.
 
 mod options;
+mod terminal;
 mod wait;
 mod words;
 
@@ -18,6 +19,7 @@ use forkless::{Command, Stdio, Step, Usage};
 pub(crate) use options::RunOptions;
 
 use self::{
+    terminal::Terminal,
     wait::{Ending, Patience, Watch},
     words::{Assignment, Mode, Signals, Source},
 };
@@ -75,12 +77,14 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     set_environment(&mut command, options, &assignments);
     set_files(&mut command, options)?;
     set_process(&mut command, options)?;
+    let terminal = open_terminal(&mut command, options)?;
     if options.explain {
         explain(&mut command, options)?;
         return Ok(0);
     }
 
-    let watch = Watch::new().map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
+    let watch = Watch::new(terminal.is_some())
+        .map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
     // `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk.
     let mut child = command.launch()?;
     // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
@@ -88,7 +92,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if options.route {
         eprintln!("forkless: route: {}", child.route());
     }
-    let ending = watch.wait(&mut child, patience(options))?;
+    let ending = watch.wait(&mut child, patience(options), terminal)?;
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
@@ -174,6 +178,18 @@ fn explain(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
     }
     let failed = |error| Failure::before(format_args!("cannot write the plan: {error}"));
     io::stdout().write_all(lines.as_bytes()).map_err(failed)
+}
+
+/// The terminal that the program is on, if it is to have one.
+fn open_terminal(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
+    let Some(size) = options.child.pty else { return Ok(None) };
+    // Two readers of one input would each get a part of it.
+    let reads = !matches!(options.stdin, Some(Source::Inherit | Source::Fd(0)));
+    let terminal = Terminal::open(size, reads).map_err(Failure::before)?;
+    if let Some(pty) = terminal.pty() {
+        command.pty(pty);
+    }
+    Ok(Some(terminal))
 }
 
 fn set_process(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {

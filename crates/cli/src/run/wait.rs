@@ -13,9 +13,11 @@ use rustix::{
     io::Errno,
 };
 use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH},
     iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
 };
+
+use super::terminal::Terminal;
 
 /// How long to sleep between two looks at a child without a pidfd.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -48,31 +50,48 @@ pub(crate) struct Ending {
 pub(crate) struct Watch(SignalDelivery<UnixStream, SignalOnly>);
 
 impl Watch {
+    /// `terminal`: those too that are about a terminal of the program's.
+    ///
     /// # Errors
     /// When there is no file descriptor left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(terminal: bool) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         // Where the caller had a signal ignored (nohup, a job in the background), it stays ignored, for the program too:
         // a handler of ours would turn into the default action at exec.
-        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let mut signals = vec![SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+        if terminal {
+            signals.extend([SIGTSTP, SIGCONT, SIGWINCH]);
+        }
+        let signals = signals.into_iter().filter(|signal| !is_ignored(*signal));
         SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
     }
 
-    /// Waits for the program to end.
+    /// Waits for the program to end, and sees to its terminal, if it has one, until everything is out.
     ///
     /// # Errors
-    /// When it was not started after all, or its status is lost.
-    pub(crate) fn wait(mut self, child: &mut Child, patience: Patience) -> io::Result<Ending> {
+    /// When it was not started after all, its status is lost, or what it showed could not be written.
+    pub(crate) fn wait(
+        mut self,
+        child: &mut Child,
+        patience: Patience,
+        mut terminal: Option<Terminal>,
+    ) -> io::Result<Ending> {
         let mut deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut timed_out = None;
+        // It may have become another one since the terminal was opened.
+        terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
         loop {
-            if let Some(status) = self.pause(child, deadline)? {
+            if let Some(status) = self.pause(child, deadline, terminal.as_mut())? {
+                terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
                 return Ok(Ending { status, timed_out });
             }
             for signal in self.0.pending() {
-                let terminal = signal == SIGINT || signal == SIGQUIT;
-                if !terminal || patience.own_group {
-                    send(child, signal, patience.own_group)?;
+                match (signal, &mut terminal) {
+                    (SIGTSTP, Some(terminal)) => terminal.stop()?,
+                    (SIGCONT, Some(terminal)) => terminal.continued()?,
+                    (SIGWINCH, Some(terminal)) => terminal.fit()?,
+                    (SIGINT | SIGQUIT, _) if !patience.own_group => {}
+                    _ => send(child, signal, patience.own_group)?,
                 }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -89,24 +108,63 @@ impl Watch {
         }
     }
 
-    /// Sleeps until the program has ended, a signal has come or the time is up; the status in the first case.
-    fn pause(&self, child: &mut Child, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+    /// Sleeps until the program has ended, a signal has come, something has passed through the terminal or the time is up;
+    /// the status in the first case.
+    fn pause(
+        &self,
+        child: &mut Child,
+        deadline: Option<Instant>,
+        mut terminal: Option<&mut Terminal>,
+    ) -> io::Result<Option<ExitStatus>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let Some(pidfd) = child.pidfd() else {
-            return child.wait_timeout(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
-        };
-        let mut files = [
-            PollFd::from_borrowed_fd(pidfd, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN),
-        ];
-        // A time too long for the kernel is for ever.
-        let limit = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut files, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.look())?;
+        let look = if child.pidfd().is_none() { Some(LOOK_EVERY) } else { None };
+        let mut files = vec![PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN)];
+        files.extend(child.pidfd().map(|pidfd| PollFd::from_borrowed_fd(pidfd, PollFlags::IN)));
+        let others = files.len();
+        if let Some(terminal) = &terminal {
+            terminal.wants(&mut files);
         }
-        let ended = !files[0].revents().is_empty();
-        if ended { child.wait().map(Some) } else { Ok(None) }
+        let came = sleep(files, [left, due, look].into_iter().flatten().min())?;
+        if let Some(terminal) = terminal {
+            terminal.carry(&came[others..])?;
+        }
+        match child.pidfd() {
+            None => child.try_wait(),
+            Some(_) if came[1].is_empty() => Ok(None),
+            Some(_) => child.wait().map(Some),
+        }
+    }
+
+    /// After the program's end: what it has shown is written, unless a signal that would have ended us comes meanwhile.
+    fn finish(&mut self, mut terminal: Terminal) -> io::Result<()> {
+        terminal.program_has_ended()?;
+        while !terminal.is_done() {
+            let mut files = vec![PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN)];
+            terminal.wants(&mut files);
+            let came = sleep(files, None)?;
+            terminal.carry(&came[1..])?;
+            for signal in self.0.pending() {
+                match signal {
+                    SIGTSTP => terminal.stop()?,
+                    SIGCONT | SIGWINCH => {}
+                    _ => return Ok(()),
+                }
+            }
+        }
+        let failed = |error| io::Error::other(format!("cannot write what the program shows: {error}"));
+        terminal.failure().map_or(Ok(()), |error| Err(failed(error)))
+    }
+}
+
+/// Sleeps until something has come of one of the files, or the time is up (none: never); what has come of each.
+fn sleep(mut files: Vec<PollFd<'_>>, limit: Option<Duration>) -> io::Result<Vec<PollFlags>> {
+    // A time too long for the kernel is for ever.
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    match poll(&mut files, limit.as_ref()) {
+        Ok(_) => Ok(files.iter().map(PollFd::revents).collect()),
+        Err(Errno::INTR) => Ok(vec![PollFlags::empty(); files.len()]),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 mod capability;
@@ -66,6 +66,8 @@ pub struct Command {
     pub(crate) signals: Signals,
     pub(crate) pidfd: Option<bool>,
     pub(crate) busy_ms: u32,
+    /// The master of the terminal that the child is on.
+    pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
     pub(crate) sandbox: Sandbox,
 }
@@ -116,6 +118,7 @@ impl Command {
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: false, bad: None },
             pidfd: None,
             busy_ms: BUSY_MS,
+            pty: None,
             setup: Setup::default(),
             sandbox: Sandbox::default(),
         }

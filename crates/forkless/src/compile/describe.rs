@@ -1,6 +1,6 @@
 //! A plan's ops in words: for errors, and for who wants to see what a child is going to do.
 
-use crate::compile::Plan;
+use crate::compile::{Plan, TERMINAL_SLOT};
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
 
@@ -113,6 +113,9 @@ fn passed(plan: &Plan) -> Vec<String> {
             _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
         },
         _ if one.source == PAIR_NULL => Some(format!("open {}", pair(one))),
+        Some(_) if one.source == -1 - TERMINAL_SLOT as i32 && plan.pty.is_some() => {
+            Some(format!("take the pseudo-terminal as fd {}", one.target))
+        }
         Some(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
         None => Some(format!("take the parent's fd {}", pair(one))),
     };

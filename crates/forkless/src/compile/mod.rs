@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 mod arena;
 
@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) sockets: Vec<RawFd>,
     /// The one of them over which descriptors come back.
     pub(crate) back: Option<RawFd>,
+    /// The master of the terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
+    pub(crate) pty: Option<Weak<OwnedFd>>,
     /// The highest descriptor of the parent's that every run passes; -1: none.
     pub(crate) highest_source: RawFd,
     /// Every descriptor that is not close-on-exec is inherited.
@@ -75,6 +77,9 @@ pub(crate) struct Plan {
     /// Keeps descriptors open that were given to us.
     _owned: Vec<Arc<OwnedFd>>,
 }
+
+/// The slot of a terminal: the last, since those of socket pairs are counted from the first.
+pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
 
 /// A standard stream as the command described it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +144,9 @@ impl Plan {
         });
         Ok(Self {
             arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
-            stdio: [0, 1, 2].map(|n| Stream::of(command.fds.get(&n))),
+            stdio: [0, 1, 2]
+                .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
+            pty: command.pty.clone(),
             sockets: descriptors.sockets,
             back: descriptors.back,
             highest_source: descriptors.highest_source,
@@ -249,8 +256,10 @@ fn check(command: &Command) -> Result<(), Error> {
     if command.directory.as_ref().is_some_and(|directory| has_nul(directory.as_os_str())) {
         return refuse("the directory's name contains a NUL byte".into());
     }
-    if command.setsid && command.process_group.is_some() {
-        return refuse("setsid and process_group exclude each other: a session leader leads its own group".into());
+    if (command.setsid || command.pty.is_some()) && command.process_group.is_some() {
+        return refuse(
+            "setsid (or pty) and process_group exclude each other: a session leader leads its own group".into(),
+        );
     }
     if let Some(signal) = command.signals.bad {
         return refuse(format!("signal {signal} does not exist (1 to 64 do)"));
@@ -267,6 +276,9 @@ fn check(command: &Command) -> Result<(), Error> {
 fn check_setup(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     let setup = &command.setup;
+    if setup.terminal.is_some() && command.pty.is_some() {
+        return refuse("pty already says which terminal is the controlling one");
+    }
     if setup.terminal.is_some() && !command.setsid {
         return refuse("a controlling terminal needs a new session: setsid(true)");
     }
@@ -320,6 +332,8 @@ struct Descriptors {
     trees: Vec<RawFd>,
     /// The socket over which descriptors go back.
     back: Option<RawFd>,
+    /// The terminal of `pty`, by one of its numbers.
+    terminal: Option<RawFd>,
     /// Which of these do not outlive exec.
     passing: Vec<RawFd>,
 }
@@ -356,11 +370,13 @@ fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         ruleset: None,
         trees: Vec::new(),
         back: None,
+        terminal: None,
         passing: Vec::new(),
     };
     for number in 0..3 {
         if !command.fds.contains_key(&number) {
-            found.pairs.push(Pair { source: -1 - number, target: number });
+            let slot = if command.pty.is_some() { TERMINAL_SLOT as i32 } else { number };
+            found.pairs.push(Pair { source: -1 - slot, target: number });
         }
     }
     for (&number, source) in &command.fds {
@@ -429,22 +445,40 @@ fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.passing.push(number);
         found.back = Some(number);
     }
+    if command.pty.is_some() {
+        found.terminal = Some(terminal(command, &mut found));
+    }
     if found.pairs.len() > MAX_FDS {
         return refuse(format!(
             "{} descriptors are more than the {MAX_FDS} that one command can name",
             found.pairs.len()
         ));
     }
-    if found.sockets.len() + 3 > SLOTS {
-        return refuse(format!(
-            "{} socket pairs are more than the {} a command can have",
-            found.sockets.len(),
-            SLOTS - 3
-        ));
+    let most = if command.pty.is_some() { TERMINAL_SLOT - 3 } else { SLOTS - 3 };
+    if found.sockets.len() > most {
+        return refuse(format!("{} socket pairs are more than the {most} a command can have", found.sockets.len()));
     }
     found.pairs.sort_by_key(|pair| pair.target);
     found.keep.sort_unstable();
     Ok(found)
+}
+
+/// Is this standard stream the terminal of `pty`?
+fn is_terminal(command: &Command, number: RawFd) -> bool {
+    command.pty.is_some() && !command.fds.contains_key(&number)
+}
+
+/// A number at which the child finds the terminal of `pty`: a standard stream or, if none of them is it, one that is
+/// closed by exec.
+fn terminal(command: &Command, found: &mut Descriptors) -> RawFd {
+    if let Some(number) = (0..3).find(|&number| is_terminal(command, number)) {
+        return number;
+    }
+    let number = found.above();
+    found.pairs.push(Pair { source: -1 - TERMINAL_SLOT as i32, target: number });
+    found.keep.push(number);
+    found.passing.push(number);
+    number
 }
 
 /// A copy of a copy has no order in which it could be made.
@@ -490,13 +524,13 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     mounts::mounts(&mut steps, &descriptors.trees);
     setup::resources(&mut steps);
     setup::oom_score(&mut steps);
-    if command.setsid {
+    if command.setsid || command.pty.is_some() {
         steps.op(Step::SetSid, Op::new(OpCode::SetSid));
     }
     if let Some(group) = command.process_group {
         steps.op(Step::SetPgid, Op { a: group as u32, ..Op::new(OpCode::SetPgid) });
     }
-    setup::terminal(&mut steps);
+    setup::terminal(&mut steps, descriptors.terminal);
     setup::root(&mut steps);
     mounts::pivot_root(&mut steps);
     sandbox::capabilities_before(&mut steps);

@@ -8,6 +8,7 @@ use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::sys::uapi;
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CString, OsStr};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 /// Adds ops to a plan.
@@ -115,10 +116,10 @@ pub(super) fn oom_score(steps: &mut Steps<'_>) {
     steps.call(Step::OomScore, &object, uapi::__NR_close, &[Arg::Variable(FILE)]);
 }
 
-/// The terminal, after session and group.
-pub(super) fn terminal(steps: &mut Steps<'_>) {
+/// The terminal, after session and group. `pty`: the number of that of `pty`.
+pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
     const TIOCSCTTY: u64 = 0x540e;
-    if let Some(number) = steps.setup.terminal {
+    if let Some(number) = steps.setup.terminal.or(pty) {
         let args = [Arg::Number(number as u64), Arg::Number(TIOCSCTTY), Arg::Number(0)];
         steps.call(Step::Terminal, &format!("of fd {number}"), uapi::__NR_ioctl, &args);
     }

@@ -135,6 +135,7 @@ fn with_privilege(error: Error, errno: i32) -> Error {
             "needs CAP_SETPCAP, and cannot give what the caller has not"
         }
         (errno::EINVAL | errno::EBUSY, Step::PivotRoot) => "the new root must be a mount point",
+        (errno::EPERM, Step::Terminal) => "it is the terminal of another session",
         (errno::EPERM, Step::Chroot) => "needs CAP_SYS_CHROOT",
         (errno::EPERM, Step::Rlimit) => "needs CAP_SYS_RESOURCE to raise a hard limit",
         (errno::EPERM | errno::EACCES, Step::Nice | Step::Scheduler) => {

@@ -327,7 +327,8 @@ fn route(plan: &Plan, run: &Run, caller: &Caller, features: Features, copy_sourc
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
-    let only_pipes = plan.highest_source < 3;
+    // The slots above those of the standard streams are sockets, and a terminal.
+    let only_pipes = plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
     let (table, passing) = if plan.inherit_all {
         (DescriptorTable::CopiedOnRequest, Passing::None)
     } else if !features.has(Feature::CloseRange) {

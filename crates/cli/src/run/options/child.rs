@@ -7,7 +7,7 @@ use clap::Args;
 use forkless::{CallArg, Command, Step};
 
 use super::{
-    super::{Failure, words},
+    super::{Failure, terminal, words},
     privileges::open_fd,
 };
 
@@ -23,9 +23,15 @@ pub(crate) struct ChildOptions {
     #[arg(long)]
     ctty: bool,
 
+    /// Run the program on a terminal of its own, which takes our input and whose output is ours; its size is that of our
+    /// terminal unless it is given
+    #[arg(long, value_name = "ROWSxCOLUMNS", num_args = 0..=1, require_equals = true, default_missing_value = terminal::OURS,
+          value_parser = terminal::size, conflicts_with = "ctty")]
+    pub(crate) pty: Option<terminal::Size>,
+
     /// Start a new process group, or join the group PGID
     #[arg(long, value_name = "PGID", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty"])]
+          value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty", "pty"])]
     process_group: Option<i32>,
 
     /// Have the program's process group in the foreground of the terminal that is standard input
@@ -69,7 +75,7 @@ struct Syscall {
 impl ChildOptions {
     /// Is the program's process group its own, which signals then go to?
     pub(crate) fn leads_a_group(&self) -> bool {
-        self.setsid || self.ctty || self.process_group == Some(0)
+        self.setsid || self.ctty || self.pty.is_some() || self.process_group == Some(0)
     }
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {

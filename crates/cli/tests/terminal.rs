@@ -1,0 +1,423 @@
+//! `forkless run --pty`, under a terminal (one of the library's) and without. `FORKLESS_TEST_SCALE` multiplies rounds.
+
+mod callers;
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    process::Stdio,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use callers::{Caller, skipped};
+use forkless::{Child, Command, Pty, PtySize};
+use rustix::{
+    io::ioctl_fionread,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
+    termios::{LocalModes, tcgetattr},
+};
+
+/// Ends the whole program if the test that holds it hangs.
+struct Bound(#[expect(dead_code, reason = "what counts is when it is dropped")] Sender<()>);
+
+fn bound() -> Bound {
+    let (sender, receiver) = channel::<()>();
+    thread::spawn(move || {
+        if receiver.recv_timeout(Duration::from_secs(300)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a test of terminals hangs");
+            std::process::abort();
+        }
+    });
+    Bound(sender)
+}
+
+/// Who runs forkless, where there are terminals.
+fn callers(test: &str) -> (Vec<Caller>, Bound) {
+    if let Err(error) = Pty::open(PtySize::default()) {
+        skipped(test, &format!("there are no terminals here: {error}"));
+        return (Vec::new(), bound());
+    }
+    (Caller::all(test), bound())
+}
+
+/// `forkless run` on a terminal.
+struct Session {
+    pty: Pty,
+    child: Child,
+}
+
+impl Session {
+    fn start(caller: Caller, words: &[&str]) -> Self {
+        let pty = Pty::open(PtySize::new(33, 101)).expect("a terminal");
+        let program = File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");
+        let mut command = Command::new("forkless");
+        command.program_fd(program).arg("run").args(words).current_dir("/").pty(&pty);
+        if rustix::process::geteuid().as_raw() != caller.uid() {
+            command.uid(caller.uid()).gid(caller.uid());
+        }
+        let child = command.spawn().expect("forkless starts");
+        Self { pty, child }
+    }
+
+    /// Reads until this has come.
+    fn expect(&mut self, wanted: &str) {
+        let mut text = Vec::new();
+        while !text.ends_with(wanted.as_bytes()) {
+            let mut byte = [0];
+            let count = self.pty.read(&mut byte).expect("read");
+            assert_eq!(count, 1, "the end, after {:?}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+        }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.pty.write_all(text.as_bytes()).expect("write");
+    }
+
+    fn is_raw(&self) -> bool {
+        !tcgetattr(&self.pty).expect("modes").local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// The program may have begun before our terminal is in raw mode.
+    fn wait_until(&self, raw: bool) {
+        while self.is_raw() != raw {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("alive");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32).expect("a pid")
+    }
+
+    fn rest(&mut self) -> String {
+        let mut text = Vec::new();
+        self.pty.read_to_end(&mut text).expect("the end");
+        String::from_utf8(text).expect("text")
+    }
+
+    /// The rest of what was shown, and the exit code; the terminal is as it was before.
+    fn end(mut self, modes: &str) -> (String, i32) {
+        let text = self.rest();
+        assert_eq!(modes, self.modes());
+        (text, self.child.wait().expect("wait").code().expect("an exit"))
+    }
+
+    fn modes(&self) -> String {
+        format!("{:?}", tcgetattr(&self.pty).expect("modes"))
+    }
+}
+
+/// The modes of a new terminal.
+fn new_modes() -> String {
+    format!("{:?}", tcgetattr(Pty::open(PtySize::default()).expect("a terminal")).expect("modes"))
+}
+
+fn scaled(count: usize) -> usize {
+    let scale = std::env::var("FORKLESS_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    (count as f64 * scale).ceil() as usize
+}
+
+// ---- without a terminal of ours ----
+
+#[test]
+fn the_program_is_on_a_terminal() {
+    let (callers, _bound) = callers("the_program_is_on_a_terminal");
+    for caller in callers {
+        let script = "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && stty size && echo here >/dev/tty; exit 7";
+        let output = caller.forkless(&["--pty", "sh", "-c", script]).stdin(Stdio::null()).output().expect("starts");
+        assert_eq!(
+            (output.stdout.as_slice(), output.status.code()),
+            (&b"24 80\r\nhere\r\n"[..], Some(7)),
+            "{output:?}"
+        );
+        assert_eq!(caller.stdout(&["--pty=10x200", "stty", "size"]), "10 200\r\n");
+        let script = "[ ! -t 0 ] && [ -t 1 ] && [ ! -t 2 ] && echo shown && echo apart >&2";
+        let output = caller.output(&["--pty", "--stdin=null", "--stderr=inherit", "sh", "-c", script]);
+        assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"shown\r\n"[..], &b"apart\n"[..]));
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_run() {
+    let (callers, _bound) = callers("exit_codes_are_those_of_run");
+    let Some(caller) = callers.last() else { return };
+    let code = |words: &[&str]| {
+        let output = caller.forkless(words).stdin(Stdio::null()).output().expect("starts");
+        output.status.code().unwrap_or_else(|| panic!("{words:?}: {output:?}"))
+    };
+    assert_eq!(code(&["--pty", "sh", "-c", "exit 255"]), 255);
+    assert_eq!(code(&["--pty", "sh", "-c", "kill -TERM $$"]), 143);
+    assert_eq!(code(&["--pty", "/no/such/program"]), 127);
+    assert_eq!(code(&["--pty", "/"]), 126);
+    assert_eq!(code(&["--pty", "--timeout=200ms", "sleep", "60"]), 124);
+    for wrong in ["--pty=0x0", "--pty=80", "--ctty", "--process-group"] {
+        assert_eq!(code(&["--pty", wrong, "true"]), 125, "{wrong}");
+    }
+}
+
+#[test]
+fn input_that_has_ended_stays_ended() {
+    let (callers, _bound) = callers("input_that_has_ended_stays_ended");
+    let Some(caller) = callers.last() else { return };
+    // Two readers, a line that is none, and one who throws away what was typed before.
+    let flush = "perl -MPOSIX -e 'select undef, undef, undef, 0.05; tcflush(0, TCIFLUSH)'; cat; echo end";
+    let cases = [
+        ("cat; cat; echo end", "one\ntwo\n", "one\r\ntwo\r\nend\r\n"),
+        ("cat; echo; cat; echo end", "one\ntwo", "one\r\ntwo\r\nend\r\n"),
+        ("cat; echo end", "", "end\r\n"),
+        (flush, "", "end\r\n"),
+    ];
+    let has_perl = caller.output(&["sh", "-c", "command -v perl"]).status.success();
+    if !has_perl {
+        skipped("input that is thrown away", "there is no perl");
+    }
+    for (script, input, shown) in cases.into_iter().filter(|(script, ..)| has_perl || *script != flush) {
+        let mut command = caller.forkless(&["--pty", "sh", "-c", script]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("write");
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{script}");
+        assert!(output.status.success());
+    }
+}
+
+#[test]
+fn nothing_is_lost() {
+    let (callers, _bound) = callers("nothing_is_lost");
+    for caller in callers {
+        for round in 0..scaled(25) {
+            let size = [1, 4096, 8192, 12_289, 300_000][round % 5].to_string();
+            let output = caller.forkless(&["--pty", "head", "-c", &size, "/dev/zero"]).stdin(Stdio::null()).output();
+            let output = output.expect("starts");
+            assert_eq!((output.stdout.len().to_string(), output.status.code()), (size, Some(0)), "round {round}");
+        }
+        // What goes in comes out: more than all that is between, both ways.
+        let lines: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
+        let mut command = caller.forkless(&["--pty", "sh", "-c", "stty -onlcr; cat"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let (mut input, text) = (child.stdin.take().expect("a pipe"), lines.clone());
+        let writer = thread::spawn(move || input.write_all(text.as_bytes()));
+        let output = child.wait_with_output().expect("wait");
+        writer.join().expect("the writer").expect("write");
+        // The first few may be shown before stty has run.
+        assert_eq!(String::from_utf8_lossy(&output.stdout).replace('\r', ""), lines);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_program() {
+    let (callers, _bound) = callers("a_reader_that_goes_ends_the_program");
+    let Some(caller) = callers.last() else { return };
+    let mut child =
+        caller.forkless(&["--pty", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
+    child.stdout.take().expect("a pipe").read_exact(&mut [0; 4]).expect("read");
+    assert_eq!(child.wait().expect("wait").code(), Some(128 + 1));
+    let full = File::options().write(true).open("/dev/full").expect("open");
+    let output =
+        caller.forkless(&["--pty", "echo", "x"]).stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output();
+    let output = output.expect("starts");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(words.contains("No space left on device"), "{words}");
+}
+
+/// Signals and the time-out hold though nobody reads what the program writes.
+#[test]
+fn a_reader_that_sleeps_keeps_nothing_up() {
+    let (callers, _bound) = callers("a_reader_that_sleeps_keeps_nothing_up");
+    let Some(caller) = callers.last() else { return };
+    let mut command = caller.forkless(&["--pty", "cat", "/dev/zero"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
+    let unread = child.stdout.take().expect("a pipe");
+    // Until the pipe takes no more.
+    let mut held = 0;
+    while held == 0 || ioctl_fionread(&unread).expect("a count") != held {
+        held = ioctl_fionread(&unread).expect("a count");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(child.try_wait().expect("wait").is_none());
+    // The first is for the program. What that has shown is then still to be written, and the next one is for us.
+    let status = loop {
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("not waited for");
+        thread::sleep(Duration::from_millis(20));
+        if let Some(status) = child.try_wait().expect("wait") {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Some(143));
+}
+
+// ---- on a terminal of ours ----
+
+#[test]
+fn our_terminal_is_raw_meanwhile() {
+    let (callers, _bound) = callers("our_terminal_is_raw_meanwhile");
+    for caller in callers {
+        let modes = new_modes();
+        let mut session =
+            Session::start(caller, &["--pty", "sh", "-c", "stty size; read word; echo got $word; exit 3"]);
+        session.expect("33 101\r\n");
+        session.wait_until(true);
+        session.type_in("word\r");
+        // Shown by the program's terminal, which is as ours was.
+        assert_eq!(session.end(&modes), ("word\r\ngot word\r\n".into(), 3), "{caller:?}");
+        // However it ends.
+        let session = Session::start(caller, &["--pty", "/no/such/program"]);
+        let (text, code) = session.end(&modes);
+        assert!(text.starts_with("forkless: failed to start") && code == 127, "{text}");
+        let session = Session::start(caller, &["--pty", "--timeout=300ms", "sleep", "60"]);
+        session.wait_until(true);
+        assert_eq!(session.end(&modes), (String::new(), 124));
+        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+            let mut session = Session::start(caller, &["--pty", "sh", "-c", "ulimit -c 0; echo ready; exec sleep 60"]);
+            session.expect("ready\r\n");
+            session.wait_until(true);
+            session.signal(signal);
+            assert_eq!(session.end(&modes), (String::new(), code));
+        }
+    }
+}
+
+#[test]
+fn keys_are_the_programs() {
+    let (callers, _bound) = callers("keys_are_the_programs");
+    let Some(&caller) = callers.last() else { return };
+    let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done";
+    let mut session = Session::start(caller, &["--pty", "sh", "-c", script]);
+    session.expect("ready\r\n");
+    session.wait_until(true);
+    session.type_in("\x03");
+    let (text, code) = session.end(&new_modes());
+    assert!(text.ends_with("caught\r\n") && code == 9, "{text} {code}");
+    // Its own terminal, not ours, makes them mean something.
+    let mut session =
+        Session::start(caller, &["--pty", "sh", "-c", "stty raw -echo; echo ready; head -c 3 | od -An -tx1"]);
+    session.expect("ready\n");
+    session.wait_until(true);
+    session.type_in("\x03\x1a\x04");
+    let (text, code) = session.end(&new_modes());
+    assert_eq!((text.trim(), code), ("03 1a 04", 0));
+}
+
+#[test]
+fn a_new_size_is_passed_on() {
+    let (callers, _bound) = callers("a_new_size_is_passed_on");
+    let Some(&caller) = callers.last() else { return };
+    let script = "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.01; done";
+    let mut session = Session::start(caller, &["--pty", "sh", "-c", script]);
+    session.expect("33 101\r\n");
+    session.pty.resize(PtySize::new(44, 55)).expect("resize");
+    assert_eq!(session.end(&new_modes()).0, "44 55\r\n");
+    // One of its own stays.
+    let script = "stty size; read word; stty size";
+    let mut session = Session::start(caller, &["--pty=5x6", "sh", "-c", script]);
+    session.expect("5 6\r\n");
+    session.wait_until(true);
+    session.pty.resize(PtySize::new(44, 55)).expect("resize");
+    session.type_in("\r");
+    assert!(session.end(&new_modes()).0.ends_with("5 6\r\n"));
+}
+
+#[test]
+fn a_stop_gives_the_terminal_back() {
+    let (callers, _bound) = callers("a_stop_gives_the_terminal_back");
+    let Some(&caller) = callers.last() else { return };
+    for stop in [Signal::TSTP, Signal::STOP] {
+        let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; read word; stty size"]);
+        session.expect("ready\r\n");
+        session.wait_until(true);
+        let raw = session.modes();
+        session.signal(stop);
+        let stopped = waitid(WaitId::Pid(session.pid()), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("wait");
+        assert!(stopped.is_some_and(|status| status.stopped()));
+        if stop == Signal::TSTP {
+            assert_eq!(session.modes(), new_modes());
+        }
+        // What a shell may do meanwhile.
+        session.pty.copy_modes(Pty::open(PtySize::default()).expect("a terminal")).expect("modes");
+        session.pty.resize(PtySize::new(12, 34)).expect("resize");
+        session.signal(Signal::CONT);
+        session.wait_until(true);
+        assert_eq!(session.modes(), raw);
+        session.type_in("\r");
+        let (text, code) = session.end(&new_modes());
+        assert!(text.ends_with("12 34\r\n") && code == 0, "{text} {code}");
+    }
+}
+
+#[test]
+fn a_terminal_that_goes_takes_the_program_with_it() {
+    let (callers, _bound) = callers("a_terminal_that_goes_takes_the_program_with_it");
+    let Some(&caller) = callers.last() else { return };
+    let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; exec sleep 60"]);
+    session.expect("ready\r\n");
+    session.wait_until(true);
+    let Session { pty, mut child } = session;
+    drop(pty);
+    assert_eq!(child.wait().expect("wait").code(), Some(129));
+}
+
+/// A job in the background leaves the terminal alone, is not stopped, and takes it when it is brought to the front.
+#[test]
+fn jobs_have_the_terminal_in_their_turn() {
+    let (callers, _bound) = callers("jobs_have_the_terminal_in_their_turn");
+    if callers.is_empty() {
+        return;
+    }
+    let binary = env!("CARGO_BIN_EXE_forkless");
+    let pty = Pty::open(PtySize::default()).expect("a terminal");
+    pty.echo(false).expect("modes");
+    let script = format!(
+        "set -m; {binary} run --pty sh -c 'echo one; sleep 0.3; echo two' & wait $!; echo code $?; \
+         {binary} run --pty sh -c 'echo three; read word; echo got $word' & sleep 0.3; echo four; fg >/dev/null; echo code $?"
+    );
+    let child = Command::new("sh").args(["-c", &script]).pty(&pty).spawn().expect("a shell");
+    let mut session = Session { pty, child };
+    // In the background both terminals make CR LF of LF.
+    session.expect("one\r\r\n");
+    assert!(!session.is_raw());
+    session.expect("two\r\r\ncode 0\r\nthree\r\r\n");
+    assert!(!session.is_raw());
+    session.expect("four\r\n");
+    session.wait_until(true);
+    session.type_in("word\r");
+    session.expect("got word\r\n");
+    session.expect("code 0\r\n");
+    assert!(!session.is_raw());
+    assert!(session.child.wait().expect("wait").success());
+}
+
+/// One in another in another: what is typed and shown passes through all of them.
+#[test]
+fn terminals_nest() {
+    let (callers, _bound) = callers("terminals_nest");
+    // The first is who runs the tests, and can reach the binary.
+    let Some(&caller) = callers.first() else { return };
+    let binary = env!("CARGO_BIN_EXE_forkless");
+    let words = [
+        "--pty",
+        binary,
+        "run",
+        "--pty",
+        binary,
+        "run",
+        "--pty",
+        "sh",
+        "-c",
+        "stty size; read word; echo got $word; exit 6",
+    ];
+    let mut session = Session::start(caller, &words);
+    session.expect("33 101\r\n");
+    // Each is in raw mode when a key gets through to the innermost; one that is not would show it twice.
+    session.wait_until(true);
+    thread::sleep(Duration::from_millis(200));
+    session.type_in("word\r");
+    let (text, code) = session.end(&new_modes());
+    assert!(text.ends_with("got word\r\n") && code == 6, "{text} {code}");
+}
