@@ -7,10 +7,13 @@ use std::{env, path::PathBuf};
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c/contestants.c");
+    println!("cargo::rerun-if-changed=c/settings.c");
+    println!("cargo::rerun-if-changed=c/settings.h");
     println!("cargo::rerun-if-changed=c/target.c");
 
     cc::Build::new()
         .file("c/contestants.c")
+        .file("c/settings.c")
         .opt_level(2)
         .std("gnu11")
         .warnings(true)

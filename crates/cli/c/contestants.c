@@ -15,12 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "settings.h"
+
 struct bench_plan {
     const char *path;
     char *const *argv;
     char *const *envp;
     const char *shell_command; /* the same launch in words for sh(1) */
     int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
+    const struct bench_wishes *wishes; /* settings of the child, or null; `floor` leaves them out */
 };
 
 struct bench_times {
@@ -132,7 +135,7 @@ int bench_floor(const struct bench_plan *plan, struct bench_times *times)
 int bench_fork(const struct bench_plan *plan, struct bench_times *times)
 {
     uint64_t start = now();
-    pid_t pid = fork();
+    pid_t pid = plan->wishes ? bench_fork_with(plan->wishes, plan->path, plan->argv, plan->envp) : fork();
     if (pid == 0) {
         execve(plan->path, plan->argv, plan->envp);
         _exit(127);

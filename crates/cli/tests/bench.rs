@@ -49,10 +49,10 @@ fn keys(value: &Value) -> BTreeSet<String> {
 fn json_has_exactly_the_documented_fields() {
     let out = directory();
     let output =
-        bench(out.path(), &["--quick", "--only=floor,forkless-status", "--memory=0", "--fds=3,100", "--json=-"]);
+        bench(out.path(), &["--quick", "--launchers=floor,forkless-status", "--memory=0", "--fds=3,100", "--json=-"]);
     let report = json(&output);
     let documented = documented();
-    assert_eq!(report["version"], 1);
+    assert_eq!(report["version"], 2);
     assert_eq!(keys(&report), documented["top level"]);
     assert_eq!(keys(&report["machine"]), documented["machine"]);
     let rows = report["rows"].as_array().expect("rows");
@@ -69,7 +69,10 @@ fn every_launcher_of_the_format_has_a_row() {
     let report = json(&output);
     let rows = report["rows"].as_array().expect("rows");
     let names: BTreeSet<String> = rows.iter().map(|row| row["launcher"].as_str().expect("a name").to_owned()).collect();
-    assert_eq!(names, documented()["launchers"]);
+    let engines = report["machine"]["engines"].as_object().expect("an object");
+    let absent: BTreeSet<String> = engines.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name.clone()).collect();
+    absent.iter().for_each(|name| eprintln!("SKIPPED: {name}, because it is not installed"));
+    assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
     for row in rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
             assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {row}");
@@ -83,9 +86,41 @@ fn every_launcher_of_the_format_has_a_row() {
 }
 
 #[test]
+fn settings_are_measured_small_and_large() {
+    let out = directory();
+    let output = bench(out.path(), &["--quick", "--only=settings", "--memory=0,8", "--json=-"]);
+    let report = json(&output);
+    let rows = report["rows"].as_array().expect("rows");
+    if rows.is_empty() {
+        return eprintln!("SKIPPED: settings, because none can be had here");
+    }
+    for setting in rows.iter().map(|row| &row["setting"]) {
+        let of = |launcher: &str, mib: u64| {
+            let fits =
+                |row: &&Value| row["launcher"] == launcher && row["setting"] == *setting && row["parent_mib"] == mib;
+            rows.iter().find(fits).unwrap_or_else(|| panic!("{launcher} with {setting} at {mib} MiB is missing"))
+        };
+        for mib in [0, 8] {
+            assert!(of("floor", mib)["lacks"].is_string());
+            for launcher in ["fork", "forkless-spawn", "forkless-status", "forkless-prepared"] {
+                assert!(of(launcher, mib)["lacks"].is_null());
+            }
+        }
+    }
+    assert!(rows.iter().all(|row| row["setting"] != "none"));
+    let text = report["machine"]["engines"].as_object().expect("an object");
+    for (name, version) in text {
+        let here = rows.iter().any(|row| row["launcher"] == name.as_str());
+        // CPython has nothing of what an ordinary user may ask for.
+        let asked = name == "go" || rows.iter().any(|row| row["setting"] == "user");
+        assert_eq!(here, asked && version.is_string(), "{name}");
+    }
+}
+
+#[test]
 fn files_are_written_and_agree() {
     let out = directory();
-    let words = ["--quick", "--only=floor,std", "--memory=0,1", "--mappings=0", "--fds=3", "--threads=1,2"];
+    let words = ["--only=memory,threads", "--launchers=floor,std", "--memory=0,1", "--threads=1,2"];
     let output = bench(out.path(), &words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -109,7 +144,7 @@ fn files_are_written_and_agree() {
 #[test]
 fn nothing_of_the_machine_leaks_into_the_record() {
     let out = directory();
-    let output = bench(out.path(), &["--quick", "--only=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
+    let output = bench(out.path(), &["--quick", "--launchers=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
     let text = json(&output)["machine"].to_string();
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy().into_owned();
@@ -120,7 +155,8 @@ fn nothing_of_the_machine_leaks_into_the_record() {
 #[test]
 fn a_program_of_the_users_choice() {
     let out = directory();
-    let few = ["--quick", "--only=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
+    let few =
+        ["--quick", "--launchers=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
     let run = |program: &[&str]| {
         let mut words = few.to_vec();
         words.extend(program);
@@ -142,7 +178,9 @@ fn a_program_of_the_users_choice() {
 #[test]
 fn bad_options_are_refused() {
     let out = directory();
-    for words in [["--only=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]] {
+    for words in
+        [["--only=nothing"], ["--launchers=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]]
+    {
         assert_eq!(bench(out.path(), &words).status.code(), Some(2), "{words:?}");
     }
 }
@@ -152,7 +190,7 @@ fn the_temporary_program_is_removed() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--no-progress", "--samples=1", "--time=1", "--only=floor", "--quick", "--memory=0"]);
+    command.args(["bench", "--no-progress", "--samples=1", "--time=1", "--launchers=floor", "--quick", "--memory=0"]);
     let output = command.arg("--out").arg(out.path()).env("TMPDIR", scratch.path()).output().expect("forkless starts");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
@@ -163,7 +201,7 @@ fn an_interrupted_bench_leaves_nothing_behind() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--time=600", "--samples=100000000", "--only=floor", "--out"]).arg(out.path());
+    command.args(["bench", "--time=600", "--samples=100000000", "--launchers=floor", "--out"]).arg(out.path());
     let mut child = command.env("TMPDIR", scratch.path()).spawn().expect("forkless starts");
     // The program's directory is there once the signals are watched for.
     while fs::read_dir(scratch.path()).expect("directory").count() == 0 {

@@ -11,7 +11,10 @@ use rustix::{
     process::{Resource, Rlimit},
 };
 
-use super::options::BenchOptions;
+use super::{
+    options::{BenchOptions, Part},
+    settings::Setting,
+};
 
 /// File descriptors left free below the limit, for pipes and for the contestants' own needs.
 const SPARE_FDS: u64 = 64;
@@ -31,15 +34,21 @@ pub(crate) struct Condition {
     pub(crate) threads: usize,
     /// Pipes between parent and child: 0, or 3 for stdin, stdout and stderr.
     pub(crate) pipes: u8,
+    /// Settings of the child.
+    pub(crate) setting: Setting,
 }
 
 impl Condition {
-    /// The process as it is.
-    pub(crate) const SMALL: Self = Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0 };
+    /// The process as it is, and a launch without anything.
+    pub(crate) const SMALL: Self =
+        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None };
 
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
+        if self.setting != Setting::None {
+            words.push(self.setting.words().to_owned());
+        }
         if self.parent_mib > 0 {
             words.push(format!("{} of memory", mebibytes(self.parent_mib)));
         }
@@ -124,40 +133,64 @@ pub(crate) struct Sweeps {
 
 impl Sweeps {
     /// From the options, within the limits. Each sweep changes one thing of [`Condition::SMALL`]; the sweep of open files
-    /// is made twice, the second time with three pipes.
-    pub(crate) fn plan(options: &BenchOptions, limits: &Limits) -> Self {
-        let quick = |full: &[u64], short: &[u64]| if options.quick { short.to_vec() } else { full.to_vec() };
-        let memory = options.memory.clone().unwrap_or_else(|| quick(&[0, 100, 1024], &[0, 1024]));
-        let mappings = options.mappings.clone().unwrap_or_else(|| vec![0, 10_000]);
-        let fds = options.fds.clone().unwrap_or_else(|| quick(&[3, 1_000, 15_000], &[3, 15_000]));
-        let threads = options.threads.clone().unwrap_or_else(|| thread_counts(limits.cores, options.quick));
-
-        let mut sweeps = Self { conditions: vec![Condition::SMALL], notes: Vec::new() };
-        for parent_mib in memory {
-            if parent_mib > limits.memory_mib {
-                sweeps.notes.push(format!("{} of memory left out: not free here", mebibytes(parent_mib)));
-            } else {
+    /// is made twice, the second time with three pipes, and each setting is tried in a small and in the largest parent.
+    pub(crate) fn plan(options: &BenchOptions, limits: &Limits, settings: &[Setting]) -> Self {
+        let mut sweeps = Self { conditions: Vec::new(), notes: Vec::new() };
+        if options.sweeps() {
+            sweeps.add(Condition::SMALL);
+        }
+        let memory = sweeps.memory(options, limits);
+        if options.measures(Part::Memory) {
+            for &parent_mib in &memory {
                 sweeps.add(Condition { parent_mib, ..Condition::SMALL });
             }
         }
-        for wanted in mappings {
-            let mappings = wanted.min(limits.mappings);
-            sweeps.note_less(wanted, mappings, "mappings", "vm.max_map_count");
-            sweeps.add(Condition { mappings, ..Condition::SMALL });
-        }
-        for pipes in [0, 3] {
-            for &wanted in &fds {
-                let fds = wanted.min(limits.fds).max(Condition::SMALL.fds);
-                if pipes == 0 {
-                    sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
-                }
-                sweeps.add(Condition { fds, pipes, ..Condition::SMALL });
+        if options.measures(Part::Mappings) {
+            for wanted in options.mappings.clone().unwrap_or_else(|| vec![0, 10_000]) {
+                let mappings = wanted.min(limits.mappings);
+                sweeps.note_less(wanted, mappings, "mappings", "vm.max_map_count");
+                sweeps.add(Condition { mappings, ..Condition::SMALL });
             }
         }
-        for threads in threads {
-            sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
+        if options.measures(Part::Fds) {
+            sweeps.files(options, limits);
+        }
+        if options.measures(Part::Threads) {
+            let counts = options.threads.clone().unwrap_or_else(|| thread_counts(limits.cores, options.quick));
+            for threads in counts {
+                sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
+            }
+        }
+        for &setting in settings {
+            sweeps.add(Condition { setting, ..Condition::SMALL });
+            let parent_mib = memory.iter().copied().max().unwrap_or(0);
+            sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
         }
         sweeps
+    }
+
+    /// Sizes of the parent, as far as there is memory.
+    fn memory(&mut self, options: &BenchOptions, limits: &Limits) -> Vec<u64> {
+        let usual: &[u64] = if options.quick { &[0, 1024] } else { &[0, 100, 1024] };
+        let wanted = options.memory.clone().unwrap_or_else(|| usual.to_vec());
+        let (fits, too_much): (Vec<u64>, Vec<u64>) = wanted.iter().partition(|&&mib| mib <= limits.memory_mib);
+        let left_out = |mib| format!("{} of memory left out: not free here", mebibytes(mib));
+        self.notes.extend(too_much.into_iter().map(left_out));
+        fits
+    }
+
+    fn files(&mut self, options: &BenchOptions, limits: &Limits) {
+        let usual: &[u64] = if options.quick { &[3, 15_000] } else { &[3, 1_000, 15_000] };
+        let counts = options.fds.clone().unwrap_or_else(|| usual.to_vec());
+        for pipes in [0, 3] {
+            for &wanted in &counts {
+                let fds = wanted.min(limits.fds).max(Condition::SMALL.fds);
+                if pipes == 0 {
+                    self.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                }
+                self.add(Condition { fds, pipes, ..Condition::SMALL });
+            }
+        }
     }
 
     fn add(&mut self, condition: Condition) {

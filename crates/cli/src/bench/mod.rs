@@ -6,6 +6,8 @@
 mod options;
 mod contestants;
 mod ours;
+mod engines;
+mod settings;
 mod program;
 mod quiet;
 mod conditions;
@@ -35,11 +37,14 @@ pub(crate) use options::BenchOptions;
 use self::{
     conditions::{Condition, Limits, Parent, Sweeps},
     contestants::Contestant,
+    engines::Engines,
     machine::Machine,
+    options::Part,
     program::Program,
     quiet::Quiet,
-    race::Budget,
+    race::{Budget, Stage},
     record::{Report, Row, write_to},
+    settings::Settings,
 };
 
 /// The small parent gets this many times the time of the others: its ratios are held against targets of a few percent.
@@ -55,14 +60,17 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
     }
-    let program = Program::from_words(&options.program)?;
-    let sweeps = Sweeps::plan(options, &limits);
     let contestants = options.contestants();
+    let stage = set_up(options, &limits, &contestants)?;
+    let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
+    sweeps.notes.extend(stage.settings.notes.iter().cloned());
+    sweeps.notes.extend(stage.engines.missing.iter().map(|(c, why)| format!("no rows of {}: {why}", c.name())));
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
-    let rows = measure(options, &program, &sweeps.conditions, &contestants, &stop)?;
+    let rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
     drop(quiet);
-    let machine = Machine { own_target: options.program.is_empty(), ..Machine::read() };
+    let engines = stage.engines.versions().into_iter().collect();
+    let machine = Machine { own_target: options.program.is_empty(), engines, ..Machine::read() };
     let report = Report::new(machine, rows);
     let wrote = write_all(options, &report, &sweeps.notes)?;
 
@@ -76,16 +84,26 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
+/// What is made once: the program, the settings that can be had, the engines.
+fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
+    let program = Program::from_words(&options.program)?;
+    let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
+    // Other processes cannot have our files or threads.
+    let inside = [Part::Memory, Part::Settings].into_iter().any(|part| options.measures(part));
+    let engines = if inside { Engines::find(contestants)? } else { Engines::none() };
+    Ok(Stage { program, settings, engines, memory_mib: limits.memory_mib })
+}
+
 /// All conditions, one after the other.
 fn measure(
     options: &BenchOptions,
-    program: &Program,
+    stage: &Stage,
     conditions: &[Condition],
     contestants: &[Contestant],
     stop: &AtomicBool,
 ) -> Result<Vec<Row>> {
     let weight = |c: &Condition| if *c == Condition::SMALL { SMALL_PARENT_WEIGHT } else { 1 };
-    let cells = |c: &Condition| race::entrants(c, contestants).len() as u32 * weight(c);
+    let cells = |c: &Condition| stage.entrants(c, contestants).len() as u32 * weight(c);
     let shares: u32 = conditions.iter().map(cells).sum();
     ensure!(shares > 0, "no contestant can take part");
     let share = options.measuring_time() / shares;
@@ -93,14 +111,14 @@ fn measure(
     let progress = progress_bar(options, share * shares);
     let mut rows = Vec::new();
     for condition in conditions {
-        if race::entrants(condition, contestants).is_empty() {
+        if stage.entrants(condition, contestants).is_empty() {
             continue;
         }
         progress.set_message(condition.words());
         progress.tick();
         let _parent = Parent::become_like(condition).with_context(|| condition.words())?;
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
-        rows.extend(race::race(condition, contestants, program, budget, &progress).with_context(|| condition.words())?);
+        rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
     }
     progress.finish_and_clear();
     Ok(rows)

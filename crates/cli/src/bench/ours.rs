@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use forkless::{Child, Command, Prepared, Stdio};
 
 use super::{
-    contestants::{Launcher, check, nanoseconds},
-    program::Program,
+    contestants::{Job, Launcher, check, nanoseconds},
     statistics::Sample,
 };
 
@@ -22,13 +21,14 @@ pub(crate) enum Form {
     Status,
 }
 
-fn command(program: &Program, pipes: u8) -> Command {
-    let mut command = Command::new(&program.path);
-    command.args(&program.args);
-    if pipes > 0 {
+fn command(job: &Job) -> Result<Command> {
+    let mut command = Command::new(&job.program.path);
+    command.args(&job.program.args);
+    if job.pipes > 0 {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    command
+    job.wishes.put_on(&mut command)?;
+    Ok(command)
 }
 
 /// Waits, then drops the handle and the pipes inside the time, as for `std`.
@@ -49,21 +49,20 @@ fn whole(start: Instant, status: std::process::ExitStatus) -> Result<Sample> {
 
 /// A `Command` built anew for each launch: building it is in the time, as for `std`.
 pub(crate) struct OneShot<'p> {
-    program: &'p Program,
-    pipes: u8,
+    job: Job<'p>,
     form: Form,
 }
 
 impl<'p> OneShot<'p> {
-    pub(crate) fn new(program: &'p Program, pipes: u8, form: Form) -> Self {
-        Self { program, pipes, form }
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Self {
+        Self { job: *job, form }
     }
 }
 
 impl Launcher for OneShot<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
-        let mut command = command(self.program, self.pipes);
+        let mut command = command(&self.job)?;
         match self.form {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
@@ -81,8 +80,8 @@ pub(crate) struct Planned {
 impl Planned {
     /// # Errors
     /// When the plan cannot be made.
-    pub(crate) fn new(program: &Program, pipes: u8, form: Form) -> Result<Self> {
-        let mut command = command(program, pipes);
+    pub(crate) fn new(job: &Job, form: Form) -> Result<Self> {
+        let mut command = command(job)?;
         command.pidfd(false);
         Ok(Self { plan: command.prepare().context("not prepared")?, form })
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{
     plots::Plot,
     record::Report,
-    table::{HEADS, cells, headline, summary, target_words},
+    table::{HEADS, cells, footnotes, headline, summary, target_words},
 };
 
 const STYLE: &str = "\
@@ -74,6 +74,9 @@ fn tables(report: &Report, page: &mut String) {
             let _ = writeln!(page, "<tr{class}>{words}</tr>");
         }
         page.push_str("</table></div>\n");
+        for line in footnotes(report, &condition) {
+            let _ = writeln!(page, "<p>{}</p>", escape(&line));
+        }
     }
 }
 

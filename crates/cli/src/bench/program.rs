@@ -33,14 +33,15 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Writes the embedded program into a private directory.
+    /// Writes the embedded program into a directory that nobody else can list or write to. They can run the program:
+    /// some of the children are another user's.
     ///
     /// # Errors
     /// When the temporary directory cannot be written, or programs in it may not be run.
     pub(crate) fn embedded() -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("forkless-bench-")
-            .permissions(fs::Permissions::from_mode(0o700))
+            .permissions(fs::Permissions::from_mode(0o711))
             .tempdir()
             .context("cannot make a temporary directory for the program to launch")?;
         let path = directory.path().join("exit0");

@@ -9,12 +9,13 @@ use super::{
     conditions::Condition,
     contestants::Contestant,
     machine::Machine,
+    settings::Setting,
     statistics::{Summary, round},
     targets::Figure,
 };
 
 /// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// One contestant under one condition.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +26,7 @@ pub(crate) struct Row {
     pub(crate) fds: u64,
     pub(crate) threads: usize,
     pub(crate) pipes: u8,
+    pub(crate) setting: Setting,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
     pub(crate) held_p99_us: f64,
@@ -33,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
     pub(crate) ratio_to_floor: Option<f64>,
+    /// What the launcher did not do of the setting.
+    pub(crate) lacks: Option<String>,
 }
 
 impl Row {
@@ -45,6 +49,7 @@ impl Row {
             fds: condition.fds,
             threads: condition.threads,
             pipes: condition.pipes,
+            setting: condition.setting,
             n: summary.n,
             held_p50_us: summary.held_p50_us,
             held_p99_us: summary.held_p99_us,
@@ -53,7 +58,13 @@ impl Row {
             rate_per_s: summary.rate_per_s,
             cpu_us: summary.cpu_us,
             ratio_to_floor: None,
+            lacks: None,
         }
+    }
+
+    /// Whether it is comparable with the others: the floor is not a way to launch, and who lacks something does less.
+    pub(crate) fn is_rival(&self) -> bool {
+        self.launcher != "floor" && self.lacks.is_none()
     }
 
     /// The condition it was measured under.
@@ -64,6 +75,7 @@ impl Row {
             fds: self.fds,
             threads: self.threads,
             pipes: self.pipes,
+            setting: self.setting,
         }
     }
 }
@@ -154,10 +166,10 @@ pub(crate) mod tests {
         let csv = report.csv().expect("csv");
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,n,held_p50_us,"));
-        assert!(lines[2].ends_with(",1.25"), "{}", lines[2]);
+        assert!(lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,n,held_p50_us,"));
+        assert!(lines[2].ends_with(",1.25,"), "{}", lines[2]);
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
-        assert_eq!(json["version"], 1);
+        assert_eq!(json["version"], 2);
         assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
     }
 
@@ -165,6 +177,6 @@ pub(crate) mod tests {
     fn without_a_floor_there_is_no_ratio() {
         let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)]);
         assert_eq!(report.rows[0].ratio_to_floor, None);
-        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(','));
+        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,"));
     }
 }

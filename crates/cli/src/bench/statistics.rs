@@ -29,6 +29,11 @@ impl Series {
         self.total.push(sample.total_ns);
     }
 
+    /// The launch added last.
+    pub(crate) fn last(&self) -> Option<Sample> {
+        Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })
+    }
+
     /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.total.len()

@@ -7,6 +7,7 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Tab
 use super::{
     conditions::Condition,
     record::{Report, Row},
+    settings::Setting,
     targets::Figure,
 };
 
@@ -17,7 +18,7 @@ pub(crate) const HEADS: [&str; 9] =
 /// A row in the words of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 9] {
     [
-        row.launcher.to_owned(),
+        if row.lacks.is_some() { format!("{} *", row.launcher) } else { row.launcher.to_owned() },
         figure(row.held_p50_us),
         figure(row.held_p99_us),
         figure(row.total_p50_us),
@@ -34,11 +35,20 @@ pub(crate) fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { super::conditions::thousands(value.round() as u64) }
 }
 
+/// What the marked rows of a condition lack, a line each.
+pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
+    let line = |row: &Row| Some(format!("* {} does less: without {}", row.launcher, row.lacks.as_ref()?));
+    report.rows_of(condition).filter_map(line).collect()
+}
+
 /// All of it.
 pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String {
     let mut text = format!("{}\n", report.machine.words());
     for condition in report.conditions() {
         let _ = write!(text, "\n{}\n{}\n", headline(&condition), condition_table(report, &condition, colour));
+        for line in footnotes(report, &condition) {
+            let _ = writeln!(text, "  {line}");
+        }
     }
     let _ = writeln!(text, "\nIn short");
     for line in summary(report) {
@@ -118,13 +128,13 @@ pub(crate) fn target_words(figure: &Figure) -> String {
     format!("{sign} {:.2}", figure.target)
 }
 
-/// One line per condition on who was fastest, then one per row in which we lose. By the median of the total time, with
+/// One line per condition on who was fastest of those that did all that was asked for, then one per row in which we lose. By the median of the total time, with
 /// threads by launches per second.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     let mut losses = Vec::new();
     for condition in report.conditions() {
-        let rows: Vec<&Row> = report.rows_of(&condition).filter(|row| row.launcher != "floor").collect();
+        let rows: Vec<&Row> = report.rows_of(&condition).filter(|row| row.is_rival()).collect();
         let (ours, theirs): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(|r| r.launcher.starts_with("forkless"));
         let (Some(best), Some(rival)) = (fastest(&ours), fastest(&theirs)) else { continue };
         let words = condition.words();
@@ -154,10 +164,11 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Which of our rows are behind the floor, each launcher with its worst condition.
+/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings, of which
+/// the floor does none.
 fn behind_the_floor(report: &Report) -> Option<String> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
-    for condition in report.conditions() {
+    for condition in report.conditions().into_iter().filter(|condition| condition.setting == Setting::None) {
         let floor = report.rows_of(&condition).find(|row| row.launcher == "floor")?;
         for row in report.rows_of(&condition).filter(|row| row.launcher.starts_with("forkless")) {
             let loss = speed(floor) / speed(row);
@@ -253,6 +264,28 @@ mod tests {
         ];
         let line = behind_the_floor(&Report::new(Machine::read(), rows));
         assert_eq!(line.as_deref(), Some("Behind the floor, at worst: forkless-spawn by 25 % (4 threads at once)."));
+    }
+
+    #[test]
+    fn rows_that_do_less_are_marked_and_do_not_compete() {
+        let user = Condition { setting: Setting::User, ..Condition::SMALL };
+        let less = |launcher, total| Row { lacks: Some("ids".to_owned()), ..row(launcher, user, 40.0, total) };
+        let rows = vec![
+            less("floor", 80.0),
+            less("go", 50.0),
+            row("fork", user, 99.0, 200.0),
+            row("forkless-spawn", user, 50.0, 100.0),
+        ];
+        let report = Report::new(Machine::read(), rows);
+        assert_eq!(
+            summary(&report)[0],
+            "Change of user: forkless-spawn 100 µs; next is fork with 200 µs (2.0 × as fast)."
+        );
+        assert_eq!(summary(&report).len(), 2, "no comparison with a floor that did less");
+        let text = render(&report, &[], false);
+        for part in ["floor *", "go *", "* go does less: without ids", "1.25"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
     }
 
     #[test]

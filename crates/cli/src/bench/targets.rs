@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{conditions::Condition, record::Row, statistics::round};
+use super::{conditions::Condition, record::Row, settings::Setting, statistics::round};
 
 /// One figure with its target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,6 +60,7 @@ pub(crate) fn judge(rows: &[Row], cores: usize) -> Vec<Figure> {
     let mut figures = Vec::new();
     small_parent(&rows, &mut figures);
     memory(&rows, &mut figures);
+    settings(&rows, &mut figures);
     files(&rows, &mut figures);
     threads(&rows, cores, &mut figures);
     figures
@@ -91,6 +92,24 @@ fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
     for launcher in ["forkless-prepared", "forkless-status"] {
         if let Some(growth) = rows.growth(launcher, &large, &Condition::SMALL) {
             figures.push(Figure::at_most(format!("{launcher} at 1 GiB, by itself small"), growth, 1.10));
+        }
+    }
+}
+
+/// A setting must not make the launch depend on the parent's memory. By the floor under the same condition, which depends
+/// on nothing but what the machine did meanwhile: the two conditions are far apart in time.
+fn settings(rows: &Rows, figures: &mut Vec<Figure>) {
+    for setting in [Setting::User, Setting::UserNamespace, Setting::All] {
+        let small = Condition { setting, ..Condition::SMALL };
+        let large = Condition { parent_mib: 1024, ..small };
+        for launcher in ["forkless-prepared", "forkless-status"] {
+            if let (Some(ours), Some(floor)) =
+                (rows.growth(launcher, &large, &small), rows.growth("floor", &large, &small))
+            {
+                let figure =
+                    format!("{launcher} with {} at 1 GiB, by itself small, each by its floor", setting.words());
+                figures.push(Figure::at_most(figure, ours / floor, 1.10));
+            }
         }
     }
 }
@@ -175,6 +194,23 @@ mod tests {
         let few = Condition { fds: 36, ..small };
         let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
         assert!(judge(&rows, 2).is_empty());
+    }
+
+    #[test]
+    fn a_setting_is_compared_with_itself() {
+        let user = Condition { setting: Setting::User, ..Condition::SMALL };
+        let large = Condition { parent_mib: 1024, ..user };
+        let rows = [
+            row("forkless-status", Condition::SMALL, 50.0, 50.0),
+            row("floor", user, 40.0, 80.0),
+            row("forkless-status", user, 100.0, 100.0),
+            row("floor", large, 80.0, 160.0),
+            row("forkless-status", large, 210.0, 210.0),
+        ];
+        let figures = judge(&rows, 2);
+        let words = "forkless-status with change of user at 1 GiB, by itself small, each by its floor";
+        assert_eq!(figures.len(), 1);
+        assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
     }
 
     #[test]
