@@ -12,7 +12,11 @@ use serde_json::Value;
 /// A small bench: seconds, not minutes, in a debug build too.
 fn bench(out: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out).args(words);
+    command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out);
+    if !words.iter().any(|word| word.starts_with("--children")) {
+        command.arg("--children=120");
+    }
+    command.args(words);
     command.output().expect("forkless starts")
 }
 
@@ -48,8 +52,17 @@ fn keys(value: &Value) -> BTreeSet<String> {
 #[test]
 fn json_has_exactly_the_documented_fields() {
     let out = directory();
-    let output =
-        bench(out.path(), &["--quick", "--launchers=floor,forkless-status", "--memory=0", "--fds=3,100", "--json=-"]);
+    let output = bench(
+        out.path(),
+        &[
+            "--quick",
+            "--launchers=floor,forkless-status",
+            "--only=memory,fds,alive",
+            "--memory=0",
+            "--fds=3,100",
+            "--json=-",
+        ],
+    );
     let report = json(&output);
     let documented = documented();
     assert_eq!(report["version"], 2);
@@ -57,7 +70,9 @@ fn json_has_exactly_the_documented_fields() {
     assert_eq!(keys(&report["machine"]), documented["machine"]);
     let rows = report["rows"].as_array().expect("rows");
     let targets = report["targets"].as_array().expect("targets");
-    assert!(!rows.is_empty() && !targets.is_empty());
+    let alive = report["alive"].as_array().expect("alive");
+    assert!(!rows.is_empty() && !targets.is_empty() && !alive.is_empty());
+    alive.iter().for_each(|row| assert_eq!(keys(row), documented["alive"]));
     rows.iter().for_each(|row| assert_eq!(keys(row), documented["rows"]));
     targets.iter().for_each(|target| assert_eq!(keys(target), documented["targets"]));
 }
@@ -115,6 +130,29 @@ fn settings_are_measured_small_and_large() {
         let asked = name == "go" || rows.iter().any(|row| row["setting"] == "user");
         assert_eq!(here, asked && version.is_string(), "{name}");
     }
+}
+
+#[test]
+fn every_way_to_wait_has_rows() {
+    let out = directory();
+    let report = json(&bench(out.path(), &["--only=alive", "--json=-"]));
+    let alive = report["alive"].as_array().expect("alive");
+    let names: BTreeSet<String> = alive.iter().map(|row| row["waiter"].as_str().expect("a name").to_owned()).collect();
+    let mut expected = documented()["waiters"].clone();
+    if report["machine"]["engines"]["libuv"].is_null() {
+        eprintln!("SKIPPED: libuv, because it is not installed");
+        expected.remove("libuv");
+    }
+    assert_eq!(names, expected);
+    for row in alive {
+        assert!(row["cpu_p50_us"].as_f64().is_some_and(|value| value > 0.0), "{row}");
+        assert!(row["latency_p50_us"].as_f64() <= row["latency_p99_us"].as_f64(), "{row}");
+        let many = row["children"] == 120;
+        assert!(many || row["children"] == 100, "{row}");
+        assert_eq!((row["ratio_to_few"].is_f64(), row["parent_bytes"].is_f64()), (many, many), "{row}");
+    }
+    let few = bench(out.path(), &["--only=alive", "--children=50", "--json=-"]);
+    assert!(json(&few)["alive"].as_array().expect("alive").is_empty());
 }
 
 #[test]

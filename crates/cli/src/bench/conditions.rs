@@ -21,6 +21,9 @@ const SPARE_FDS: u64 = 64;
 /// Mappings left free below `vm.max_map_count`, for thread stacks, plots and the like.
 const SPARE_MAPPINGS: u64 = 1_000;
 
+/// What the child writes where that is captured: a line, and far more than a pipe holds.
+pub(crate) const OUTPUTS: [u64; 2] = [100, 64 << 20];
+
 /// One parent to launch from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
@@ -36,18 +39,23 @@ pub(crate) struct Condition {
     pub(crate) pipes: u8,
     /// Settings of the child.
     pub(crate) setting: Setting,
+    /// Bytes that the child writes and the parent captures; 0: nothing is captured.
+    pub(crate) output: u64,
 }
 
 impl Condition {
     /// The process as it is, and a launch without anything.
     pub(crate) const SMALL: Self =
-        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None };
+        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0 };
 
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
         if self.setting != Setting::None {
             words.push(self.setting.words().to_owned());
+        }
+        if self.output > 0 {
+            words.push(format!("output of {}", bytes(self.output)));
         }
         if self.parent_mib > 0 {
             words.push(format!("{} of memory", mebibytes(self.parent_mib)));
@@ -71,6 +79,11 @@ impl Condition {
 /// 1024 as "1 GiB", 100 as "100 MiB".
 pub(crate) fn mebibytes(mib: u64) -> String {
     if mib >= 1024 && mib.is_multiple_of(1024) { format!("{} GiB", mib / 1024) } else { format!("{mib} MiB") }
+}
+
+/// 100 as "100 bytes", 1 << 20 as "1 MiB".
+fn bytes(count: u64) -> String {
+    if count >= 1 << 20 { mebibytes(count >> 20) } else { format!("{} bytes", thousands(count)) }
 }
 
 /// 15000 as "15,000".
@@ -165,6 +178,11 @@ impl Sweeps {
             sweeps.add(Condition { setting, ..Condition::SMALL });
             let parent_mib = memory.iter().copied().max().unwrap_or(0);
             sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
+        }
+        if options.measures(Part::Output) {
+            for output in OUTPUTS {
+                sweeps.add(Condition { output, ..Condition::SMALL });
+            }
         }
         sweeps
     }

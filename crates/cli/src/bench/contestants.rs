@@ -43,6 +43,8 @@ pub(crate) enum Contestant {
     /// CPython's subprocess.Popen and wait
     #[value(name = "cpython")]
     CPython,
+    /// libuv's uv_spawn and its event loop
+    Libuv,
     /// forkless Command, spawn and wait
     ForklessSpawn,
     /// forkless Command, launch and wait
@@ -55,6 +57,10 @@ pub(crate) enum Contestant {
     ForklessPreparedLaunch,
     /// forkless prepared plan, status
     ForklessPreparedStatus,
+    /// forkless Command, output
+    ForklessOutput,
+    /// forkless Prepared, output
+    ForklessPreparedOutput,
 }
 
 /// One contestant made ready for one program.
@@ -94,6 +100,8 @@ pub(crate) struct Job<'p> {
     pub(crate) program: &'p Program,
     /// Pipes to the child: 0 or 3.
     pub(crate) pipes: u8,
+    /// Bytes that the program writes and the contestant must capture; 0: it writes nothing.
+    pub(crate) output: u64,
     /// Memory that a contestant which is a process of its own must have; the others have ours.
     pub(crate) parent_mib: u64,
     pub(crate) wishes: &'p Wishes,
@@ -102,7 +110,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -111,12 +119,15 @@ impl Contestant {
         Self::Std,
         Self::Go,
         Self::CPython,
+        Self::Libuv,
         Self::ForklessSpawn,
         Self::ForklessLaunch,
         Self::ForklessStatus,
         Self::ForklessPrepared,
         Self::ForklessPreparedLaunch,
         Self::ForklessPreparedStatus,
+        Self::ForklessOutput,
+        Self::ForklessPreparedOutput,
     ];
 
     /// Name in tables, in the JSON and in `--launchers`.
@@ -130,12 +141,15 @@ impl Contestant {
             Self::Std => "std",
             Self::Go => "go",
             Self::CPython => "cpython",
+            Self::Libuv => "libuv",
             Self::ForklessSpawn => "forkless-spawn",
             Self::ForklessLaunch => "forkless-launch",
             Self::ForklessStatus => "forkless-status",
             Self::ForklessPrepared => "forkless-prepared",
             Self::ForklessPreparedLaunch => "forkless-prepared-launch",
             Self::ForklessPreparedStatus => "forkless-prepared-status",
+            Self::ForklessOutput => "forkless-output",
+            Self::ForklessPreparedOutput => "forkless-prepared-output",
         }
     }
 
@@ -157,9 +171,18 @@ impl Contestant {
         )
     }
 
+    /// Those that capture what the child writes: where there is nothing to capture, and where there is.
+    pub(crate) fn captures(self, output: bool) -> bool {
+        match self {
+            Self::Floor | Self::Std => true,
+            Self::ForklessOutput | Self::ForklessPreparedOutput => output,
+            _ => !output,
+        }
+    }
+
     /// Those that are a process of their own.
     pub(crate) fn is_engine(self) -> bool {
-        matches!(self, Self::Go | Self::CPython)
+        matches!(self, Self::Go | Self::CPython | Self::Libuv)
     }
 
     /// The settings that it can give a child. The floor has none: it is what a launch costs without.
@@ -167,9 +190,12 @@ impl Contestant {
         match self {
             Self::Fork | Self::ForklessSpawn | Self::ForklessStatus | Self::ForklessPrepared => Feature::ALL.to_vec(),
             Self::Std => vec![Feature::Ids],
-            Self::Go | Self::CPython => engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec()),
+            Self::Go | Self::CPython | Self::Libuv => {
+                engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec())
+            }
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
+            Self::ForklessOutput | Self::ForklessPreparedOutput => Vec::new(),
             Self::Floor | Self::PosixSpawn | Self::System | Self::Popen => Vec::new(),
         }
     }
@@ -183,13 +209,14 @@ impl Contestant {
         let one_shot = |form| Ok(Box::new(ours::OneShot::new(job, form)) as Box<dyn Launcher>);
         let planned = |form| Ok(Box::new(ours::Planned::new(job, form)?) as Box<dyn Launcher>);
         match self {
+            Self::Floor if job.output > 0 => native(bench_output),
             Self::Floor => native(bench_floor),
             Self::Fork => native(bench_fork),
             Self::PosixSpawn => native(bench_posix_spawn),
             Self::System => native(bench_system),
             Self::Popen => native(bench_popen),
             Self::Std => Ok(Box::new(Std { job: *job })),
-            Self::Go | Self::CPython => {
+            Self::Go | Self::CPython | Self::Libuv => {
                 let engines = job.engines.context("no engines are there")?;
                 Ok(Box::new(engines.start(self, job)?))
             }
@@ -199,6 +226,8 @@ impl Contestant {
             Self::ForklessPrepared => planned(ours::Form::Spawn),
             Self::ForklessPreparedLaunch => planned(ours::Form::Launch),
             Self::ForklessPreparedStatus => planned(ours::Form::Status),
+            Self::ForklessOutput => one_shot(ours::Form::Output),
+            Self::ForklessPreparedOutput => planned(ours::Form::Output),
         }
     }
 }
@@ -209,7 +238,19 @@ pub(crate) fn check(status: ExitStatus) -> Result<()> {
     Ok(())
 }
 
-/// `struct bench_plan` of `c/contestants.c`.
+/// Fails unless the program wrote what it was to write. Looks at every page, in the time, so that whoever has mapped the
+/// bytes instead of copying them has paid for that.
+pub(crate) fn look_through(bytes: &[u8]) -> bool {
+    bytes.iter().step_by(4096).all(|&byte| std::hint::black_box(byte) == b'x')
+}
+
+/// Fails unless it was all that the program writes.
+pub(crate) fn check_output(job: &Job, intact: bool, length: usize) -> Result<()> {
+    ensure!(intact && length as u64 == job.output, "{length} bytes of output instead of {}", job.output);
+    Ok(())
+}
+
+/// `struct bench_plan` of `c/contestants.h`.
 #[repr(C)]
 struct Plan {
     path: *const c_char,
@@ -218,9 +259,10 @@ struct Plan {
     shell_command: *const c_char,
     pipes: c_int,
     wishes: *const CWishes,
+    output: u64,
 }
 
-/// `struct bench_times` of `c/contestants.c`.
+/// `struct bench_times` of `c/contestants.h`.
 #[repr(C)]
 #[derive(Default)]
 struct Times {
@@ -232,6 +274,7 @@ type NativeLaunch = unsafe extern "C" fn(*const Plan, *mut Times) -> c_int;
 
 unsafe extern "C" {
     fn bench_floor(plan: *const Plan, times: *mut Times) -> c_int;
+    fn bench_output(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_fork(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_posix_spawn(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_system(plan: *const Plan, times: *mut Times) -> c_int;
@@ -246,6 +289,7 @@ struct Native<'p> {
     envp: Vec<*const c_char>,
     pipes: u8,
     wishes: Option<CWishes>,
+    output: u64,
 }
 
 impl<'p> Native<'p> {
@@ -261,6 +305,7 @@ impl<'p> Native<'p> {
             envp: terminated(&program.c_envp),
             pipes: job.pipes,
             wishes: job.wishes.for_c(),
+            output: job.output,
         }
     }
 }
@@ -274,6 +319,7 @@ impl Launcher for Native<'_> {
             shell_command: self.program.shell_command.as_ptr(),
             pipes: c_int::from(self.pipes),
             wishes: self.wishes.as_ref().map_or(ptr::null(), ptr::from_ref),
+            output: self.output,
         };
         let mut times = Times::default();
         // SAFETY: all pointers are to live structs of the C layout; the strings belong to `program` and to the wishes of
@@ -305,6 +351,14 @@ impl Launcher for Std<'_> {
             use std::process::Stdio;
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
+        if self.job.output > 0 {
+            let output = command.output().context("not launched")?;
+            let intact = look_through(&output.stdout);
+            let total_ns = nanoseconds(start);
+            check(output.status)?;
+            check_output(&self.job, intact, output.stdout.len())?;
+            return Ok(Sample { held_ns: total_ns, total_ns });
+        }
         let mut child = command.spawn().context("not launched")?;
         let held_ns = nanoseconds(start);
         let status = child.wait().context("not waited for")?;
@@ -329,7 +383,7 @@ mod tests {
 
     fn ready<'p>(contestant: Contestant, program: &'p Program, pipes: u8) -> Result<Box<dyn Launcher + 'p>> {
         static NONE: std::sync::LazyLock<Wishes> = std::sync::LazyLock::new(Wishes::none);
-        contestant.ready(&Job { program, pipes, parent_mib: 0, wishes: &NONE, engines: None })
+        contestant.ready(&Job { program, pipes, output: 0, parent_mib: 0, wishes: &NONE, engines: None })
     }
 
     /// Engines have tests of their own.

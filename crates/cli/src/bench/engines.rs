@@ -12,7 +12,9 @@ use forkless::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{
+    alive::{Crowd, Exit, Memory},
     contestants::{Contestant, Job, Launcher},
+    program::Program,
     race::Goal,
     settings::Feature,
     statistics::{Sample, Series},
@@ -37,7 +39,7 @@ struct Source {
     run: &'static [&'static str],
 }
 
-const SOURCES: [Source; 2] = [
+const SOURCES: [Source; 3] = [
     Source {
         contestant: Contestant::Go,
         file: "engine.go",
@@ -51,6 +53,13 @@ const SOURCES: [Source; 2] = [
         text: include_str!("../../../../bench/engines/cpython/engine.py"),
         build: None,
         run: &["python3", "-I", "engine.py"],
+    },
+    Source {
+        contestant: Contestant::Libuv,
+        file: "engine.c",
+        text: include_str!("../../../../bench/engines/libuv/engine.c"),
+        build: Some(&["cc", "-O2", "-o", "engine-libuv", "engine.c", "-luv"]),
+        run: &["./engine-libuv"],
     },
 ];
 
@@ -107,8 +116,9 @@ impl Engines {
             // As it comes, without modules and without fetching another toolchain.
             build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOFLAGS", "").env("CGO_ENABLED", "0");
             let output = build.args(args).current_dir(&directory).output()?;
-            let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            ensure!(output.status.success(), "not built: {words}");
+            let words = String::from_utf8_lossy(&output.stderr);
+            let why = words.lines().find(|line| line.contains("error")).or(words.lines().next()).unwrap_or_default();
+            ensure!(output.status.success(), "not built: {why}");
         }
         let (_, greeting) = Process::start(source, &directory, &["/bin/true".into()])?;
         let mut words = greeting.split_whitespace();
@@ -157,6 +167,18 @@ impl Engines {
         for request in requests(job, &found.can) {
             process.ask(&request, PATIENCE)?;
         }
+        Ok(Engine { process })
+    }
+}
+
+impl Engines {
+    /// Starts the contestant's engine to have many children alive.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub(crate) fn start_alive(&self, contestant: Contestant, program: &Program) -> Result<Engine> {
+        let found = self.get(contestant).context("not installed")?;
+        let (process, _) = Process::start(found.source, &self.directory(), &[program.path.clone().into()])?;
         Ok(Engine { process })
     }
 }
@@ -306,9 +328,26 @@ impl Launcher for Engine {
     }
 }
 
+impl Crowd for Engine {
+    fn resize(&mut self, count: usize) -> Result<()> {
+        self.process.ask(&format!("alive {count}"), PATIENCE).map(drop)
+    }
+
+    fn exits(&mut self, count: usize) -> Result<Vec<Exit>> {
+        let answer = self.process.ask(&format!("exits {count}"), PATIENCE)?;
+        let figures: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>().context("its figures")?;
+        ensure!(figures.len() == 2 * count, "{} figures of {count} exits", figures.len());
+        Ok(figures.chunks_exact(2).map(|pair| Exit { cpu_ns: pair[0], latency_ns: pair[1] }).collect())
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Memory::of(&self.process.child.id().to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{super::program::Program, super::settings::Wishes, *};
+    use super::{super::settings::Wishes, *};
 
     /// Every engine that can run here: its greeting, its figures, its complaints.
     #[test]
@@ -320,7 +359,8 @@ mod tests {
         let (missing, none) = (Program::missing(), Wishes::none());
         for found in &engines.found {
             let contestant = found.source.contestant;
-            let job = |program| Job { program, pipes: 0, parent_mib: 2, wishes: &none, engines: Some(&engines) };
+            let job =
+                |program| Job { program, pipes: 0, output: 0, parent_mib: 2, wishes: &none, engines: Some(&engines) };
             assert!(found.version.starts_with(|c: char| c.is_ascii_digit()), "{}", found.version);
             assert!(!found.can.is_empty());
             let mut series = Series::default();
@@ -345,7 +385,8 @@ mod tests {
         let engines = Engines::find(&Contestant::ALL).expect("temporary directory");
         let (program, none) = (Program::embedded().expect("temporary directory"), Wishes::none());
         for found in &engines.found {
-            let job = Job { program: &program, pipes: 0, parent_mib: 64, wishes: &none, engines: Some(&engines) };
+            let job =
+                Job { program: &program, pipes: 0, output: 0, parent_mib: 64, wishes: &none, engines: Some(&engines) };
             let engine = engines.start(found.source.contestant, &job).expect("starts");
             let status = fs::read_to_string(format!("/proc/{}/status", engine.process.child.id())).expect("alive");
             let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");

@@ -42,7 +42,11 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<usize>>,
 
-    /// Seconds to measure for, shared among all cells; setting up comes on top [default: 56; quick: 8]
+    /// Children alive of which one ends, at most what the limits allow [default: 10000; quick: 2000]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) children: Option<usize>,
+
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 8]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -84,6 +88,12 @@ pub(crate) enum Part {
     Threads,
     /// Settings of the child, in a small and in a large parent
     Settings,
+    /// Capturing what the child writes
+    Output,
+    /// Many children alive of which one ends
+    Alive,
+    /// Output, alive and all else that the handle does
+    Handle,
 }
 
 impl BenchOptions {
@@ -95,7 +105,8 @@ impl BenchOptions {
 
     /// Whether the part was asked for.
     pub(crate) fn measures(&self, part: Part) -> bool {
-        self.only.is_empty() || self.only.contains(&part)
+        let is_handle = matches!(part, Part::Output | Part::Alive) && self.only.contains(&Part::Handle);
+        self.only.is_empty() || self.only.contains(&part) || is_handle
     }
 
     /// Whether there is a sweep, which begins at the small parent.

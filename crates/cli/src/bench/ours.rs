@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use forkless::{Child, Command, Prepared, Stdio};
 
 use super::{
-    contestants::{Job, Launcher, check, nanoseconds},
+    contestants::{Job, Launcher, check, check_output, look_through, nanoseconds},
     statistics::Sample,
 };
 
@@ -19,6 +19,8 @@ pub(crate) enum Form {
     Launch,
     /// `status()`
     Status,
+    /// `output()`
+    Output,
 }
 
 fn command(job: &Job) -> Result<Command> {
@@ -47,6 +49,14 @@ fn whole(start: Instant, status: std::process::ExitStatus) -> Result<Sample> {
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
+fn captured(start: Instant, output: std::process::Output, job: &Job) -> Result<Sample> {
+    let intact = look_through(&output.stdout);
+    let total_ns = nanoseconds(start);
+    check(output.status)?;
+    check_output(job, intact, output.stdout.len())?;
+    Ok(Sample { held_ns: total_ns, total_ns })
+}
+
 /// A `Command` built anew for each launch: building it is in the time, as for `std`.
 pub(crate) struct OneShot<'p> {
     job: Job<'p>,
@@ -67,33 +77,36 @@ impl Launcher for OneShot<'_> {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
             Form::Status => whole(start, command.status().context("not launched")?),
+            Form::Output => captured(start, command.output().context("not launched")?, &self.job),
         }
     }
 }
 
 /// A plan prepared once; only running it is in the time. Made without a pidfd, which the floor has none of either.
-pub(crate) struct Planned {
+pub(crate) struct Planned<'p> {
+    job: Job<'p>,
     plan: Prepared,
     form: Form,
 }
 
-impl Planned {
+impl<'p> Planned<'p> {
     /// # Errors
     /// When the plan cannot be made.
-    pub(crate) fn new(job: &Job, form: Form) -> Result<Self> {
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
         let mut command = command(job)?;
         command.pidfd(false);
-        Ok(Self { plan: command.prepare().context("not prepared")?, form })
+        Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
     }
 }
 
-impl Launcher for Planned {
+impl Launcher for Planned<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
         match self.form {
             Form::Spawn => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),
+            Form::Output => captured(start, self.plan.output().context("not launched")?, &self.job),
         }
     }
 }

@@ -49,7 +49,7 @@ struct Line {
 /// Contestants worth a line, each with a colour that also people who see few colours can tell apart, where lines of
 /// the same family differ in lightness. The prepared forms lie so close to the plain ones that their lines would cover
 /// them, so the plots have the two ends of our range only; the tables have them all.
-const COLOURS: [(&str, RGBColor); 11] = [
+const COLOURS: [(&str, RGBColor); 12] = [
     ("fork", RGBColor(204, 51, 17)),
     ("posix_spawn", RGBColor(0, 119, 187)),
     ("system", RGBColor(170, 110, 40)),
@@ -57,6 +57,7 @@ const COLOURS: [(&str, RGBColor); 11] = [
     ("std", RGBColor(120, 94, 180)),
     ("go", RGBColor(0, 150, 170)),
     ("cpython", RGBColor(200, 160, 0)),
+    ("libuv", RGBColor(200, 80, 140)),
     ("forkless-spawn", RGBColor(70, 175, 100)),
     ("forkless-prepared", RGBColor(60, 150, 110)),
     ("forkless-prepared-status", RGBColor(0, 110, 60)),
@@ -385,7 +386,7 @@ mod tests {
             rows.push(row("fork", condition, fork, fork + 60.0));
             rows.push(row("forkless-prepared-status", condition, 79.0, 79.0));
         }
-        Report::new(Machine::read(), rows)
+        Report::new(Machine::read(), rows, Vec::new())
     }
 
     #[test]

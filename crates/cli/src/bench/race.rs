@@ -35,6 +35,8 @@ const CROWD_ROUNDS: u32 = 8;
 /// What is there for every condition.
 pub(crate) struct Stage {
     pub(crate) program: Program,
+    /// Programs that write, with the number of bytes.
+    pub(crate) writers: Vec<(u64, Program)>,
     pub(crate) settings: Settings,
     pub(crate) engines: Engines,
     /// Memory that may be used.
@@ -43,9 +45,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     fn job(&self, condition: &Condition) -> Job<'_> {
+        let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
         Job {
-            program: &self.program,
+            program: writer.map_or(&self.program, |(_, program)| program),
             pipes: condition.pipes,
+            output: condition.output,
             parent_mib: condition.parent_mib,
             wishes: self.settings.wishes(condition.setting),
             engines: Some(&self.engines),
@@ -59,6 +63,7 @@ impl Stage {
                 && (condition.threads == 1 || c.joins_crowd())
                 && (!c.is_engine() || self.engine_fits(**c, condition))
                 && self.settings_fit(**c, condition)
+                && c.captures(condition.output > 0)
         };
         contestants.iter().filter(fits).copied().collect()
     }
@@ -119,7 +124,7 @@ pub(crate) struct Budget<'a> {
 impl Budget<'_> {
     /// # Errors
     /// When the user has had enough. An error and not an exit, so that everything is put back on the way out.
-    fn go_on(&self) -> Result<()> {
+    pub(crate) fn go_on(&self) -> Result<()> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped by a signal");
         Ok(())
     }
@@ -332,7 +337,7 @@ mod tests {
     use super::*;
 
     fn stage(program: Program) -> Stage {
-        Stage { program, settings: Settings::none(), engines: Engines::none(), memory_mib: 0 }
+        Stage { program, writers: Vec::new(), settings: Settings::none(), engines: Engines::none(), memory_mib: 0 }
     }
 
     #[test]

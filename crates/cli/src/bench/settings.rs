@@ -343,7 +343,7 @@ pub(crate) fn prove(
     engines: Option<&super::engines::Engines>,
 ) -> Result<()> {
     let program = wishes.proof(can)?;
-    let job = Job { program: &program, pipes: 0, parent_mib: 0, wishes, engines };
+    let job = Job { program: &program, pipes: 0, output: 0, parent_mib: 0, wishes, engines };
     contestant.ready(&job)?.launch().map(drop).with_context(|| format!("not all done of: {}", names(can)))
 }
 
@@ -391,7 +391,14 @@ mod tests {
             let wishes = settings.wishes(setting);
             for feature in wishes.features() {
                 let program = wishes.proof(&[feature]).expect("sh");
-                let bare = Job { program: &program, pipes: 0, parent_mib: 0, wishes: &Wishes::none(), engines: None };
+                let bare = Job {
+                    program: &program,
+                    pipes: 0,
+                    output: 0,
+                    parent_mib: 0,
+                    wishes: &Wishes::none(),
+                    engines: None,
+                };
                 let error = Contestant::ForklessSpawn.ready(&bare).expect("ready").launch();
                 let text = format!("{:#}", error.expect_err(feature.name()));
                 let status = (NOT_DONE + feature as u8).to_string();

@@ -82,7 +82,7 @@ pub(crate) fn percentile(sorted: &[u64], percent: u32) -> u64 {
 }
 
 /// Nanoseconds in microseconds, to the nanosecond.
-fn microseconds(ns: u64) -> f64 {
+pub(crate) fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 

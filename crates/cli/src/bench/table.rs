@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{
+    alive::AliveRow,
     conditions::Condition,
     record::{Report, Row},
     settings::Setting,
@@ -50,6 +51,9 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
             let _ = writeln!(text, "  {line}");
         }
     }
+    if !report.alive.is_empty() {
+        let _ = write!(text, "\n{ALIVE_TITLE}\n{}\n", alive_table(&report.alive, colour));
+    }
     let _ = writeln!(text, "\nIn short");
     for line in summary(report) {
         let _ = writeln!(text, "- {line}");
@@ -61,6 +65,54 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
         let _ = write!(text, "\nTargets (ratios of medians of this run)\n{}\n", target_table(&report.targets, colour));
     }
     text
+}
+
+/// Heads of the table with many children alive.
+pub(crate) const ALIVE_HEADS: [&str; 9] = [
+    "waiter",
+    "children",
+    "CPU p50 µs",
+    "CPU p99 µs",
+    "× few",
+    "latency p50 µs",
+    "latency p99 µs",
+    "bytes per child",
+    "n",
+];
+
+/// A row in the words of [`ALIVE_HEADS`].
+pub(crate) fn alive_cells(row: &AliveRow) -> [String; 9] {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    [
+        row.waiter.to_owned(),
+        super::conditions::thousands(row.children as u64),
+        figure(row.cpu_p50_us),
+        figure(row.cpu_p99_us),
+        or_dash(row.ratio_to_few.map(|ratio| format!("{ratio:.2}"))),
+        figure(row.latency_p50_us),
+        figure(row.latency_p99_us),
+        or_dash(row.parent_bytes.map(figure)),
+        super::conditions::thousands(row.n as u64),
+    ]
+}
+
+/// The title of that table.
+pub(crate) const ALIVE_TITLE: &str = "One of many children ends: cost for the parent per exit";
+
+fn alive_table(rows: &[AliveRow], colour: bool) -> Table {
+    let mut table = new_table(colour);
+    table.set_header(ALIVE_HEADS);
+    for row in rows {
+        let tint = row.waiter.starts_with("forkless").then_some(Color::Green);
+        table.add_row(alive_cells(row).map(|text| match tint {
+            Some(tint) => Cell::new(text).fg(tint),
+            None => Cell::new(text),
+        }));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 /// The words of a condition as a title.
@@ -233,7 +285,7 @@ mod tests {
             row("posix_spawn", crowd, 60.0, 100.0),
             row("forkless-status", crowd, 200.0, 200.0),
         ];
-        Report::new(Machine::read(), rows)
+        Report::new(Machine::read(), rows, Vec::new())
     }
 
     #[test]
@@ -262,7 +314,7 @@ mod tests {
             row("floor", crowd, 40.0, 80.0),
             row("forkless-spawn", crowd, 50.0, 100.0),
         ];
-        let line = behind_the_floor(&Report::new(Machine::read(), rows));
+        let line = behind_the_floor(&Report::new(Machine::read(), rows, Vec::new()));
         assert_eq!(line.as_deref(), Some("Behind the floor, at worst: forkless-spawn by 25 % (4 threads at once)."));
     }
 
@@ -276,7 +328,7 @@ mod tests {
             row("fork", user, 99.0, 200.0),
             row("forkless-spawn", user, 50.0, 100.0),
         ];
-        let report = Report::new(Machine::read(), rows);
+        let report = Report::new(Machine::read(), rows, Vec::new());
         assert_eq!(
             summary(&report)[0],
             "Change of user: forkless-spawn 100 µs; next is fork with 200 µs (2.0 × as fast)."

@@ -2,7 +2,13 @@
 
 use serde::Serialize;
 
-use super::{conditions::Condition, record::Row, settings::Setting, statistics::round};
+use super::{
+    alive::{AliveRow, FEW},
+    conditions::{Condition, OUTPUTS},
+    record::Row,
+    settings::Setting,
+    statistics::round,
+};
 
 /// One figure with its target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,7 +61,7 @@ impl Rows<'_> {
 }
 
 /// All figures that the rows allow to compute; those whose rows are missing (`--only`, `--memory`…) are left out.
-pub(crate) fn judge(rows: &[Row], cores: usize) -> Vec<Figure> {
+pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figure> {
     let rows = Rows(rows);
     let mut figures = Vec::new();
     small_parent(&rows, &mut figures);
@@ -63,6 +69,8 @@ pub(crate) fn judge(rows: &[Row], cores: usize) -> Vec<Figure> {
     settings(&rows, &mut figures);
     files(&rows, &mut figures);
     threads(&rows, cores, &mut figures);
+    output(&rows, &mut figures);
+    waiting(alive, &mut figures);
     figures
 }
 
@@ -159,6 +167,33 @@ fn threads(rows: &Rows, cores: usize, figures: &mut Vec<Figure>) {
     }
 }
 
+fn output(rows: &Rows, figures: &mut Vec<Figure>) {
+    for (bytes, words, target) in [(OUTPUTS[0], "100 bytes", 0.85), (OUTPUTS[1], "64 MiB", 1.0)] {
+        let condition = Condition { output: bytes, ..Condition::SMALL };
+        let Some(std) = rows.total("std", &condition) else { continue };
+        for launcher in ["forkless-output", "forkless-prepared-output"] {
+            if let Some(ours) = rows.total(launcher, &condition) {
+                figures.push(Figure::at_most(format!("{launcher} of {words}, by std's"), ours / std, target));
+            }
+        }
+    }
+}
+
+/// What a child that is waited for costs must not depend on how many there are.
+fn waiting(alive: &[AliveRow], figures: &mut Vec<Figure>) {
+    for row in alive.iter().filter(|row| row.waiter.starts_with("forkless")) {
+        let words = super::conditions::thousands(row.children as u64);
+        if let Some(ratio) = row.ratio_to_few {
+            let figure = format!("CPU per exit of {}, {words} children alive, by itself with {FEW}", row.waiter);
+            figures.push(Figure::at_most(figure, ratio, 1.2));
+        }
+        if let Some(bytes) = row.parent_bytes {
+            let figure = format!("bytes of the parent per child of {}, {words} children alive", row.waiter);
+            figures.push(Figure::at_most(figure, bytes, 512.0));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::record::tests::row, *};
@@ -177,7 +212,7 @@ mod tests {
             row("posix_spawn", crowd, 50.0, 100.0),
             row("forkless-status", crowd, 80.0, 80.0),
         ];
-        let figures = judge(&rows, 2);
+        let figures = judge(&rows, &[], 2);
         let found: Vec<(&str, f64, bool)> = figures.iter().map(|f| (f.figure.as_str(), f.value, f.met)).collect();
         assert_eq!(
             found,
@@ -189,11 +224,11 @@ mod tests {
                 ("launches/s of forkless-status on 4 threads, by posix_spawn's", 1.25, true),
             ]
         );
-        assert!(judge(&rows[1..2], 2).is_empty());
+        assert!(judge(&rows[1..2], &[], 2).is_empty());
 
         let few = Condition { fds: 36, ..small };
         let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
-        assert!(judge(&rows, 2).is_empty());
+        assert!(judge(&rows, &[], 2).is_empty());
     }
 
     #[test]
@@ -207,7 +242,7 @@ mod tests {
             row("floor", large, 80.0, 160.0),
             row("forkless-status", large, 210.0, 210.0),
         ];
-        let figures = judge(&rows, 2);
+        let figures = judge(&rows, &[], 2);
         let words = "forkless-status with change of user at 1 GiB, by itself small, each by its floor";
         assert_eq!(figures.len(), 1);
         assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
@@ -217,7 +252,7 @@ mod tests {
     fn more_cores_must_gain_more() {
         let crowd = Condition { threads: 32, ..Condition::SMALL };
         let rows = [row("posix_spawn", crowd, 50.0, 100.0), row("forkless-status", crowd, 60.0, 60.0)];
-        let figures = judge(&rows, 16);
+        let figures = judge(&rows, &[], 16);
         assert_eq!((figures[0].target, figures[0].met), (2.0, false));
     }
 }
