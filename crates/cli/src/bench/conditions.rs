@@ -24,6 +24,10 @@ const SPARE_MAPPINGS: u64 = 1_000;
 /// What the child writes where that is captured: a line, and far more than a pipe holds.
 pub(crate) const OUTPUTS: [u64; 2] = [100, 64 << 20];
 
+/// Tasks that launch at once, and open files of the server that they are in.
+pub(crate) const TASKS: usize = 64;
+pub(crate) const SOCKETS: u64 = 10_000;
+
 /// One parent to launch from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
@@ -41,12 +45,19 @@ pub(crate) struct Condition {
     pub(crate) setting: Setting,
     /// Bytes that the child writes and the parent captures; 0: nothing is captured.
     pub(crate) output: u64,
+    /// Tasks of one tokio runtime that launch at once; 0: threads launch.
+    pub(crate) tasks: usize,
 }
 
 impl Condition {
     /// The process as it is, and a launch without anything.
     pub(crate) const SMALL: Self =
-        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0 };
+        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0, tasks: 0 };
+
+    /// Whether the floor does all that the others do.
+    pub(crate) fn has_floor(&self) -> bool {
+        self.setting == Setting::None && self.tasks == 0
+    }
 
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
@@ -71,6 +82,9 @@ impl Condition {
         }
         if self.threads > 1 {
             words.push(format!("{} threads at once", self.threads));
+        }
+        if self.tasks > 0 {
+            words.push(format!("{} tasks at once", self.tasks));
         }
         if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
     }
@@ -174,14 +188,22 @@ impl Sweeps {
                 sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
             }
         }
-        for &setting in settings {
-            sweeps.add(Condition { setting, ..Condition::SMALL });
-            let parent_mib = memory.iter().copied().max().unwrap_or(0);
-            sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
+        // The large parent is made once for all of them.
+        for parent_mib in [0, memory.iter().copied().max().unwrap_or(0)] {
+            for &setting in settings {
+                sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
+            }
         }
         if options.measures(Part::Output) {
             for output in OUTPUTS {
                 sweeps.add(Condition { output, ..Condition::SMALL });
+            }
+        }
+        if options.measures(Part::Tokio) {
+            for wanted in [Condition::SMALL.fds, SOCKETS] {
+                let fds = wanted.min(limits.fds);
+                sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                sweeps.add(Condition { fds, tasks: TASKS, ..Condition::SMALL });
             }
         }
         sweeps
@@ -237,6 +259,7 @@ fn thread_counts(cores: usize, quick: bool) -> Vec<usize> {
 
 /// This process, brought into a [`Condition`]; back to what it was when dropped.
 pub(crate) struct Parent {
+    like: Condition,
     _memory: Option<Region>,
     _mappings: Option<Region>,
     _files: Vec<OwnedFd>,
@@ -256,7 +279,15 @@ impl Parent {
             0 => None,
             count => Some(Region::striped(count).with_context(|| format!("cannot have {count} mappings"))?),
         };
-        Ok(Self { _memory: memory, _mappings: mappings, _files: open_until(condition.fds)? })
+        Ok(Self { like: *condition, _memory: memory, _mappings: mappings, _files: open_until(condition.fds)? })
+    }
+}
+
+impl Parent {
+    /// Whether it is also what another condition asks of the process.
+    pub(crate) fn suits(&self, condition: &Condition) -> bool {
+        let Condition { parent_mib, mappings, fds, .. } = self.like;
+        (parent_mib, mappings, fds) == (condition.parent_mib, condition.mappings, condition.fds)
     }
 }
 

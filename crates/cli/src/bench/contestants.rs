@@ -45,6 +45,8 @@ pub(crate) enum Contestant {
     CPython,
     /// libuv's uv_spawn and its event loop
     Libuv,
+    /// tokio::process::Command, spawn and wait
+    Tokio,
     /// forkless Command, spawn and wait
     ForklessSpawn,
     /// forkless Command, launch and wait
@@ -110,7 +112,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -120,6 +122,7 @@ impl Contestant {
         Self::Go,
         Self::CPython,
         Self::Libuv,
+        Self::Tokio,
         Self::ForklessSpawn,
         Self::ForklessLaunch,
         Self::ForklessStatus,
@@ -142,6 +145,7 @@ impl Contestant {
             Self::Go => "go",
             Self::CPython => "cpython",
             Self::Libuv => "libuv",
+            Self::Tokio => "tokio",
             Self::ForklessSpawn => "forkless-spawn",
             Self::ForklessLaunch => "forkless-launch",
             Self::ForklessStatus => "forkless-status",
@@ -180,6 +184,11 @@ impl Contestant {
         }
     }
 
+    /// Those that launch from tasks.
+    pub(crate) fn awaits(self) -> bool {
+        matches!(self, Self::Tokio)
+    }
+
     /// Those that are a process of their own.
     pub(crate) fn is_engine(self) -> bool {
         matches!(self, Self::Go | Self::CPython | Self::Libuv)
@@ -196,7 +205,7 @@ impl Contestant {
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
             Self::ForklessOutput | Self::ForklessPreparedOutput => Vec::new(),
-            Self::Floor | Self::PosixSpawn | Self::System | Self::Popen => Vec::new(),
+            Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
         }
     }
 
@@ -220,6 +229,7 @@ impl Contestant {
                 let engines = job.engines.context("no engines are there")?;
                 Ok(Box::new(engines.start(self, job)?))
             }
+            Self::Tokio => anyhow::bail!("it launches from tasks only"),
             Self::ForklessSpawn => one_shot(ours::Form::Spawn),
             Self::ForklessLaunch => one_shot(ours::Form::Launch),
             Self::ForklessStatus => one_shot(ours::Form::Status),
@@ -386,9 +396,9 @@ mod tests {
         contestant.ready(&Job { program, pipes, output: 0, parent_mib: 0, wishes: &NONE, engines: None })
     }
 
-    /// Engines have tests of their own.
+    /// Engines have tests of their own, and so have tasks.
     fn inside() -> impl Iterator<Item = Contestant> {
-        Contestant::ALL.into_iter().filter(|contestant| !contestant.is_engine())
+        Contestant::ALL.into_iter().filter(|contestant| !contestant.is_engine() && !contestant.awaits())
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod program;
 mod quiet;
 mod conditions;
 mod race;
+mod flock;
 mod alive;
 mod statistics;
 mod machine;
@@ -97,7 +98,7 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
     let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
     let outputs: &[u64] = if options.measures(Part::Output) { &OUTPUTS } else { &[] };
     let writers = outputs.iter().map(|&bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
-    Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib })
+    Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }
 
 /// All conditions, one after the other.
@@ -116,13 +117,17 @@ fn measure(
 
     let progress = progress_bar(options, share * shares);
     let mut rows = Vec::new();
+    let mut parent: Option<Parent> = None;
     for condition in conditions {
         if stage.entrants(condition, contestants).is_empty() {
             continue;
         }
         progress.set_message(condition.words());
         progress.tick();
-        let _parent = Parent::become_like(condition).with_context(|| condition.words())?;
+        parent = match parent.filter(|parent| parent.suits(condition)) {
+            None => Some(Parent::become_like(condition).with_context(|| condition.words())?),
+            same => same,
+        };
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
         rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
     }

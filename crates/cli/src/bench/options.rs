@@ -46,7 +46,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT")]
     pub(crate) children: Option<usize>,
 
-    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 8]
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 7]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -92,7 +92,9 @@ pub(crate) enum Part {
     Output,
     /// Many children alive of which one ends
     Alive,
-    /// Output, alive and all else that the handle does
+    /// Launches from tasks of a tokio runtime
+    Tokio,
+    /// Output, alive, tokio and all else that the handle does
     Handle,
 }
 
@@ -105,7 +107,7 @@ impl BenchOptions {
 
     /// Whether the part was asked for.
     pub(crate) fn measures(&self, part: Part) -> bool {
-        let is_handle = matches!(part, Part::Output | Part::Alive) && self.only.contains(&Part::Handle);
+        let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
         self.only.is_empty() || self.only.contains(&part) || is_handle
     }
 
@@ -116,7 +118,7 @@ impl BenchOptions {
 
     /// Time to share among the cells.
     pub(crate) fn measuring_time(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_secs(if self.quick { 8 } else { 56 }))
+        self.time.unwrap_or(Duration::from_secs(if self.quick { 7 } else { 56 }))
     }
 }
 

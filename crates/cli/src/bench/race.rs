@@ -41,6 +41,8 @@ pub(crate) struct Stage {
     pub(crate) engines: Engines,
     /// Memory that may be used.
     pub(crate) memory_mib: u64,
+    /// Engines, whose memory takes as long to be had as ours, are large only where settings are tried.
+    pub(crate) quick: bool,
 }
 
 impl Stage {
@@ -64,6 +66,7 @@ impl Stage {
                 && (!c.is_engine() || self.engine_fits(**c, condition))
                 && self.settings_fit(**c, condition)
                 && c.captures(condition.output > 0)
+                && c.awaits() == (condition.tasks > 0)
         };
         contestants.iter().filter(fits).copied().collect()
     }
@@ -71,8 +74,10 @@ impl Stage {
     /// An engine is a process of its own: its memory and its settings can be had there, our files and threads cannot.
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
         let inside = Condition { parent_mib: condition.parent_mib, setting: condition.setting, ..Condition::SMALL };
+        let too_long = self.quick && condition.parent_mib > 0 && condition.setting == Setting::None;
         self.engines.has(contestant)
             && *condition == inside
+            && !too_long
             && condition.parent_mib.saturating_mul(1 + self.engines.count()) <= self.memory_mib
     }
 
@@ -142,6 +147,9 @@ pub(crate) fn race(
     progress: &ProgressBar,
 ) -> Result<Vec<Row>> {
     let contestants = stage.entrants(condition, contestants);
+    if condition.tasks > 0 {
+        return super::flock::race(condition, &contestants, stage, budget, progress);
+    }
     if condition.threads > 1 {
         return race_crowd(condition, &contestants, stage, budget, progress);
     }
@@ -337,7 +345,14 @@ mod tests {
     use super::*;
 
     fn stage(program: Program) -> Stage {
-        Stage { program, writers: Vec::new(), settings: Settings::none(), engines: Engines::none(), memory_mib: 0 }
+        Stage {
+            program,
+            writers: Vec::new(),
+            settings: Settings::none(),
+            engines: Engines::none(),
+            memory_mib: 0,
+            quick: false,
+        }
     }
 
     #[test]

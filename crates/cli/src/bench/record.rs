@@ -29,6 +29,7 @@ pub(crate) struct Row {
     pub(crate) pipes: u8,
     pub(crate) setting: Setting,
     pub(crate) output: u64,
+    pub(crate) tasks: usize,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
     pub(crate) held_p99_us: f64,
@@ -53,6 +54,7 @@ impl Row {
             pipes: condition.pipes,
             setting: condition.setting,
             output: condition.output,
+            tasks: condition.tasks,
             n: summary.n,
             held_p50_us: summary.held_p50_us,
             held_p99_us: summary.held_p99_us,
@@ -80,6 +82,7 @@ impl Row {
             pipes: self.pipes,
             setting: self.setting,
             output: self.output,
+            tasks: self.tasks,
         }
     }
 }
@@ -171,7 +174,9 @@ pub(crate) mod tests {
         let csv = report.csv().expect("csv");
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,n,held_p50_us,"));
+        assert!(
+            lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,tasks,n,held_p50_us,")
+        );
         assert!(lines[2].ends_with(",1.25,"), "{}", lines[2]);
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
         assert_eq!(json["version"], 2);

@@ -8,7 +8,6 @@ use super::{
     alive::AliveRow,
     conditions::Condition,
     record::{Report, Row},
-    settings::Setting,
     targets::Figure,
 };
 
@@ -216,11 +215,11 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings, of which
-/// the floor does none.
+/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
+/// which the floor knows nothing.
 fn behind_the_floor(report: &Report) -> Option<String> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
-    for condition in report.conditions().into_iter().filter(|condition| condition.setting == Setting::None) {
+    for condition in report.conditions().into_iter().filter(|condition| condition.has_floor()) {
         let floor = report.rows_of(&condition).find(|row| row.launcher == "floor")?;
         for row in report.rows_of(&condition).filter(|row| row.launcher.starts_with("forkless")) {
             let loss = speed(floor) / speed(row);
@@ -243,7 +242,7 @@ fn behind_the_floor(report: &Report) -> Option<String> {
 
 /// Launches per second where threads compete, else the inverse of the median time.
 fn speed(row: &Row) -> f64 {
-    if row.threads > 1 { row.rate_per_s } else { 1e6 / row.total_p50_us }
+    if row.threads > 1 || row.tasks > 0 { row.rate_per_s } else { 1e6 / row.total_p50_us }
 }
 
 fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
@@ -251,7 +250,7 @@ fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
 }
 
 fn pace(row: &Row) -> String {
-    if row.threads > 1 {
+    if row.threads > 1 || row.tasks > 0 {
         format!("{} launches/s", figure(row.rate_per_s))
     } else {
         format!("{} µs", figure(row.total_p50_us))
@@ -272,7 +271,7 @@ fn percent(factor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::machine::Machine, super::record::tests::row, *};
+    use super::{super::machine::Machine, super::record::tests::row, super::settings::Setting, *};
 
     fn report() -> Report {
         let small = Condition::SMALL;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     alive::{AliveRow, FEW},
-    conditions::{Condition, OUTPUTS},
+    conditions::{Condition, OUTPUTS, SOCKETS, TASKS},
     record::Row,
     settings::Setting,
     statistics::round,
@@ -54,9 +54,9 @@ impl Rows<'_> {
         Some(self.total(launcher, large)? / self.total(launcher, small)?)
     }
 
-    /// The largest value of a field in the rows without pipes: the end of a sweep.
+    /// The largest value of a field in the rows of a sweep: its end.
     fn most(&self, field: impl Fn(&Row) -> u64) -> u64 {
-        self.0.iter().map(field).max().unwrap_or(0)
+        self.0.iter().filter(|row| row.tasks == 0).map(field).max().unwrap_or(0)
     }
 }
 
@@ -70,6 +70,7 @@ pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figur
     files(&rows, &mut figures);
     threads(&rows, cores, &mut figures);
     output(&rows, &mut figures);
+    tasks(&rows, &mut figures);
     waiting(alive, &mut figures);
     figures
 }
@@ -175,6 +176,18 @@ fn output(rows: &Rows, figures: &mut Vec<Figure>) {
             if let Some(ours) = rows.total(launcher, &condition) {
                 figures.push(Figure::at_most(format!("{launcher} of {words}, by std's"), ours / std, target));
             }
+        }
+    }
+}
+
+/// Launches from tasks, by tokio's own way, where there are rows of ours.
+fn tasks(rows: &Rows, figures: &mut Vec<Figure>) {
+    for (fds, words, target) in [(Condition::SMALL.fds, "small parent", 1.3), (SOCKETS, "10,000 open files", 5.0)] {
+        let condition = Condition { fds, tasks: TASKS, ..Condition::SMALL };
+        let (ours, theirs) = (rows.find("forkless-tokio", &condition), rows.find("tokio", &condition));
+        if let (Some(ours), Some(theirs)) = (ours, theirs) {
+            let figure = format!("launches/s of forkless-tokio from {TASKS} tasks, {words}, by tokio's");
+            figures.push(Figure::at_least(figure, ours.rate_per_s / theirs.rate_per_s, target));
         }
     }
 }
