@@ -15,20 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-struct bench_plan {
-    const char *path;
-    char *const *argv;
-    char *const *envp;
-    const char *shell_command; /* the same launch in words for sh(1) */
-    int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
-};
+#include "contestants.h"
+#include "settings.h"
 
-struct bench_times {
-    uint64_t held;
-    uint64_t total;
-};
-
-static uint64_t now(void)
+uint64_t bench_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -68,7 +58,7 @@ static int open_pipes(struct pipes *p)
     return 0;
 }
 
-static int reap(pid_t pid)
+int bench_reap(pid_t pid)
 {
     int status;
     while (wait4(pid, &status, 0, NULL) < 0)
@@ -104,7 +94,7 @@ int bench_floor(const struct bench_plan *plan, struct bench_times *times)
 {
     struct pipes p;
     volatile int child_error = 0;
-    uint64_t start = now();
+    uint64_t start = bench_now();
     if (plan->pipes) {
         int error = open_pipes(&p);
         if (error)
@@ -114,16 +104,16 @@ int bench_floor(const struct bench_plan *plan, struct bench_times *times)
     int error = errno;
     if (plan->pipes)
         close_three(p.child);
-    times->held = now() - start;
+    times->held = bench_now() - start;
     if (pid < 0) {
         if (plan->pipes)
             close_three(p.parent);
         return -error;
     }
-    int status = reap(pid);
+    int status = bench_reap(pid);
     if (plan->pipes)
         close_three(p.parent);
-    times->total = now() - start;
+    times->total = bench_now() - start;
     return child_error ? -child_error : status;
 }
 
@@ -131,20 +121,20 @@ int bench_floor(const struct bench_plan *plan, struct bench_times *times)
 
 int bench_fork(const struct bench_plan *plan, struct bench_times *times)
 {
-    uint64_t start = now();
-    pid_t pid = fork();
+    uint64_t start = bench_now();
+    pid_t pid = plan->wishes ? bench_fork_with(plan->wishes, plan->path, plan->argv, plan->envp) : fork();
     if (pid == 0) {
         execve(plan->path, plan->argv, plan->envp);
         _exit(127);
     }
-    times->held = now() - start;
+    times->held = bench_now() - start;
     if (pid < 0)
         return -errno;
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
-    times->total = now() - start;
+    times->total = bench_now() - start;
     return status;
 }
 
@@ -169,7 +159,7 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
     struct pipes p;
     pid_t pid;
     int error;
-    uint64_t start = now();
+    uint64_t start = bench_now();
     if (plan->pipes) {
         error = open_pipes(&p);
         if (error)
@@ -179,16 +169,16 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
     } else {
         error = posix_spawn(&pid, plan->path, NULL, NULL, plan->argv, plan->envp);
     }
-    times->held = now() - start;
+    times->held = bench_now() - start;
     if (error) {
         if (plan->pipes)
             close_three(p.parent);
         return -error;
     }
-    int status = reap(pid);
+    int status = bench_reap(pid);
     if (plan->pipes)
         close_three(p.parent);
-    times->total = now() - start;
+    times->total = bench_now() - start;
     return status;
 }
 
@@ -196,23 +186,23 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
 
 int bench_system(const struct bench_plan *plan, struct bench_times *times)
 {
-    uint64_t start = now();
+    uint64_t start = bench_now();
     int status = system(plan->shell_command);
-    times->held = times->total = now() - start;
+    times->held = times->total = bench_now() - start;
     return status == -1 ? -errno : status;
 }
 
 int bench_popen(const struct bench_plan *plan, struct bench_times *times)
 {
     char buffer[4096];
-    uint64_t start = now();
+    uint64_t start = bench_now();
     FILE *stream = popen(plan->shell_command, "re");
-    times->held = now() - start;
+    times->held = bench_now() - start;
     if (!stream)
         return -errno;
     while (fread(buffer, 1, sizeof buffer, stream) > 0)
         ;
     int status = pclose(stream);
-    times->total = now() - start;
+    times->total = bench_now() - start;
     return status == -1 ? -errno : status;
 }

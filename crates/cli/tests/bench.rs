@@ -12,7 +12,11 @@ use serde_json::Value;
 /// A small bench: seconds, not minutes, in a debug build too.
 fn bench(out: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out).args(words);
+    command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out);
+    if !words.iter().any(|word| word.starts_with("--children")) {
+        command.arg("--children=120");
+    }
+    command.args(words);
     command.output().expect("forkless starts")
 }
 
@@ -48,16 +52,27 @@ fn keys(value: &Value) -> BTreeSet<String> {
 #[test]
 fn json_has_exactly_the_documented_fields() {
     let out = directory();
-    let output =
-        bench(out.path(), &["--quick", "--only=floor,forkless-status", "--memory=0", "--fds=3,100", "--json=-"]);
+    let output = bench(
+        out.path(),
+        &[
+            "--quick",
+            "--launchers=floor,forkless-status",
+            "--only=memory,fds,alive",
+            "--memory=0",
+            "--fds=3,100",
+            "--json=-",
+        ],
+    );
     let report = json(&output);
     let documented = documented();
-    assert_eq!(report["version"], 1);
+    assert_eq!(report["version"], 2);
     assert_eq!(keys(&report), documented["top level"]);
     assert_eq!(keys(&report["machine"]), documented["machine"]);
     let rows = report["rows"].as_array().expect("rows");
     let targets = report["targets"].as_array().expect("targets");
-    assert!(!rows.is_empty() && !targets.is_empty());
+    let alive = report["alive"].as_array().expect("alive");
+    assert!(!rows.is_empty() && !targets.is_empty() && !alive.is_empty());
+    alive.iter().for_each(|row| assert_eq!(keys(row), documented["alive"]));
     rows.iter().for_each(|row| assert_eq!(keys(row), documented["rows"]));
     targets.iter().for_each(|target| assert_eq!(keys(target), documented["targets"]));
 }
@@ -69,7 +84,10 @@ fn every_launcher_of_the_format_has_a_row() {
     let report = json(&output);
     let rows = report["rows"].as_array().expect("rows");
     let names: BTreeSet<String> = rows.iter().map(|row| row["launcher"].as_str().expect("a name").to_owned()).collect();
-    assert_eq!(names, documented()["launchers"]);
+    let engines = report["machine"]["engines"].as_object().expect("an object");
+    let absent: BTreeSet<String> = engines.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name.clone()).collect();
+    absent.iter().for_each(|name| eprintln!("SKIPPED: {name}, because it is not installed"));
+    assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
     for row in rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
             assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {row}");
@@ -83,9 +101,64 @@ fn every_launcher_of_the_format_has_a_row() {
 }
 
 #[test]
+fn settings_are_measured_small_and_large() {
+    let out = directory();
+    let output = bench(out.path(), &["--quick", "--only=settings", "--memory=0,8", "--json=-"]);
+    let report = json(&output);
+    let rows = report["rows"].as_array().expect("rows");
+    if rows.is_empty() {
+        return eprintln!("SKIPPED: settings, because none can be had here");
+    }
+    for setting in rows.iter().map(|row| &row["setting"]) {
+        let of = |launcher: &str, mib: u64| {
+            let fits =
+                |row: &&Value| row["launcher"] == launcher && row["setting"] == *setting && row["parent_mib"] == mib;
+            rows.iter().find(fits).unwrap_or_else(|| panic!("{launcher} with {setting} at {mib} MiB is missing"))
+        };
+        for mib in [0, 8] {
+            assert!(of("floor", mib)["lacks"].is_string());
+            for launcher in ["fork", "forkless-spawn", "forkless-status", "forkless-prepared"] {
+                assert!(of(launcher, mib)["lacks"].is_null());
+            }
+        }
+    }
+    assert!(rows.iter().all(|row| row["setting"] != "none"));
+    let text = report["machine"]["engines"].as_object().expect("an object");
+    for (name, version) in text {
+        let here = rows.iter().any(|row| row["launcher"] == name.as_str());
+        // CPython has nothing of what an ordinary user may ask for.
+        let asked = name == "go" || rows.iter().any(|row| row["setting"] == "user");
+        assert_eq!(here, asked && version.is_string(), "{name}");
+    }
+}
+
+#[test]
+fn every_way_to_wait_has_rows() {
+    let out = directory();
+    let report = json(&bench(out.path(), &["--only=alive", "--json=-"]));
+    let alive = report["alive"].as_array().expect("alive");
+    let names: BTreeSet<String> = alive.iter().map(|row| row["waiter"].as_str().expect("a name").to_owned()).collect();
+    let mut expected = documented()["waiters"].clone();
+    if report["machine"]["engines"]["libuv"].is_null() {
+        eprintln!("SKIPPED: libuv, because it is not installed");
+        expected.remove("libuv");
+    }
+    assert_eq!(names, expected);
+    for row in alive {
+        assert!(row["cpu_p50_us"].as_f64().is_some_and(|value| value > 0.0), "{row}");
+        assert!(row["latency_p50_us"].as_f64() <= row["latency_p99_us"].as_f64(), "{row}");
+        let many = row["children"] == 120;
+        assert!(many || row["children"] == 100, "{row}");
+        assert_eq!((row["ratio_to_few"].is_f64(), row["parent_bytes"].is_f64()), (many, many), "{row}");
+    }
+    let few = bench(out.path(), &["--only=alive", "--children=50", "--json=-"]);
+    assert!(json(&few)["alive"].as_array().expect("alive").is_empty());
+}
+
+#[test]
 fn files_are_written_and_agree() {
     let out = directory();
-    let words = ["--quick", "--only=floor,std", "--memory=0,1", "--mappings=0", "--fds=3", "--threads=1,2"];
+    let words = ["--only=memory,threads", "--launchers=floor,std", "--memory=0,1", "--threads=1,2"];
     let output = bench(out.path(), &words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -109,7 +182,7 @@ fn files_are_written_and_agree() {
 #[test]
 fn nothing_of_the_machine_leaks_into_the_record() {
     let out = directory();
-    let output = bench(out.path(), &["--quick", "--only=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
+    let output = bench(out.path(), &["--quick", "--launchers=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
     let text = json(&output)["machine"].to_string();
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy().into_owned();
@@ -120,7 +193,8 @@ fn nothing_of_the_machine_leaks_into_the_record() {
 #[test]
 fn a_program_of_the_users_choice() {
     let out = directory();
-    let few = ["--quick", "--only=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
+    let few =
+        ["--quick", "--launchers=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
     let run = |program: &[&str]| {
         let mut words = few.to_vec();
         words.extend(program);
@@ -142,7 +216,9 @@ fn a_program_of_the_users_choice() {
 #[test]
 fn bad_options_are_refused() {
     let out = directory();
-    for words in [["--only=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]] {
+    for words in
+        [["--only=nothing"], ["--launchers=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]]
+    {
         assert_eq!(bench(out.path(), &words).status.code(), Some(2), "{words:?}");
     }
 }
@@ -152,7 +228,7 @@ fn the_temporary_program_is_removed() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--no-progress", "--samples=1", "--time=1", "--only=floor", "--quick", "--memory=0"]);
+    command.args(["bench", "--no-progress", "--samples=1", "--time=1", "--launchers=floor", "--quick", "--memory=0"]);
     let output = command.arg("--out").arg(out.path()).env("TMPDIR", scratch.path()).output().expect("forkless starts");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
@@ -163,7 +239,7 @@ fn an_interrupted_bench_leaves_nothing_behind() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--time=600", "--samples=100000000", "--only=floor", "--out"]).arg(out.path());
+    command.args(["bench", "--time=600", "--samples=100000000", "--launchers=floor", "--out"]).arg(out.path());
     let mut child = command.env("TMPDIR", scratch.path()).spawn().expect("forkless starts");
     // The program's directory is there once the signals are watched for.
     while fs::read_dir(scratch.path()).expect("directory").count() == 0 {

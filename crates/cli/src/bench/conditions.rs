@@ -11,12 +11,22 @@ use rustix::{
     process::{Resource, Rlimit},
 };
 
-use super::options::BenchOptions;
+use super::{
+    options::{BenchOptions, Part},
+    settings::Setting,
+};
 
 /// File descriptors left free below the limit, for pipes and for the contestants' own needs.
 const SPARE_FDS: u64 = 64;
 /// Mappings left free below `vm.max_map_count`, for thread stacks, plots and the like.
 const SPARE_MAPPINGS: u64 = 1_000;
+
+/// What the child writes where that is captured: a line, and far more than a pipe holds.
+pub(crate) const OUTPUTS: [u64; 2] = [100, 64 << 20];
+
+/// Tasks that launch at once, and open files of the server that they are in.
+pub(crate) const TASKS: usize = 64;
+pub(crate) const SOCKETS: u64 = 10_000;
 
 /// One parent to launch from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +41,33 @@ pub(crate) struct Condition {
     pub(crate) threads: usize,
     /// Pipes between parent and child: 0, or 3 for stdin, stdout and stderr.
     pub(crate) pipes: u8,
+    /// Settings of the child.
+    pub(crate) setting: Setting,
+    /// Bytes that the child writes and the parent captures; 0: nothing is captured.
+    pub(crate) output: u64,
+    /// Tasks of one tokio runtime that launch at once; 0: threads launch.
+    pub(crate) tasks: usize,
 }
 
 impl Condition {
-    /// The process as it is.
-    pub(crate) const SMALL: Self = Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0 };
+    /// The process as it is, and a launch without anything.
+    pub(crate) const SMALL: Self =
+        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0, tasks: 0 };
+
+    /// Whether the floor does all that the others do.
+    pub(crate) fn has_floor(&self) -> bool {
+        self.setting == Setting::None && self.tasks == 0
+    }
 
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
+        if self.setting != Setting::None {
+            words.push(self.setting.words().to_owned());
+        }
+        if self.output > 0 {
+            words.push(format!("output of {}", bytes(self.output)));
+        }
         if self.parent_mib > 0 {
             words.push(format!("{} of memory", mebibytes(self.parent_mib)));
         }
@@ -55,6 +83,9 @@ impl Condition {
         if self.threads > 1 {
             words.push(format!("{} threads at once", self.threads));
         }
+        if self.tasks > 0 {
+            words.push(format!("{} tasks at once", self.tasks));
+        }
         if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
     }
 }
@@ -62,6 +93,11 @@ impl Condition {
 /// 1024 as "1 GiB", 100 as "100 MiB".
 pub(crate) fn mebibytes(mib: u64) -> String {
     if mib >= 1024 && mib.is_multiple_of(1024) { format!("{} GiB", mib / 1024) } else { format!("{mib} MiB") }
+}
+
+/// 100 as "100 bytes", 1 << 20 as "1 MiB".
+fn bytes(count: u64) -> String {
+    if count >= 1 << 20 { mebibytes(count >> 20) } else { format!("{} bytes", thousands(count)) }
 }
 
 /// 15000 as "15,000".
@@ -124,40 +160,77 @@ pub(crate) struct Sweeps {
 
 impl Sweeps {
     /// From the options, within the limits. Each sweep changes one thing of [`Condition::SMALL`]; the sweep of open files
-    /// is made twice, the second time with three pipes.
-    pub(crate) fn plan(options: &BenchOptions, limits: &Limits) -> Self {
-        let quick = |full: &[u64], short: &[u64]| if options.quick { short.to_vec() } else { full.to_vec() };
-        let memory = options.memory.clone().unwrap_or_else(|| quick(&[0, 100, 1024], &[0, 1024]));
-        let mappings = options.mappings.clone().unwrap_or_else(|| vec![0, 10_000]);
-        let fds = options.fds.clone().unwrap_or_else(|| quick(&[3, 1_000, 15_000], &[3, 15_000]));
-        let threads = options.threads.clone().unwrap_or_else(|| thread_counts(limits.cores, options.quick));
-
-        let mut sweeps = Self { conditions: vec![Condition::SMALL], notes: Vec::new() };
-        for parent_mib in memory {
-            if parent_mib > limits.memory_mib {
-                sweeps.notes.push(format!("{} of memory left out: not free here", mebibytes(parent_mib)));
-            } else {
+    /// is made twice, the second time with three pipes, and each setting is tried in a small and in the largest parent.
+    pub(crate) fn plan(options: &BenchOptions, limits: &Limits, settings: &[Setting]) -> Self {
+        let mut sweeps = Self { conditions: Vec::new(), notes: Vec::new() };
+        if options.sweeps() {
+            sweeps.add(Condition::SMALL);
+        }
+        let memory = sweeps.memory(options, limits);
+        if options.measures(Part::Memory) {
+            for &parent_mib in &memory {
                 sweeps.add(Condition { parent_mib, ..Condition::SMALL });
             }
         }
-        for wanted in mappings {
-            let mappings = wanted.min(limits.mappings);
-            sweeps.note_less(wanted, mappings, "mappings", "vm.max_map_count");
-            sweeps.add(Condition { mappings, ..Condition::SMALL });
-        }
-        for pipes in [0, 3] {
-            for &wanted in &fds {
-                let fds = wanted.min(limits.fds).max(Condition::SMALL.fds);
-                if pipes == 0 {
-                    sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
-                }
-                sweeps.add(Condition { fds, pipes, ..Condition::SMALL });
+        if options.measures(Part::Mappings) {
+            for wanted in options.mappings.clone().unwrap_or_else(|| vec![0, 10_000]) {
+                let mappings = wanted.min(limits.mappings);
+                sweeps.note_less(wanted, mappings, "mappings", "vm.max_map_count");
+                sweeps.add(Condition { mappings, ..Condition::SMALL });
             }
         }
-        for threads in threads {
-            sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
+        if options.measures(Part::Fds) {
+            sweeps.files(options, limits);
+        }
+        if options.measures(Part::Threads) {
+            let counts = options.threads.clone().unwrap_or_else(|| thread_counts(limits.cores, options.quick));
+            for threads in counts {
+                sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
+            }
+        }
+        // The large parent is made once for all of them.
+        for parent_mib in [0, memory.iter().copied().max().unwrap_or(0)] {
+            for &setting in settings {
+                sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
+            }
+        }
+        if options.measures(Part::Output) {
+            for output in OUTPUTS {
+                sweeps.add(Condition { output, ..Condition::SMALL });
+            }
+        }
+        if options.measures(Part::Tokio) {
+            for wanted in [Condition::SMALL.fds, SOCKETS] {
+                let fds = wanted.min(limits.fds);
+                sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                sweeps.add(Condition { fds, tasks: TASKS, ..Condition::SMALL });
+            }
         }
         sweeps
+    }
+
+    /// Sizes of the parent, as far as there is memory.
+    fn memory(&mut self, options: &BenchOptions, limits: &Limits) -> Vec<u64> {
+        let usual: &[u64] = if options.quick { &[0, 1024] } else { &[0, 100, 1024] };
+        let wanted = options.memory.clone().unwrap_or_else(|| usual.to_vec());
+        let (fits, too_much): (Vec<u64>, Vec<u64>) = wanted.iter().partition(|&&mib| mib <= limits.memory_mib);
+        let left_out = |mib| format!("{} of memory left out: not free here", mebibytes(mib));
+        self.notes.extend(too_much.into_iter().map(left_out));
+        fits
+    }
+
+    fn files(&mut self, options: &BenchOptions, limits: &Limits) {
+        let usual: &[u64] = if options.quick { &[3, 15_000] } else { &[3, 1_000, 15_000] };
+        let counts = options.fds.clone().unwrap_or_else(|| usual.to_vec());
+        for pipes in [0, 3] {
+            for &wanted in &counts {
+                let fds = wanted.min(limits.fds).max(Condition::SMALL.fds);
+                if pipes == 0 {
+                    self.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                }
+                self.add(Condition { fds, pipes, ..Condition::SMALL });
+            }
+        }
     }
 
     fn add(&mut self, condition: Condition) {
@@ -186,6 +259,7 @@ fn thread_counts(cores: usize, quick: bool) -> Vec<usize> {
 
 /// This process, brought into a [`Condition`]; back to what it was when dropped.
 pub(crate) struct Parent {
+    like: Condition,
     _memory: Option<Region>,
     _mappings: Option<Region>,
     _files: Vec<OwnedFd>,
@@ -205,7 +279,15 @@ impl Parent {
             0 => None,
             count => Some(Region::striped(count).with_context(|| format!("cannot have {count} mappings"))?),
         };
-        Ok(Self { _memory: memory, _mappings: mappings, _files: open_until(condition.fds)? })
+        Ok(Self { like: *condition, _memory: memory, _mappings: mappings, _files: open_until(condition.fds)? })
+    }
+}
+
+impl Parent {
+    /// Whether it is also what another condition asks of the process.
+    pub(crate) fn suits(&self, condition: &Condition) -> bool {
+        let Condition { parent_mib, mappings, fds, .. } = self.like;
+        (parent_mib, mappings, fds) == (condition.parent_mib, condition.mappings, condition.fds)
     }
 }
 

@@ -5,15 +5,22 @@
 use std::{
     ffi::{c_char, c_int},
     io,
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     process::ExitStatus,
     ptr,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::{ours, program::Program, statistics::Sample};
+use super::{
+    engines::Engines,
+    ours,
+    program::Program,
+    race::Goal,
+    settings::{CWishes, Feature, Wishes},
+    statistics::{Sample, Series},
+};
 
 /// A way to launch a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,6 +38,15 @@ pub(crate) enum Contestant {
     Popen,
     /// Rust's std::process::Command, spawn and wait
     Std,
+    /// Go's os/exec, Start and Wait
+    Go,
+    /// CPython's subprocess.Popen and wait
+    #[value(name = "cpython")]
+    CPython,
+    /// libuv's uv_spawn and its event loop
+    Libuv,
+    /// tokio::process::Command, spawn and wait
+    Tokio,
     /// forkless Command, spawn and wait
     ForklessSpawn,
     /// forkless Command, launch and wait
@@ -43,6 +59,10 @@ pub(crate) enum Contestant {
     ForklessPreparedLaunch,
     /// forkless prepared plan, status
     ForklessPreparedStatus,
+    /// forkless Command, output
+    ForklessOutput,
+    /// forkless Prepared, output
+    ForklessPreparedOutput,
 }
 
 /// One contestant made ready for one program.
@@ -52,26 +72,68 @@ pub(crate) trait Launcher {
     /// # Errors
     /// When it was not launched or did not exit with 0.
     fn launch(&mut self) -> Result<Sample>;
+
+    /// Launches until the goal is reached, and adds the launches to `series`, with the time and the CPU time they took.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    fn turn(&mut self, goal: &Goal, series: &mut Series) -> Result<()> {
+        let cpu = super::race::cpu_time();
+        let start = Instant::now();
+        let mut count = 0;
+        while goal.is_ahead(count, start.elapsed()) {
+            series.push(self.launch()?);
+            count += 1;
+        }
+        series.wall += start.elapsed();
+        series.cpu += super::race::cpu_time().saturating_sub(cpu);
+        Ok(())
+    }
+
+    /// A turn that would be shorter is left for later.
+    fn least_turn(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// What a contestant is to do.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'p> {
+    pub(crate) program: &'p Program,
+    /// Pipes to the child: 0 or 3.
+    pub(crate) pipes: u8,
+    /// Bytes that the program writes and the contestant must capture; 0: it writes nothing.
+    pub(crate) output: u64,
+    /// Memory that a contestant which is a process of its own must have; the others have ours.
+    pub(crate) parent_mib: u64,
+    pub(crate) wishes: &'p Wishes,
+    pub(crate) engines: Option<&'p Engines>,
 }
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
         Self::System,
         Self::Popen,
         Self::Std,
+        Self::Go,
+        Self::CPython,
+        Self::Libuv,
+        Self::Tokio,
         Self::ForklessSpawn,
         Self::ForklessLaunch,
         Self::ForklessStatus,
         Self::ForklessPrepared,
         Self::ForklessPreparedLaunch,
         Self::ForklessPreparedStatus,
+        Self::ForklessOutput,
+        Self::ForklessPreparedOutput,
     ];
 
-    /// Name in tables, in the JSON and in `--only`.
+    /// Name in tables, in the JSON and in `--launchers`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
@@ -80,12 +142,18 @@ impl Contestant {
             Self::System => "system",
             Self::Popen => "popen",
             Self::Std => "std",
+            Self::Go => "go",
+            Self::CPython => "cpython",
+            Self::Libuv => "libuv",
+            Self::Tokio => "tokio",
             Self::ForklessSpawn => "forkless-spawn",
             Self::ForklessLaunch => "forkless-launch",
             Self::ForklessStatus => "forkless-status",
             Self::ForklessPrepared => "forkless-prepared",
             Self::ForklessPreparedLaunch => "forkless-prepared-launch",
             Self::ForklessPreparedStatus => "forkless-prepared-status",
+            Self::ForklessOutput => "forkless-output",
+            Self::ForklessPreparedOutput => "forkless-prepared-output",
         }
     }
 
@@ -107,25 +175,69 @@ impl Contestant {
         )
     }
 
-    /// Makes the contestant ready to launch `program`, with the child's stdio on `pipes` pipes (0 or 3).
+    /// Those that capture what the child writes: where there is nothing to capture, and where there is.
+    pub(crate) fn captures(self, output: bool) -> bool {
+        match self {
+            Self::Floor | Self::Std => true,
+            Self::ForklessOutput | Self::ForklessPreparedOutput => output,
+            _ => !output,
+        }
+    }
+
+    /// Those that launch from tasks.
+    pub(crate) fn awaits(self) -> bool {
+        matches!(self, Self::Tokio)
+    }
+
+    /// Those that are a process of their own.
+    pub(crate) fn is_engine(self) -> bool {
+        matches!(self, Self::Go | Self::CPython | Self::Libuv)
+    }
+
+    /// The settings that it can give a child. The floor has none: it is what a launch costs without.
+    pub(crate) fn can(self, engines: Option<&Engines>) -> Vec<Feature> {
+        match self {
+            Self::Fork | Self::ForklessSpawn | Self::ForklessStatus | Self::ForklessPrepared => Feature::ALL.to_vec(),
+            Self::Std => vec![Feature::Ids],
+            Self::Go | Self::CPython | Self::Libuv => {
+                engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec())
+            }
+            // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
+            Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
+            Self::ForklessOutput | Self::ForklessPreparedOutput => Vec::new(),
+            Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
+        }
+    }
+
+    /// Makes the contestant ready.
     ///
     /// # Errors
-    /// When our own plan cannot be prepared.
-    pub(crate) fn ready<'p>(self, program: &'p Program, pipes: u8) -> Result<Box<dyn Launcher + 'p>> {
-        let native = |function| Ok(Box::new(Native::new(function, program, pipes)) as Box<dyn Launcher>);
+    /// When our own plan cannot be prepared or an engine not be started.
+    pub(crate) fn ready<'p>(self, job: &Job<'p>) -> Result<Box<dyn Launcher + 'p>> {
+        let native = |function| Ok(Box::new(Native::new(function, job)) as Box<dyn Launcher>);
+        let one_shot = |form| Ok(Box::new(ours::OneShot::new(job, form)) as Box<dyn Launcher>);
+        let planned = |form| Ok(Box::new(ours::Planned::new(job, form)?) as Box<dyn Launcher>);
         match self {
+            Self::Floor if job.output > 0 => native(bench_output),
             Self::Floor => native(bench_floor),
             Self::Fork => native(bench_fork),
             Self::PosixSpawn => native(bench_posix_spawn),
             Self::System => native(bench_system),
             Self::Popen => native(bench_popen),
-            Self::Std => Ok(Box::new(Std { program, pipes })),
-            Self::ForklessSpawn => Ok(Box::new(ours::OneShot::new(program, pipes, ours::Form::Spawn))),
-            Self::ForklessLaunch => Ok(Box::new(ours::OneShot::new(program, pipes, ours::Form::Launch))),
-            Self::ForklessStatus => Ok(Box::new(ours::OneShot::new(program, pipes, ours::Form::Status))),
-            Self::ForklessPrepared => Ok(Box::new(ours::Planned::new(program, pipes, ours::Form::Spawn)?)),
-            Self::ForklessPreparedLaunch => Ok(Box::new(ours::Planned::new(program, pipes, ours::Form::Launch)?)),
-            Self::ForklessPreparedStatus => Ok(Box::new(ours::Planned::new(program, pipes, ours::Form::Status)?)),
+            Self::Std => Ok(Box::new(Std { job: *job })),
+            Self::Go | Self::CPython | Self::Libuv => {
+                let engines = job.engines.context("no engines are there")?;
+                Ok(Box::new(engines.start(self, job)?))
+            }
+            Self::Tokio => anyhow::bail!("it launches from tasks only"),
+            Self::ForklessSpawn => one_shot(ours::Form::Spawn),
+            Self::ForklessLaunch => one_shot(ours::Form::Launch),
+            Self::ForklessStatus => one_shot(ours::Form::Status),
+            Self::ForklessPrepared => planned(ours::Form::Spawn),
+            Self::ForklessPreparedLaunch => planned(ours::Form::Launch),
+            Self::ForklessPreparedStatus => planned(ours::Form::Status),
+            Self::ForklessOutput => one_shot(ours::Form::Output),
+            Self::ForklessPreparedOutput => planned(ours::Form::Output),
         }
     }
 }
@@ -136,7 +248,19 @@ pub(crate) fn check(status: ExitStatus) -> Result<()> {
     Ok(())
 }
 
-/// `struct bench_plan` of `c/contestants.c`.
+/// Fails unless the program wrote what it was to write. Looks at every page, in the time, so that whoever has mapped the
+/// bytes instead of copying them has paid for that.
+pub(crate) fn look_through(bytes: &[u8]) -> bool {
+    bytes.iter().step_by(4096).all(|&byte| std::hint::black_box(byte) == b'x')
+}
+
+/// Fails unless it was all that the program writes.
+pub(crate) fn check_output(job: &Job, intact: bool, length: usize) -> Result<()> {
+    ensure!(intact && length as u64 == job.output, "{length} bytes of output instead of {}", job.output);
+    Ok(())
+}
+
+/// `struct bench_plan` of `c/contestants.h`.
 #[repr(C)]
 struct Plan {
     path: *const c_char,
@@ -144,9 +268,11 @@ struct Plan {
     envp: *const *const c_char,
     shell_command: *const c_char,
     pipes: c_int,
+    wishes: *const CWishes,
+    output: u64,
 }
 
-/// `struct bench_times` of `c/contestants.c`.
+/// `struct bench_times` of `c/contestants.h`.
 #[repr(C)]
 #[derive(Default)]
 struct Times {
@@ -158,6 +284,7 @@ type NativeLaunch = unsafe extern "C" fn(*const Plan, *mut Times) -> c_int;
 
 unsafe extern "C" {
     fn bench_floor(plan: *const Plan, times: *mut Times) -> c_int;
+    fn bench_output(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_fork(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_posix_spawn(plan: *const Plan, times: *mut Times) -> c_int;
     fn bench_system(plan: *const Plan, times: *mut Times) -> c_int;
@@ -171,14 +298,25 @@ struct Native<'p> {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     pipes: u8,
+    wishes: Option<CWishes>,
+    output: u64,
 }
 
 impl<'p> Native<'p> {
-    fn new(function: NativeLaunch, program: &'p Program, pipes: u8) -> Self {
+    fn new(function: NativeLaunch, job: &Job<'p>) -> Self {
+        let program = job.program;
         let terminated = |strings: &[std::ffi::CString]| -> Vec<*const c_char> {
             strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
         };
-        Self { function, program, argv: terminated(&program.c_argv), envp: terminated(&program.c_envp), pipes }
+        Self {
+            function,
+            program,
+            argv: terminated(&program.c_argv),
+            envp: terminated(&program.c_envp),
+            pipes: job.pipes,
+            wishes: job.wishes.for_c(),
+            output: job.output,
+        }
     }
 }
 
@@ -190,10 +328,12 @@ impl Launcher for Native<'_> {
             envp: self.envp.as_ptr(),
             shell_command: self.program.shell_command.as_ptr(),
             pipes: c_int::from(self.pipes),
+            wishes: self.wishes.as_ref().map_or(ptr::null(), ptr::from_ref),
+            output: self.output,
         };
         let mut times = Times::default();
-        // SAFETY: both pointers are to live structs of the C layout; the strings belong to `program`, which outlives
-        // `self`, and both vectors end with a null pointer (`new`).
+        // SAFETY: all pointers are to live structs of the C layout; the strings belong to `program` and to the wishes of
+        // the job, which outlive `self`, and both vectors end with a null pointer (`new`).
         let answer = unsafe { (self.function)(&plan, &mut times) };
         if answer < 0 {
             return Err(io::Error::from_raw_os_error(-answer)).context("not launched");
@@ -205,18 +345,29 @@ impl Launcher for Native<'_> {
 
 /// `std::process::Command`.
 struct Std<'p> {
-    program: &'p Program,
-    pipes: u8,
+    job: Job<'p>,
 }
 
 impl Launcher for Std<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
-        let mut command = std::process::Command::new(&self.program.path);
-        command.args(&self.program.args);
-        if self.pipes > 0 {
+        let mut command = std::process::Command::new(&self.job.program.path);
+        command.args(&self.job.program.args);
+        if let Some(id) = self.job.wishes.id {
+            // Without supplementary groups, as std does it for root.
+            command.uid(id).gid(id);
+        }
+        if self.job.pipes > 0 {
             use std::process::Stdio;
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        if self.job.output > 0 {
+            let output = command.output().context("not launched")?;
+            let intact = look_through(&output.stdout);
+            let total_ns = nanoseconds(start);
+            check(output.status)?;
+            check_output(&self.job, intact, output.stdout.len())?;
+            return Ok(Sample { held_ns: total_ns, total_ns });
         }
         let mut child = command.spawn().context("not launched")?;
         let held_ns = nanoseconds(start);
@@ -240,6 +391,16 @@ mod tests {
 
     use super::*;
 
+    fn ready<'p>(contestant: Contestant, program: &'p Program, pipes: u8) -> Result<Box<dyn Launcher + 'p>> {
+        static NONE: std::sync::LazyLock<Wishes> = std::sync::LazyLock::new(Wishes::none);
+        contestant.ready(&Job { program, pipes, output: 0, parent_mib: 0, wishes: &NONE, engines: None })
+    }
+
+    /// Engines have tests of their own, and so have tasks.
+    fn inside() -> impl Iterator<Item = Contestant> {
+        Contestant::ALL.into_iter().filter(|contestant| !contestant.is_engine() && !contestant.awaits())
+    }
+
     #[test]
     fn names_are_those_of_the_command_line() {
         for contestant in Contestant::ALL {
@@ -252,12 +413,12 @@ mod tests {
     #[test]
     fn each_launches_and_is_timed_in_order() {
         let program = Program::embedded().expect("temporary directory");
-        for contestant in Contestant::ALL {
+        for contestant in inside() {
             for pipes in [0, 3] {
                 if pipes > 0 && !contestant.takes_pipes() {
                     continue;
                 }
-                let mut launcher = contestant.ready(&program, pipes).expect("ready");
+                let mut launcher = ready(contestant, &program, pipes).expect("ready");
                 let sample = launcher.launch().unwrap_or_else(|e| panic!("{}: {e:#}", contestant.name()));
                 assert!(sample.held_ns > 0, "{}", contestant.name());
                 assert!(sample.held_ns <= sample.total_ns, "{}: {sample:?}", contestant.name());
@@ -268,9 +429,9 @@ mod tests {
     #[test]
     fn each_reports_a_missing_program() {
         let program = Program::missing();
-        for contestant in Contestant::ALL {
+        for contestant in inside() {
             // Our prepared forms may already notice when the plan is made.
-            let failed = match contestant.ready(&program, 0) {
+            let failed = match ready(contestant, &program, 0) {
                 Ok(mut launcher) => launcher.launch().is_err(),
                 Err(_) => true,
             };
@@ -281,8 +442,8 @@ mod tests {
     #[test]
     fn each_reports_a_failing_program() {
         let program = Program::from_words(&["/bin/sh".into(), "-c".into(), "exit 3".into()]).expect("sh");
-        for contestant in Contestant::ALL {
-            let error = contestant.ready(&program, 0).expect("ready").launch().expect_err(contestant.name());
+        for contestant in inside() {
+            let error = ready(contestant, &program, 0).expect("ready").launch().expect_err(contestant.name());
             assert!(format!("{error:#}").contains('3'), "{}: {error:#}", contestant.name());
         }
     }
@@ -291,7 +452,7 @@ mod tests {
     fn pipes_of_native_contestants_are_closed() {
         let program = Program::embedded().expect("temporary directory");
         for contestant in [Contestant::Floor, Contestant::PosixSpawn, Contestant::Popen] {
-            let mut launcher = contestant.ready(&program, 3).expect("ready");
+            let mut launcher = ready(contestant, &program, 3).expect("ready");
             for _ in 0..1_500 {
                 // More launches than the usual limit of 1,024 open files allows with one leaked each.
                 launcher.launch().unwrap_or_else(|e| panic!("{}: {e:#}", contestant.name()));

@@ -1,6 +1,6 @@
 //! What the figures were measured on. No host name, no paths, no users: records are published.
 
-use std::{ffi::CStr, fs, time::SystemTime};
+use std::{collections::BTreeMap, ffi::CStr, fs, time::SystemTime};
 
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ pub(crate) struct Machine {
     pub(crate) page_size: usize,
     pub(crate) libc: String,
     pub(crate) mitigations: String,
+    /// Versions of the languages whose engines were looked for; none where there is no such language.
+    pub(crate) engines: BTreeMap<&'static str, Option<String>>,
     /// Whether the bench launched its own program that only exits.
     pub(crate) own_target: bool,
 }
@@ -37,14 +39,17 @@ impl Machine {
             page_size: rustix::param::page_size(),
             libc: libc_version(),
             mitigations: mitigations().unwrap_or_else(|| "unknown".to_owned()),
+            engines: BTreeMap::new(),
             own_target: true,
         }
     }
 
     /// In one line.
     pub(crate) fn words(&self) -> String {
+        let known = self.engines.iter().filter_map(|(name, version)| Some(format!("{name} {}, ", version.as_ref()?)));
+        let engines: String = known.collect();
         format!(
-            "{} × {}, {} MiB, Linux {}, {}, forkless {}, {}",
+            "{} × {}, {} MiB, Linux {}, {}, {engines}forkless {}, {}",
             self.cores, self.cpu, self.memory_mib, self.kernel, self.libc, self.forkless, self.date
         )
     }

@@ -6,10 +6,14 @@
 mod options;
 mod contestants;
 mod ours;
+mod engines;
+mod settings;
 mod program;
 mod quiet;
 mod conditions;
 mod race;
+mod flock;
+mod alive;
 mod statistics;
 mod machine;
 mod record;
@@ -33,13 +37,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub(crate) use options::BenchOptions;
 
 use self::{
-    conditions::{Condition, Limits, Parent, Sweeps},
+    alive::AliveRow,
+    conditions::{Condition, Limits, OUTPUTS, Parent, Sweeps},
     contestants::Contestant,
+    engines::Engines,
     machine::Machine,
+    options::Part,
     program::Program,
     quiet::Quiet,
-    race::Budget,
+    race::{Budget, Stage},
     record::{Report, Row, write_to},
+    settings::Settings,
 };
 
 /// The small parent gets this many times the time of the others: its ratios are held against targets of a few percent.
@@ -55,15 +63,19 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
     }
-    let program = Program::from_words(&options.program)?;
-    let sweeps = Sweeps::plan(options, &limits);
     let contestants = options.contestants();
+    let stage = set_up(options, &limits, &contestants)?;
+    let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
+    sweeps.notes.extend(stage.settings.notes.iter().cloned());
+    sweeps.notes.extend(stage.engines.missing.iter().map(|(c, why)| format!("no rows of {}: {why}", c.name())));
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
-    let rows = measure(options, &program, &sweeps.conditions, &contestants, &stop)?;
+    let rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
     drop(quiet);
-    let machine = Machine { own_target: options.program.is_empty(), ..Machine::read() };
-    let report = Report::new(machine, rows);
+    let alive = alive(options, &limits, &stage, &stop, &mut sweeps.notes)?;
+    let engines = stage.engines.versions().into_iter().collect();
+    let machine = Machine { own_target: options.program.is_empty(), engines, ..Machine::read() };
+    let report = Report::new(machine, rows, alive);
     let wrote = write_all(options, &report, &sweeps.notes)?;
 
     if ![&options.json, &options.csv].into_iter().flatten().any(|path| path == Path::new("-")) {
@@ -76,34 +88,83 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
+/// What is made once: the program, the settings that can be had, the engines.
+fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
+    let program = Program::from_words(&options.program)?;
+    let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
+    // Other processes cannot have our files or threads, and only one of them has many children.
+    let race = [Part::Memory, Part::Settings].into_iter().any(|part| options.measures(part));
+    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
+    let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
+    let outputs: &[u64] = if options.measures(Part::Output) { &OUTPUTS } else { &[] };
+    let writers = outputs.iter().map(|&bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
+    Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
+}
+
 /// All conditions, one after the other.
 fn measure(
     options: &BenchOptions,
-    program: &Program,
+    stage: &Stage,
     conditions: &[Condition],
     contestants: &[Contestant],
     stop: &AtomicBool,
 ) -> Result<Vec<Row>> {
     let weight = |c: &Condition| if *c == Condition::SMALL { SMALL_PARENT_WEIGHT } else { 1 };
-    let cells = |c: &Condition| race::entrants(c, contestants).len() as u32 * weight(c);
+    let cells = |c: &Condition| stage.entrants(c, contestants).len() as u32 * weight(c);
     let shares: u32 = conditions.iter().map(cells).sum();
-    ensure!(shares > 0, "no contestant can take part");
-    let share = options.measuring_time() / shares;
+    ensure!(shares > 0 || conditions.is_empty(), "no contestant can take part");
+    let share = options.measuring_time() / shares.max(1);
 
     let progress = progress_bar(options, share * shares);
     let mut rows = Vec::new();
+    let mut parent: Option<Parent> = None;
     for condition in conditions {
-        if race::entrants(condition, contestants).is_empty() {
+        if stage.entrants(condition, contestants).is_empty() {
             continue;
         }
         progress.set_message(condition.words());
         progress.tick();
-        let _parent = Parent::become_like(condition).with_context(|| condition.words())?;
+        parent = match parent.filter(|parent| parent.suits(condition)) {
+            None => Some(Parent::become_like(condition).with_context(|| condition.words())?),
+            same => same,
+        };
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
-        rows.extend(race::race(condition, contestants, program, budget, &progress).with_context(|| condition.words())?);
+        rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
     }
     progress.finish_and_clear();
     Ok(rows)
+}
+
+/// The part with many children alive, which has a table of its own.
+fn alive(
+    options: &BenchOptions,
+    limits: &Limits,
+    stage: &Stage,
+    stop: &AtomicBool,
+    notes: &mut Vec<String>,
+) -> Result<Vec<AliveRow>> {
+    if !options.measures(Part::Alive) {
+        return Ok(Vec::new());
+    }
+    let (usual, exits) = if options.quick { (2_000, 60) } else { (10_000, 200) };
+    let wanted = options.children.unwrap_or(usual);
+    let many = alive::most(wanted, limits.fds);
+    if many < wanted {
+        notes.push(format!("{many} instead of {wanted} children alive: limits of files, processes or process ids"));
+    }
+    if many <= alive::FEW {
+        notes.push(format!("no table of children alive: more than {} are needed", alive::FEW));
+        return Ok(Vec::new());
+    }
+    let exits = exits.min(usize::try_from(options.samples).unwrap_or(usize::MAX).max(2));
+    let budget = Budget { time: Duration::ZERO, samples: options.samples, stop };
+    let progress = progress_bar(options, Duration::ZERO);
+    let rows = alive::measure(many, exits, &stage.engines, budget, |words| {
+        progress.set_message(words);
+        progress.tick();
+    });
+    progress.finish_and_clear();
+    rows
 }
 
 /// A bar on standard error, where that is a terminal. It is drawn between the rounds by the measuring thread itself: a

@@ -13,13 +13,17 @@ use super::contestants::Contestant;
 #[derive(Args, Debug)]
 #[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]")]
 pub(crate) struct BenchOptions {
-    /// Fewer conditions and fewer launches: done in under 15 seconds
+    /// Fewer conditions and fewer launches: done in under 20 seconds
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// Only these parts of the bench
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub(crate) only: Vec<Part>,
+
     /// Only these contestants
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) only: Vec<Contestant>,
+    pub(crate) launchers: Vec<Contestant>,
 
     /// Memory of the parent to try, in MiB [default: 0,100,1024; quick: 0,1024]
     #[arg(long, value_name = "MIB", value_delimiter = ',')]
@@ -38,7 +42,11 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<usize>>,
 
-    /// Seconds to measure for, shared among all cells; setting up comes on top [default: 48; quick: 8]
+    /// Children alive of which one ends, at most what the limits allow [default: 10000; quick: 2000]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) children: Option<usize>,
+
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 7]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -67,16 +75,50 @@ pub(crate) struct BenchOptions {
     pub(crate) program: Vec<OsString>,
 }
 
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Memory of the parent
+    Memory,
+    /// Mappings of the parent
+    Mappings,
+    /// Open files of the parent, without and with three pipes to the child
+    Fds,
+    /// Threads launching at once
+    Threads,
+    /// Settings of the child, in a small and in a large parent
+    Settings,
+    /// Capturing what the child writes
+    Output,
+    /// Many children alive of which one ends
+    Alive,
+    /// Launches from tasks of a tokio runtime
+    Tokio,
+    /// Output, alive, tokio and all else that the handle does
+    Handle,
+}
+
 impl BenchOptions {
     /// The contestants that were asked for, each once, in the order of the tables.
     pub(crate) fn contestants(&self) -> Vec<Contestant> {
-        let wanted = |c: &Contestant| self.only.is_empty() || self.only.contains(c);
+        let wanted = |c: &Contestant| self.launchers.is_empty() || self.launchers.contains(c);
         Contestant::ALL.into_iter().filter(wanted).collect()
+    }
+
+    /// Whether the part was asked for.
+    pub(crate) fn measures(&self, part: Part) -> bool {
+        let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
+        self.only.is_empty() || self.only.contains(&part) || is_handle
+    }
+
+    /// Whether there is a sweep, which begins at the small parent.
+    pub(crate) fn sweeps(&self) -> bool {
+        [Part::Memory, Part::Mappings, Part::Fds, Part::Threads].into_iter().any(|part| self.measures(part))
     }
 
     /// Time to share among the cells.
     pub(crate) fn measuring_time(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_secs(if self.quick { 8 } else { 48 }))
+        self.time.unwrap_or(Duration::from_secs(if self.quick { 7 } else { 56 }))
     }
 }
 

@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use forkless::{Child, Command, Prepared, Stdio};
 
 use super::{
-    contestants::{Launcher, check, nanoseconds},
-    program::Program,
+    contestants::{Job, Launcher, check, check_output, look_through, nanoseconds},
     statistics::Sample,
 };
 
@@ -20,15 +19,18 @@ pub(crate) enum Form {
     Launch,
     /// `status()`
     Status,
+    /// `output()`
+    Output,
 }
 
-fn command(program: &Program, pipes: u8) -> Command {
-    let mut command = Command::new(&program.path);
-    command.args(&program.args);
-    if pipes > 0 {
+fn command(job: &Job) -> Result<Command> {
+    let mut command = Command::new(&job.program.path);
+    command.args(&job.program.args);
+    if job.pipes > 0 {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    command
+    job.wishes.put_on(&mut command)?;
+    Ok(command)
 }
 
 /// Waits, then drops the handle and the pipes inside the time, as for `std`.
@@ -47,54 +49,64 @@ fn whole(start: Instant, status: std::process::ExitStatus) -> Result<Sample> {
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
+fn captured(start: Instant, output: std::process::Output, job: &Job) -> Result<Sample> {
+    let intact = look_through(&output.stdout);
+    let total_ns = nanoseconds(start);
+    check(output.status)?;
+    check_output(job, intact, output.stdout.len())?;
+    Ok(Sample { held_ns: total_ns, total_ns })
+}
+
 /// A `Command` built anew for each launch: building it is in the time, as for `std`.
 pub(crate) struct OneShot<'p> {
-    program: &'p Program,
-    pipes: u8,
+    job: Job<'p>,
     form: Form,
 }
 
 impl<'p> OneShot<'p> {
-    pub(crate) fn new(program: &'p Program, pipes: u8, form: Form) -> Self {
-        Self { program, pipes, form }
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Self {
+        Self { job: *job, form }
     }
 }
 
 impl Launcher for OneShot<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
-        let mut command = command(self.program, self.pipes);
+        let mut command = command(&self.job)?;
         match self.form {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
             Form::Status => whole(start, command.status().context("not launched")?),
+            Form::Output => captured(start, command.output().context("not launched")?, &self.job),
         }
     }
 }
 
 /// A plan prepared once; only running it is in the time. Made without a pidfd, which the floor has none of either.
-pub(crate) struct Planned {
+pub(crate) struct Planned<'p> {
+    job: Job<'p>,
     plan: Prepared,
     form: Form,
 }
 
-impl Planned {
+impl<'p> Planned<'p> {
     /// # Errors
     /// When the plan cannot be made.
-    pub(crate) fn new(program: &Program, pipes: u8, form: Form) -> Result<Self> {
-        let mut command = command(program, pipes);
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
+        let mut command = command(job)?;
         command.pidfd(false);
-        Ok(Self { plan: command.prepare().context("not prepared")?, form })
+        Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
     }
 }
 
-impl Launcher for Planned {
+impl Launcher for Planned<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
         match self.form {
             Form::Spawn => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),
+            Form::Output => captured(start, self.plan.output().context("not launched")?, &self.job),
         }
     }
 }

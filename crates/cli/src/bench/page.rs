@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{
     plots::Plot,
     record::Report,
-    table::{HEADS, cells, headline, summary, target_words},
+    table::{ALIVE_HEADS, ALIVE_TITLE, HEADS, alive_cells, cells, footnotes, headline, summary, target_words},
 };
 
 const STYLE: &str = "\
@@ -42,6 +42,7 @@ pub(crate) fn render(report: &Report, plots: &[Plot], notes: &[String]) -> Resul
     }
     targets(report, &mut page);
     tables(report, &mut page);
+    alive(report, &mut page);
     page.push_str("</body>\n</html>\n");
     Ok(page)
 }
@@ -74,7 +75,24 @@ fn tables(report: &Report, page: &mut String) {
             let _ = writeln!(page, "<tr{class}>{words}</tr>");
         }
         page.push_str("</table></div>\n");
+        for line in footnotes(report, &condition) {
+            let _ = writeln!(page, "<p>{}</p>", escape(&line));
+        }
     }
+}
+
+fn alive(report: &Report, page: &mut String) {
+    if report.alive.is_empty() {
+        return;
+    }
+    let heads: String = ALIVE_HEADS.iter().map(|head| format!("<th>{}", escape(head))).collect();
+    let _ = writeln!(page, "<h2>{ALIVE_TITLE}</h2>\n<div class=\"scroll\"><table>\n<tr>{heads}</tr>");
+    for row in &report.alive {
+        let class = if row.waiter.starts_with("forkless") { " class=\"ours\"" } else { "" };
+        let words: String = alive_cells(row).iter().map(|cell| format!("<td>{}", escape(cell))).collect();
+        let _ = writeln!(page, "<tr{class}>{words}</tr>");
+    }
+    page.push_str("</table></div>\n");
 }
 
 /// The SVG element without a file's head, scalable, and with a name for those who cannot see it.
@@ -105,7 +123,7 @@ mod tests {
             row("floor", large, 41.0, 81.0),
             row("forkless-status", large, 71.0, 71.0),
         ];
-        let report = Report::new(Machine::read(), rows);
+        let report = Report::new(Machine::read(), rows, Vec::new());
         let page = render(&report, &super::super::plots::plots(&report), &["<odd>".to_owned()]).expect("page");
         assert!(page.contains("<svg role=\"img\"") && page.contains("&lt;odd&gt;"));
         for outside in ["<script", "src=", "<link", "@import"] {

@@ -18,6 +18,7 @@ use plotters::{
 use super::{
     conditions::{Condition, mebibytes, thousands},
     record::{Report, Row},
+    settings::Setting,
 };
 
 /// Size of each plot in pixels; the labels of the lines stand right of the plot area.
@@ -48,12 +49,15 @@ struct Line {
 /// Contestants worth a line, each with a colour that also people who see few colours can tell apart, where lines of
 /// the same family differ in lightness. The prepared forms lie so close to the plain ones that their lines would cover
 /// them, so the plots have the two ends of our range only; the tables have them all.
-const COLOURS: [(&str, RGBColor); 9] = [
+const COLOURS: [(&str, RGBColor); 12] = [
     ("fork", RGBColor(204, 51, 17)),
     ("posix_spawn", RGBColor(0, 119, 187)),
     ("system", RGBColor(170, 110, 40)),
     ("popen", RGBColor(205, 140, 30)),
     ("std", RGBColor(120, 94, 180)),
+    ("go", RGBColor(0, 150, 170)),
+    ("cpython", RGBColor(200, 160, 0)),
+    ("libuv", RGBColor(200, 80, 140)),
     ("forkless-spawn", RGBColor(70, 175, 100)),
     ("forkless-prepared", RGBColor(60, 150, 110)),
     ("forkless-prepared-status", RGBColor(0, 110, 60)),
@@ -69,15 +73,19 @@ fn colour(launcher: &str) -> Option<RGBColor> {
 pub(crate) fn plots(report: &Report) -> Vec<Plot> {
     let total = |row: &Row| row.total_p50_us;
     let wanted = [
-        Sweep {
-            name: "memory",
-            title: "Launch and wait, by memory of the parent",
-            x_title: "touched memory of the parent",
-            y_title: "median total time, µs",
-            of: |c| (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib),
-            tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
-            value: total,
-        }
+        by_memory("memory", "Launch and wait, by memory of the parent", |c| {
+            (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib)
+        })
+        .plot(report, true),
+        by_memory("settings-user", "Launch with a change of user, by memory of the parent", |c| {
+            (Condition { parent_mib: 0, ..*c } == Condition { setting: Setting::User, ..Condition::SMALL })
+                .then_some(c.parent_mib)
+        })
+        .plot(report, true),
+        by_memory("settings-all", "Launch with all settings, by memory of the parent", |c| {
+            (Condition { parent_mib: 0, ..*c } == Condition { setting: Setting::All, ..Condition::SMALL })
+                .then_some(c.parent_mib)
+        })
         .plot(report, true),
         Sweep {
             name: "files",
@@ -111,6 +119,19 @@ pub(crate) fn plots(report: &Report) -> Vec<Plot> {
         .plot(report, false),
     ];
     wanted.into_iter().flatten().collect()
+}
+
+/// The sweep of memory under a setting, which `of` selects.
+fn by_memory(name: &'static str, title: &'static str, of: fn(&Condition) -> Option<u64>) -> Sweep {
+    Sweep {
+        name,
+        title,
+        x_title: "touched memory of the parent",
+        y_title: "median total time, µs",
+        of,
+        tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
+        value: |row| row.total_p50_us,
+    }
 }
 
 /// How to get a plot from the rows.
@@ -365,7 +386,7 @@ mod tests {
             rows.push(row("fork", condition, fork, fork + 60.0));
             rows.push(row("forkless-prepared-status", condition, 79.0, 79.0));
         }
-        Report::new(Machine::read(), rows)
+        Report::new(Machine::read(), rows, Vec::new())
     }
 
     #[test]

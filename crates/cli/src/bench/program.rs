@@ -16,6 +16,9 @@ use anyhow::{Context, Result, bail};
 /// The static program of `c/target.c`, built by `build.rs`.
 const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/target-program"));
 
+/// The static program of `c/worker.c`, which writes or waits.
+const WORKER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker-program"));
+
 /// A program with its arguments, in each of the forms that the contestants want.
 ///
 /// All of them are made once, so that no contestant pays for the conversion.
@@ -33,28 +36,48 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Writes the embedded program into a private directory.
+    /// Writes the embedded program into a directory that nobody else can list or write to. They can run the program:
+    /// some of the children are another user's.
     ///
     /// # Errors
     /// When the temporary directory cannot be written, or programs in it may not be run.
     pub(crate) fn embedded() -> Result<Self> {
+        Self::unpack(TARGET_PROGRAM, "exit0", Vec::new(), &[])
+    }
+
+    /// The program that writes so many bytes and exits with 0.
+    ///
+    /// # Errors
+    /// As [`embedded`](Self::embedded).
+    pub(crate) fn writer(bytes: u64) -> Result<Self> {
+        Self::unpack(WORKER_PROGRAM, "worker", vec![bytes.to_string().into()], &["0"])
+    }
+
+    /// The program that waits for the end of its standard input.
+    ///
+    /// # Errors
+    /// As [`embedded`](Self::embedded).
+    pub(crate) fn waiter() -> Result<Self> {
+        Self::unpack(WORKER_PROGRAM, "worker", Vec::new(), &["0"])
+    }
+
+    fn unpack(bytes: &[u8], name: &str, args: Vec<OsString>, try_out_with: &[&str]) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("forkless-bench-")
-            .permissions(fs::Permissions::from_mode(0o700))
+            .permissions(fs::Permissions::from_mode(0o711))
             .tempdir()
             .context("cannot make a temporary directory for the program to launch")?;
-        let path = directory.path().join("exit0");
+        let path = directory.path().join(name);
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o755)
             .open(&path)
             .with_context(|| format!("cannot create {}", path.display()))?;
-        std::io::Write::write_all(&mut file, TARGET_PROGRAM)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        std::io::Write::write_all(&mut file, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         drop(file);
-        try_out(&path)?;
-        Self::build(path, Vec::new(), Some(directory))
+        try_out(&path, try_out_with)?;
+        Self::build(path, args, Some(directory))
     }
 
     /// Takes the words of the command line; a name without a slash is looked up in `PATH`, once.
@@ -97,10 +120,11 @@ impl Program {
 ///
 /// It also waits for the moment when nobody has the file open for writing: in a process with other threads, a child that
 /// was forked while we wrote has it until it execs (ETXTBSY).
-fn try_out(path: &Path) -> Result<()> {
-    let status = forkless::Command::new(path).retry_busy(Duration::from_secs(2)).status().with_context(|| {
-        format!("programs in {} cannot be run; set TMPDIR to another directory", std::env::temp_dir().display())
-    })?;
+fn try_out(path: &Path, args: &[&str]) -> Result<()> {
+    let status =
+        forkless::Command::new(path).args(args).retry_busy(Duration::from_secs(2)).status().with_context(|| {
+            format!("programs in {} cannot be run; set TMPDIR to another directory", std::env::temp_dir().display())
+        })?;
     super::contestants::check(status)
 }
 

@@ -14,9 +14,11 @@ use rustix::time::ClockId;
 
 use super::{
     conditions::Condition,
-    contestants::{Contestant, Launcher},
+    contestants::{Contestant, Job, Launcher},
+    engines::Engines,
     program::Program,
     record::Row,
+    settings::{self, Feature, Setting, Settings},
     statistics::{Sample, Series},
 };
 
@@ -29,6 +31,89 @@ const TURN: Duration = Duration::from_millis(1);
 const FEWEST: usize = 5;
 /// Turns of each contestant in the thread sweep.
 const CROWD_ROUNDS: u32 = 8;
+
+/// What is there for every condition.
+pub(crate) struct Stage {
+    pub(crate) program: Program,
+    /// Programs that write, with the number of bytes.
+    pub(crate) writers: Vec<(u64, Program)>,
+    pub(crate) settings: Settings,
+    pub(crate) engines: Engines,
+    /// Memory that may be used.
+    pub(crate) memory_mib: u64,
+    /// Engines, whose memory takes as long to be had as ours, are large only where settings are tried.
+    pub(crate) quick: bool,
+}
+
+impl Stage {
+    fn job(&self, condition: &Condition) -> Job<'_> {
+        let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
+        Job {
+            program: writer.map_or(&self.program, |(_, program)| program),
+            pipes: condition.pipes,
+            output: condition.output,
+            parent_mib: condition.parent_mib,
+            wishes: self.settings.wishes(condition.setting),
+            engines: Some(&self.engines),
+        }
+    }
+
+    /// Those of `contestants` that can take part under the condition.
+    pub(crate) fn entrants(&self, condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
+        let fits = |c: &&Contestant| {
+            (condition.pipes == 0 || c.takes_pipes())
+                && (condition.threads == 1 || c.joins_crowd())
+                && (!c.is_engine() || self.engine_fits(**c, condition))
+                && self.settings_fit(**c, condition)
+                && c.captures(condition.output > 0)
+                && c.awaits() == (condition.tasks > 0)
+        };
+        contestants.iter().filter(fits).copied().collect()
+    }
+
+    /// An engine is a process of its own: its memory and its settings can be had there, our files and threads cannot.
+    fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
+        let inside = Condition { parent_mib: condition.parent_mib, setting: condition.setting, ..Condition::SMALL };
+        let too_long = self.quick && condition.parent_mib > 0 && condition.setting == Setting::None;
+        self.engines.has(contestant)
+            && *condition == inside
+            && !too_long
+            && condition.parent_mib.saturating_mul(1 + self.engines.count()) <= self.memory_mib
+    }
+
+    /// Whoever can do all that is asked for takes part, and, marked, whoever can do the namespace, which makes the others
+    /// fork. The floor is there as what a launch costs without any of it.
+    fn settings_fit(&self, contestant: Contestant, condition: &Condition) -> bool {
+        let asked = self.settings.wishes(condition.setting).features();
+        let can = contestant.can(Some(&self.engines));
+        let namespace = asked.contains(&Feature::UserNamespace) && can.contains(&Feature::UserNamespace);
+        contestant == Contestant::Floor || namespace || asked.iter().all(|feature| can.contains(feature))
+    }
+
+    /// What the contestant does not do of what the condition asks for, in words.
+    fn lacks(&self, contestant: Contestant, condition: &Condition) -> Option<String> {
+        let can = contestant.can(Some(&self.engines));
+        let asked = self.settings.wishes(condition.setting).features();
+        let missing: Vec<&str> = asked.iter().filter(|f| !can.contains(f)).map(|f| f.name()).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+
+    /// Makes sure that each contestant gives its child the settings that it is said to give.
+    ///
+    /// # Errors
+    /// When one does not, named.
+    pub(crate) fn prove(&self, condition: &Condition, contestants: &[Contestant]) -> Result<()> {
+        if condition.setting == Setting::None {
+            return Ok(());
+        }
+        for contestant in self.entrants(condition, contestants) {
+            let can = contestant.can(Some(&self.engines));
+            settings::prove(self.settings.wishes(condition.setting), contestant, &can, Some(&self.engines))
+                .with_context(|| format!("contestant {}", contestant.name()))?;
+        }
+        Ok(())
+    }
+}
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +129,7 @@ pub(crate) struct Budget<'a> {
 impl Budget<'_> {
     /// # Errors
     /// When the user has had enough. An error and not an exit, so that everything is put back on the way out.
-    fn go_on(&self) -> Result<()> {
+    pub(crate) fn go_on(&self) -> Result<()> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped by a signal");
         Ok(())
     }
@@ -57,30 +142,30 @@ impl Budget<'_> {
 pub(crate) fn race(
     condition: &Condition,
     contestants: &[Contestant],
-    program: &Program,
+    stage: &Stage,
     budget: Budget,
     progress: &ProgressBar,
 ) -> Result<Vec<Row>> {
-    let contestants = entrants(condition, contestants);
-    if condition.threads > 1 {
-        return race_crowd(condition, &contestants, program, budget, progress);
+    let contestants = stage.entrants(condition, contestants);
+    if condition.tasks > 0 {
+        return super::flock::race(condition, &contestants, stage, budget, progress);
     }
+    if condition.threads > 1 {
+        return race_crowd(condition, &contestants, stage, budget, progress);
+    }
+    stage.prove(condition, &contestants)?;
     let mut runners = Vec::new();
     for &contestant in &contestants {
         let name = || format!("contestant {}", contestant.name());
-        let launcher = contestant.ready(program, condition.pipes).with_context(name)?;
+        let launcher = contestant.ready(&stage.job(condition)).with_context(name)?;
         runners.push(Runner::warmed_up(contestant, launcher, budget).with_context(name)?);
     }
     take_turns(&mut runners, budget, progress)?;
-    let rows = runners.into_iter().filter_map(|r| Some(Row::new(r.contestant, condition, r.series.summary()?)));
-    Ok(rows.collect())
-}
-
-/// Those of `contestants` that can take part under the condition.
-pub(crate) fn entrants(condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
-    let fits =
-        |c: &Contestant| (condition.pipes == 0 || c.takes_pipes()) && (condition.threads == 1 || c.joins_crowd());
-    contestants.iter().copied().filter(fits).collect()
+    let row = |runner: Runner| {
+        let lacks = stage.lacks(runner.contestant, condition);
+        Some(Row { lacks, ..Row::new(runner.contestant, condition, runner.series.summary()?) })
+    };
+    Ok(runners.into_iter().filter_map(row).collect())
 }
 
 /// One contestant with what it has done so far.
@@ -97,6 +182,23 @@ struct Quota {
     most: usize,
 }
 
+/// What is left of it for one turn.
+pub(crate) struct Goal {
+    /// Time of the turn …
+    pub(crate) time: Duration,
+    /// … which goes on until this many launches were made …
+    pub(crate) fewest: usize,
+    /// … and ends in any case when this many were.
+    pub(crate) most: usize,
+}
+
+impl Goal {
+    /// Whether a turn with so many launches in so much time is to go on.
+    pub(crate) fn is_ahead(&self, count: usize, time: Duration) -> bool {
+        count < self.most && (count < self.fewest || time < self.time)
+    }
+}
+
 impl<'p> Runner<'p> {
     fn warmed_up(contestant: Contestant, mut launcher: Box<dyn Launcher + 'p>, budget: Budget) -> Result<Self> {
         let start = Instant::now();
@@ -110,25 +212,18 @@ impl<'p> Runner<'p> {
         Ok(Self { contestant, launcher, series: Series::default() })
     }
 
-    /// Launches until the quota is reached; not at all where it already is.
-    fn turn(&mut self, quota: &Quota) -> Result<()> {
-        if !self.below(quota, Duration::ZERO) {
+    /// Launches until the quota is reached; not at all where it already is, or nearly and this is not the last round.
+    fn turn(&mut self, quota: &Quota, last: bool) -> Result<()> {
+        let n = self.series.len();
+        let goal = Goal {
+            time: quota.time.saturating_sub(self.series.wall),
+            fewest: quota.fewest.saturating_sub(n),
+            most: quota.most.saturating_sub(n),
+        };
+        if !goal.is_ahead(0, Duration::ZERO) || !last && goal.time < self.launcher.least_turn() {
             return Ok(());
         }
-        let cpu = cpu_time();
-        let start = Instant::now();
-        while self.below(quota, start.elapsed()) {
-            let sample = self.launcher.launch().with_context(|| format!("contestant {}", self.contestant.name()))?;
-            self.series.push(sample);
-        }
-        self.series.wall += start.elapsed();
-        self.series.cpu += cpu_time().saturating_sub(cpu);
-        Ok(())
-    }
-
-    fn below(&self, quota: &Quota, this_turn: Duration) -> bool {
-        let n = self.series.len();
-        n < quota.most && (n < quota.fewest || self.series.wall + this_turn < quota.time)
+        self.launcher.turn(&goal, &mut self.series).with_context(|| format!("contestant {}", self.contestant.name()))
     }
 }
 
@@ -145,7 +240,7 @@ fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) ->
         let quota =
             Quota { time: budget.time / rounds * round, fewest: part(FEWEST, round), most: part(samples, round) };
         for turn in 0..count {
-            runners[(round as usize + turn) % count].turn(&quota)?;
+            runners[(round as usize + turn) % count].turn(&quota, round == rounds)?;
         }
         progress.inc(count as u64 * TURN.as_millis() as u64);
     }
@@ -156,7 +251,7 @@ fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) ->
 fn race_crowd(
     condition: &Condition,
     contestants: &[Contestant],
-    program: &Program,
+    stage: &Stage,
     budget: Budget,
     progress: &ProgressBar,
 ) -> Result<Vec<Row>> {
@@ -169,7 +264,7 @@ fn race_crowd(
             budget.go_on()?;
             let index = (round + turn) % contestants.len();
             let (contestant, series) = &mut series[index];
-            let crowd = Crowd { contestant: *contestant, condition, program, slice, per_thread };
+            let crowd = Crowd { contestant: *contestant, condition, stage, slice, per_thread };
             crowd.run(series).with_context(|| format!("contestant {}", contestant.name()))?;
             progress.inc(slice.as_millis() as u64);
         }
@@ -181,7 +276,7 @@ fn race_crowd(
 struct Crowd<'a> {
     contestant: Contestant,
     condition: &'a Condition,
-    program: &'a Program,
+    stage: &'a Stage,
     slice: Duration,
     per_thread: usize,
 }
@@ -208,7 +303,7 @@ impl Crowd<'_> {
     }
 
     fn run_thread(&self, barrier: &Barrier) -> Result<ThreadRun> {
-        let ready = self.contestant.ready(self.program, self.condition.pipes);
+        let ready = self.contestant.ready(&self.stage.job(self.condition));
         // Every thread must come here, also one that failed, or the others would wait for ever.
         barrier.wait();
         let mut launcher = ready?;
@@ -232,7 +327,7 @@ struct ThreadRun {
 ///
 /// The process's own from its CPU clock, which counts nanoseconds; the children's from getrusage(2), which has no
 /// better.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let own = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let own = Duration::new(own.tv_sec.unsigned_abs(), u32::try_from(own.tv_nsec).unwrap_or(0));
     // SAFETY: all zeroes is a valid `rusage`, which is plain integers.
@@ -249,6 +344,17 @@ fn cpu_time() -> Duration {
 mod tests {
     use super::*;
 
+    fn stage(program: Program) -> Stage {
+        Stage {
+            program,
+            writers: Vec::new(),
+            settings: Settings::none(),
+            engines: Engines::none(),
+            memory_mib: 0,
+            quick: false,
+        }
+    }
+
     #[test]
     fn children_are_counted_as_cpu_time() {
         let before = cpu_time();
@@ -259,12 +365,12 @@ mod tests {
 
     #[test]
     fn goals_are_shared_out_over_all_rounds() {
-        let program = Program::embedded().expect("temporary directory");
+        let stage = stage(Program::embedded().expect("temporary directory"));
         let budget = Budget { time: Duration::from_secs(1), samples: 40, stop: &AtomicBool::new(false) };
         for threads in [1, 3] {
             let condition = Condition { threads, ..Condition::SMALL };
             let names = [Contestant::Floor, Contestant::PosixSpawn];
-            let rows = race(&condition, &names, &program, budget, &ProgressBar::hidden()).expect("runs");
+            let rows = race(&condition, &names, &stage, budget, &ProgressBar::hidden()).expect("runs");
             assert_eq!(rows.len(), 2);
             for row in rows {
                 assert!(row.n >= 5 && row.n <= 48, "{row:?}");
@@ -279,7 +385,7 @@ mod tests {
         for threads in [1, 2] {
             let condition = Condition { threads, ..Condition::SMALL };
             let only = [Contestant::PosixSpawn];
-            let error = race(&condition, &only, &Program::missing(), budget, &ProgressBar::hidden());
+            let error = race(&condition, &only, &stage(Program::missing()), budget, &ProgressBar::hidden());
             let text = format!("{:#}", error.expect_err("nothing to launch"));
             assert!(text.contains("contestant posix_spawn"), "{text}");
         }
@@ -287,11 +393,11 @@ mod tests {
 
     #[test]
     fn a_signal_stops_the_race() {
-        let program = Program::embedded().expect("temporary directory");
+        let stage = stage(Program::embedded().expect("temporary directory"));
         let budget = Budget { time: Duration::from_secs(60), samples: 1_000_000, stop: &AtomicBool::new(true) };
         for threads in [1, 2] {
             let condition = Condition { threads, ..Condition::SMALL };
-            let error = race(&condition, &[Contestant::Floor], &program, budget, &ProgressBar::hidden());
+            let error = race(&condition, &[Contestant::Floor], &stage, budget, &ProgressBar::hidden());
             assert_eq!(error.expect_err("stopped").to_string(), "stopped by a signal");
         }
     }

@@ -6,15 +6,17 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
+    alive::AliveRow,
     conditions::Condition,
     contestants::Contestant,
     machine::Machine,
+    settings::Setting,
     statistics::{Summary, round},
     targets::Figure,
 };
 
 /// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// One contestant under one condition.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +27,9 @@ pub(crate) struct Row {
     pub(crate) fds: u64,
     pub(crate) threads: usize,
     pub(crate) pipes: u8,
+    pub(crate) setting: Setting,
+    pub(crate) output: u64,
+    pub(crate) tasks: usize,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
     pub(crate) held_p99_us: f64,
@@ -33,6 +38,8 @@ pub(crate) struct Row {
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
     pub(crate) ratio_to_floor: Option<f64>,
+    /// What the launcher did not do of the setting.
+    pub(crate) lacks: Option<String>,
 }
 
 impl Row {
@@ -45,6 +52,9 @@ impl Row {
             fds: condition.fds,
             threads: condition.threads,
             pipes: condition.pipes,
+            setting: condition.setting,
+            output: condition.output,
+            tasks: condition.tasks,
             n: summary.n,
             held_p50_us: summary.held_p50_us,
             held_p99_us: summary.held_p99_us,
@@ -53,7 +63,13 @@ impl Row {
             rate_per_s: summary.rate_per_s,
             cpu_us: summary.cpu_us,
             ratio_to_floor: None,
+            lacks: None,
         }
+    }
+
+    /// Whether it is comparable with the others: the floor is not a way to launch, and who lacks something does less.
+    pub(crate) fn is_rival(&self) -> bool {
+        self.launcher != "floor" && self.lacks.is_none()
     }
 
     /// The condition it was measured under.
@@ -64,6 +80,9 @@ impl Row {
             fds: self.fds,
             threads: self.threads,
             pipes: self.pipes,
+            setting: self.setting,
+            output: self.output,
+            tasks: self.tasks,
         }
     }
 }
@@ -74,20 +93,21 @@ pub(crate) struct Report {
     pub(crate) version: u32,
     pub(crate) machine: Machine,
     pub(crate) rows: Vec<Row>,
+    pub(crate) alive: Vec<AliveRow>,
     pub(crate) targets: Vec<Figure>,
 }
 
 impl Report {
     /// Adds what follows from the rows.
-    pub(crate) fn new(machine: Machine, mut rows: Vec<Row>) -> Self {
+    pub(crate) fn new(machine: Machine, mut rows: Vec<Row>, alive: Vec<AliveRow>) -> Self {
         let floors: Vec<(Condition, f64)> =
             rows.iter().filter(|r| r.launcher == "floor").map(|r| (r.condition(), r.total_p50_us)).collect();
         for row in &mut rows {
             let floor = floors.iter().find(|(condition, _)| *condition == row.condition());
             row.ratio_to_floor = floor.map(|(_, total)| round(row.total_p50_us / total));
         }
-        let targets = super::targets::judge(&rows, machine.cores);
-        Self { version: FORMAT_VERSION, machine, rows, targets }
+        let targets = super::targets::judge(&rows, &alive, machine.cores);
+        Self { version: FORMAT_VERSION, machine, rows, alive, targets }
     }
 
     /// The conditions, in the order in which they were measured.
@@ -150,21 +170,23 @@ pub(crate) mod tests {
     fn csv_has_the_fields_of_the_rows() {
         let small = Condition::SMALL;
         let rows = vec![row("floor", small, 40.0, 80.0), row("std", small, 60.0, 100.0)];
-        let report = Report::new(Machine::read(), rows);
+        let report = Report::new(Machine::read(), rows, Vec::new());
         let csv = report.csv().expect("csv");
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,n,held_p50_us,"));
-        assert!(lines[2].ends_with(",1.25"), "{}", lines[2]);
+        assert!(
+            lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,tasks,n,held_p50_us,")
+        );
+        assert!(lines[2].ends_with(",1.25,"), "{}", lines[2]);
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
-        assert_eq!(json["version"], 1);
+        assert_eq!(json["version"], 2);
         assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
     }
 
     #[test]
     fn without_a_floor_there_is_no_ratio() {
-        let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)]);
+        let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)], Vec::new());
         assert_eq!(report.rows[0].ratio_to_floor, None);
-        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(','));
+        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,"));
     }
 }

@@ -29,6 +29,11 @@ impl Series {
         self.total.push(sample.total_ns);
     }
 
+    /// The launch added last.
+    pub(crate) fn last(&self) -> Option<Sample> {
+        Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })
+    }
+
     /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.total.len()
@@ -77,7 +82,7 @@ pub(crate) fn percentile(sorted: &[u64], percent: u32) -> u64 {
 }
 
 /// Nanoseconds in microseconds, to the nanosecond.
-fn microseconds(ns: u64) -> f64 {
+pub(crate) fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{
+    alive::AliveRow,
     conditions::Condition,
     record::{Report, Row},
     targets::Figure,
@@ -17,7 +18,7 @@ pub(crate) const HEADS: [&str; 9] =
 /// A row in the words of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 9] {
     [
-        row.launcher.to_owned(),
+        if row.lacks.is_some() { format!("{} *", row.launcher) } else { row.launcher.to_owned() },
         figure(row.held_p50_us),
         figure(row.held_p99_us),
         figure(row.total_p50_us),
@@ -34,11 +35,23 @@ pub(crate) fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { super::conditions::thousands(value.round() as u64) }
 }
 
+/// What the marked rows of a condition lack, a line each.
+pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
+    let line = |row: &Row| Some(format!("* {} does less: without {}", row.launcher, row.lacks.as_ref()?));
+    report.rows_of(condition).filter_map(line).collect()
+}
+
 /// All of it.
 pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String {
     let mut text = format!("{}\n", report.machine.words());
     for condition in report.conditions() {
         let _ = write!(text, "\n{}\n{}\n", headline(&condition), condition_table(report, &condition, colour));
+        for line in footnotes(report, &condition) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    if !report.alive.is_empty() {
+        let _ = write!(text, "\n{ALIVE_TITLE}\n{}\n", alive_table(&report.alive, colour));
     }
     let _ = writeln!(text, "\nIn short");
     for line in summary(report) {
@@ -51,6 +64,54 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
         let _ = write!(text, "\nTargets (ratios of medians of this run)\n{}\n", target_table(&report.targets, colour));
     }
     text
+}
+
+/// Heads of the table with many children alive.
+pub(crate) const ALIVE_HEADS: [&str; 9] = [
+    "waiter",
+    "children",
+    "CPU p50 µs",
+    "CPU p99 µs",
+    "× few",
+    "latency p50 µs",
+    "latency p99 µs",
+    "bytes per child",
+    "n",
+];
+
+/// A row in the words of [`ALIVE_HEADS`].
+pub(crate) fn alive_cells(row: &AliveRow) -> [String; 9] {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    [
+        row.waiter.to_owned(),
+        super::conditions::thousands(row.children as u64),
+        figure(row.cpu_p50_us),
+        figure(row.cpu_p99_us),
+        or_dash(row.ratio_to_few.map(|ratio| format!("{ratio:.2}"))),
+        figure(row.latency_p50_us),
+        figure(row.latency_p99_us),
+        or_dash(row.parent_bytes.map(figure)),
+        super::conditions::thousands(row.n as u64),
+    ]
+}
+
+/// The title of that table.
+pub(crate) const ALIVE_TITLE: &str = "One of many children ends: cost for the parent per exit";
+
+fn alive_table(rows: &[AliveRow], colour: bool) -> Table {
+    let mut table = new_table(colour);
+    table.set_header(ALIVE_HEADS);
+    for row in rows {
+        let tint = row.waiter.starts_with("forkless").then_some(Color::Green);
+        table.add_row(alive_cells(row).map(|text| match tint {
+            Some(tint) => Cell::new(text).fg(tint),
+            None => Cell::new(text),
+        }));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 /// The words of a condition as a title.
@@ -118,13 +179,13 @@ pub(crate) fn target_words(figure: &Figure) -> String {
     format!("{sign} {:.2}", figure.target)
 }
 
-/// One line per condition on who was fastest, then one per row in which we lose. By the median of the total time, with
+/// One line per condition on who was fastest of those that did all that was asked for, then one per row in which we lose. By the median of the total time, with
 /// threads by launches per second.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     let mut losses = Vec::new();
     for condition in report.conditions() {
-        let rows: Vec<&Row> = report.rows_of(&condition).filter(|row| row.launcher != "floor").collect();
+        let rows: Vec<&Row> = report.rows_of(&condition).filter(|row| row.is_rival()).collect();
         let (ours, theirs): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(|r| r.launcher.starts_with("forkless"));
         let (Some(best), Some(rival)) = (fastest(&ours), fastest(&theirs)) else { continue };
         let words = condition.words();
@@ -154,10 +215,11 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Which of our rows are behind the floor, each launcher with its worst condition.
+/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
+/// which the floor knows nothing.
 fn behind_the_floor(report: &Report) -> Option<String> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
-    for condition in report.conditions() {
+    for condition in report.conditions().into_iter().filter(|condition| condition.has_floor()) {
         let floor = report.rows_of(&condition).find(|row| row.launcher == "floor")?;
         for row in report.rows_of(&condition).filter(|row| row.launcher.starts_with("forkless")) {
             let loss = speed(floor) / speed(row);
@@ -180,7 +242,7 @@ fn behind_the_floor(report: &Report) -> Option<String> {
 
 /// Launches per second where threads compete, else the inverse of the median time.
 fn speed(row: &Row) -> f64 {
-    if row.threads > 1 { row.rate_per_s } else { 1e6 / row.total_p50_us }
+    if row.threads > 1 || row.tasks > 0 { row.rate_per_s } else { 1e6 / row.total_p50_us }
 }
 
 fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
@@ -188,7 +250,7 @@ fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
 }
 
 fn pace(row: &Row) -> String {
-    if row.threads > 1 {
+    if row.threads > 1 || row.tasks > 0 {
         format!("{} launches/s", figure(row.rate_per_s))
     } else {
         format!("{} µs", figure(row.total_p50_us))
@@ -209,7 +271,7 @@ fn percent(factor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::machine::Machine, super::record::tests::row, *};
+    use super::{super::machine::Machine, super::record::tests::row, super::settings::Setting, *};
 
     fn report() -> Report {
         let small = Condition::SMALL;
@@ -222,7 +284,7 @@ mod tests {
             row("posix_spawn", crowd, 60.0, 100.0),
             row("forkless-status", crowd, 200.0, 200.0),
         ];
-        Report::new(Machine::read(), rows)
+        Report::new(Machine::read(), rows, Vec::new())
     }
 
     #[test]
@@ -251,8 +313,30 @@ mod tests {
             row("floor", crowd, 40.0, 80.0),
             row("forkless-spawn", crowd, 50.0, 100.0),
         ];
-        let line = behind_the_floor(&Report::new(Machine::read(), rows));
+        let line = behind_the_floor(&Report::new(Machine::read(), rows, Vec::new()));
         assert_eq!(line.as_deref(), Some("Behind the floor, at worst: forkless-spawn by 25 % (4 threads at once)."));
+    }
+
+    #[test]
+    fn rows_that_do_less_are_marked_and_do_not_compete() {
+        let user = Condition { setting: Setting::User, ..Condition::SMALL };
+        let less = |launcher, total| Row { lacks: Some("ids".to_owned()), ..row(launcher, user, 40.0, total) };
+        let rows = vec![
+            less("floor", 80.0),
+            less("go", 50.0),
+            row("fork", user, 99.0, 200.0),
+            row("forkless-spawn", user, 50.0, 100.0),
+        ];
+        let report = Report::new(Machine::read(), rows, Vec::new());
+        assert_eq!(
+            summary(&report)[0],
+            "Change of user: forkless-spawn 100 µs; next is fork with 200 µs (2.0 × as fast)."
+        );
+        assert_eq!(summary(&report).len(), 2, "no comparison with a floor that did less");
+        let text = render(&report, &[], false);
+        for part in ["floor *", "go *", "* go does less: without ids", "1.25"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,13 @@
 
 use serde::Serialize;
 
-use super::{conditions::Condition, record::Row, statistics::round};
+use super::{
+    alive::{AliveRow, FEW},
+    conditions::{Condition, OUTPUTS, SOCKETS, TASKS},
+    record::Row,
+    settings::Setting,
+    statistics::round,
+};
 
 /// One figure with its target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,20 +54,24 @@ impl Rows<'_> {
         Some(self.total(launcher, large)? / self.total(launcher, small)?)
     }
 
-    /// The largest value of a field in the rows without pipes: the end of a sweep.
+    /// The largest value of a field in the rows of a sweep: its end.
     fn most(&self, field: impl Fn(&Row) -> u64) -> u64 {
-        self.0.iter().map(field).max().unwrap_or(0)
+        self.0.iter().filter(|row| row.tasks == 0).map(field).max().unwrap_or(0)
     }
 }
 
 /// All figures that the rows allow to compute; those whose rows are missing (`--only`, `--memory`…) are left out.
-pub(crate) fn judge(rows: &[Row], cores: usize) -> Vec<Figure> {
+pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figure> {
     let rows = Rows(rows);
     let mut figures = Vec::new();
     small_parent(&rows, &mut figures);
     memory(&rows, &mut figures);
+    settings(&rows, &mut figures);
     files(&rows, &mut figures);
     threads(&rows, cores, &mut figures);
+    output(&rows, &mut figures);
+    tasks(&rows, &mut figures);
+    waiting(alive, &mut figures);
     figures
 }
 
@@ -91,6 +101,24 @@ fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
     for launcher in ["forkless-prepared", "forkless-status"] {
         if let Some(growth) = rows.growth(launcher, &large, &Condition::SMALL) {
             figures.push(Figure::at_most(format!("{launcher} at 1 GiB, by itself small"), growth, 1.10));
+        }
+    }
+}
+
+/// A setting must not make the launch depend on the parent's memory. By the floor under the same condition, which depends
+/// on nothing but what the machine did meanwhile: the two conditions are far apart in time.
+fn settings(rows: &Rows, figures: &mut Vec<Figure>) {
+    for setting in [Setting::User, Setting::UserNamespace, Setting::All] {
+        let small = Condition { setting, ..Condition::SMALL };
+        let large = Condition { parent_mib: 1024, ..small };
+        for launcher in ["forkless-prepared", "forkless-status"] {
+            if let (Some(ours), Some(floor)) =
+                (rows.growth(launcher, &large, &small), rows.growth("floor", &large, &small))
+            {
+                let figure =
+                    format!("{launcher} with {} at 1 GiB, by itself small, each by its floor", setting.words());
+                figures.push(Figure::at_most(figure, ours / floor, 1.10));
+            }
         }
     }
 }
@@ -140,6 +168,45 @@ fn threads(rows: &Rows, cores: usize, figures: &mut Vec<Figure>) {
     }
 }
 
+fn output(rows: &Rows, figures: &mut Vec<Figure>) {
+    for (bytes, words, target) in [(OUTPUTS[0], "100 bytes", 0.85), (OUTPUTS[1], "64 MiB", 1.0)] {
+        let condition = Condition { output: bytes, ..Condition::SMALL };
+        let Some(std) = rows.total("std", &condition) else { continue };
+        for launcher in ["forkless-output", "forkless-prepared-output"] {
+            if let Some(ours) = rows.total(launcher, &condition) {
+                figures.push(Figure::at_most(format!("{launcher} of {words}, by std's"), ours / std, target));
+            }
+        }
+    }
+}
+
+/// Launches from tasks, by tokio's own way, where there are rows of ours.
+fn tasks(rows: &Rows, figures: &mut Vec<Figure>) {
+    for (fds, words, target) in [(Condition::SMALL.fds, "small parent", 1.3), (SOCKETS, "10,000 open files", 5.0)] {
+        let condition = Condition { fds, tasks: TASKS, ..Condition::SMALL };
+        let (ours, theirs) = (rows.find("forkless-tokio", &condition), rows.find("tokio", &condition));
+        if let (Some(ours), Some(theirs)) = (ours, theirs) {
+            let figure = format!("launches/s of forkless-tokio from {TASKS} tasks, {words}, by tokio's");
+            figures.push(Figure::at_least(figure, ours.rate_per_s / theirs.rate_per_s, target));
+        }
+    }
+}
+
+/// What a child that is waited for costs must not depend on how many there are.
+fn waiting(alive: &[AliveRow], figures: &mut Vec<Figure>) {
+    for row in alive.iter().filter(|row| row.waiter.starts_with("forkless")) {
+        let words = super::conditions::thousands(row.children as u64);
+        if let Some(ratio) = row.ratio_to_few {
+            let figure = format!("CPU per exit of {}, {words} children alive, by itself with {FEW}", row.waiter);
+            figures.push(Figure::at_most(figure, ratio, 1.2));
+        }
+        if let Some(bytes) = row.parent_bytes {
+            let figure = format!("bytes of the parent per child of {}, {words} children alive", row.waiter);
+            figures.push(Figure::at_most(figure, bytes, 512.0));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::record::tests::row, *};
@@ -158,7 +225,7 @@ mod tests {
             row("posix_spawn", crowd, 50.0, 100.0),
             row("forkless-status", crowd, 80.0, 80.0),
         ];
-        let figures = judge(&rows, 2);
+        let figures = judge(&rows, &[], 2);
         let found: Vec<(&str, f64, bool)> = figures.iter().map(|f| (f.figure.as_str(), f.value, f.met)).collect();
         assert_eq!(
             found,
@@ -170,18 +237,35 @@ mod tests {
                 ("launches/s of forkless-status on 4 threads, by posix_spawn's", 1.25, true),
             ]
         );
-        assert!(judge(&rows[1..2], 2).is_empty());
+        assert!(judge(&rows[1..2], &[], 2).is_empty());
 
         let few = Condition { fds: 36, ..small };
         let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
-        assert!(judge(&rows, 2).is_empty());
+        assert!(judge(&rows, &[], 2).is_empty());
+    }
+
+    #[test]
+    fn a_setting_is_compared_with_itself() {
+        let user = Condition { setting: Setting::User, ..Condition::SMALL };
+        let large = Condition { parent_mib: 1024, ..user };
+        let rows = [
+            row("forkless-status", Condition::SMALL, 50.0, 50.0),
+            row("floor", user, 40.0, 80.0),
+            row("forkless-status", user, 100.0, 100.0),
+            row("floor", large, 80.0, 160.0),
+            row("forkless-status", large, 210.0, 210.0),
+        ];
+        let figures = judge(&rows, &[], 2);
+        let words = "forkless-status with change of user at 1 GiB, by itself small, each by its floor";
+        assert_eq!(figures.len(), 1);
+        assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
     }
 
     #[test]
     fn more_cores_must_gain_more() {
         let crowd = Condition { threads: 32, ..Condition::SMALL };
         let rows = [row("posix_spawn", crowd, 50.0, 100.0), row("forkless-status", crowd, 60.0, 60.0)];
-        let figures = judge(&rows, 16);
+        let figures = judge(&rows, &[], 16);
         assert_eq!((figures[0].target, figures[0].met), (2.0, false));
     }
 }

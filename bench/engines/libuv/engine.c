@@ -1,0 +1,233 @@
+/* The libuv engine of `forkless bench`: uv_spawn and its event loop. The protocol is in ../README.md. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+#include <uv.h>
+
+struct child {
+    uv_process_t process; /* first: libuv's pointer to it is one to us */
+    size_t index;         /* in `children` */
+    int ended;
+    int64_t status;
+    int signal;
+};
+
+static uv_loop_t *loop;
+static uv_process_options_t options;
+static uv_stdio_container_t stdio[3];
+static struct child **children;
+static size_t count;
+static struct child *last_ended;
+
+static _Noreturn void fail(const char *what, int error)
+{
+    printf("failed %s: %s\n", what, error ? uv_strerror(error) : "not as expected");
+    exit(1);
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static int64_t cpu_ns(void)
+{
+    static const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+    int64_t sum = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage usage;
+        getrusage(whose[i], &usage);
+        sum += (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64_C(1000000000);
+        sum += (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * INT64_C(1000);
+    }
+    return sum;
+}
+
+/* ---- one launch after the other ------------------------------------------------------------------------------ */
+
+static void on_exit_close(uv_process_t *process, int64_t status, int signal)
+{
+    struct child *child = (struct child *)process;
+    child->status = status;
+    child->signal = signal;
+    uv_close((uv_handle_t *)process, NULL);
+}
+
+static void launch(int64_t *held, int64_t *total)
+{
+    struct child child = {.status = -1};
+    int64_t start = clock_ns(CLOCK_MONOTONIC);
+    int error = uv_spawn(loop, &child.process, &options);
+    *held = clock_ns(CLOCK_MONOTONIC) - start;
+    if (error)
+        fail("not launched", error);
+    uv_run(loop, UV_RUN_DEFAULT);
+    *total = clock_ns(CLOCK_MONOTONIC) - start;
+    if (child.status != 0 || child.signal != 0) {
+        printf("failed the program did not exit with 0 but with %d, signal %d\n", (int)child.status, child.signal);
+        exit(1);
+    }
+}
+
+static void turn(int64_t limit, int64_t fewest, int64_t most)
+{
+    int64_t n = 0, room = 64, (*samples)[2] = malloc(room * sizeof *samples), held, total;
+    launch(&held, &total);
+    int64_t cpu = cpu_ns(), start = clock_ns(CLOCK_MONOTONIC);
+    while (samples && n < most && (n < fewest || clock_ns(CLOCK_MONOTONIC) - start < limit)) {
+        if (n == room)
+            samples = realloc(samples, (room *= 2) * sizeof *samples);
+        if (!samples)
+            break;
+        launch(&samples[n][0], &samples[n][1]);
+        n++;
+    }
+    if (!samples)
+        fail("memory", UV_ENOMEM);
+    int64_t wall = clock_ns(CLOCK_MONOTONIC) - start;
+    printf("done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu));
+    for (int64_t i = 0; i < n; i++)
+        printf(" %lld %lld", (long long)samples[i][0], (long long)samples[i][1]);
+    printf("\n");
+    free(samples);
+}
+
+/* ---- many children alive ------------------------------------------------------------------------------------- */
+
+static void on_close_free(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void on_exit_remove(uv_process_t *process, int64_t status, int signal)
+{
+    struct child *child = (struct child *)process;
+    (void)status;
+    if (signal != SIGKILL)
+        fail("a child ended by itself", 0);
+    children[child->index] = children[--count];
+    children[child->index]->index = child->index;
+    last_ended = child;
+    uv_close((uv_handle_t *)process, on_close_free);
+}
+
+/* Children read from a pipe that only we can write to, so that they end when we do. */
+static void alive(size_t wanted)
+{
+    static int ends[2] = {-1, -1};
+    if (ends[0] < 0 && pipe2(ends, O_CLOEXEC) != 0)
+        fail("pipe", -errno);
+    stdio[0].data.fd = ends[0];
+    options.exit_cb = on_exit_remove;
+    if (wanted > count && !(children = realloc(children, wanted * sizeof *children)))
+        fail("memory", UV_ENOMEM);
+    while (count < wanted) {
+        struct child *child = calloc(1, sizeof *child);
+        int error = child ? uv_spawn(loop, &child->process, &options) : UV_ENOMEM;
+        if (error)
+            fail("not launched", error);
+        child->index = count;
+        children[count++] = child;
+    }
+    for (size_t i = wanted; i < count; i++)
+        uv_process_kill(&children[i]->process, SIGKILL);
+    while (count > wanted)
+        uv_run(loop, UV_RUN_ONCE);
+}
+
+static void exits(size_t wanted)
+{
+    printf("done");
+    for (size_t i = 0; i < wanted; i++) {
+        if (count == 0)
+            fail("no child is left", 0);
+        struct child *victim = children[(i * 7919 + 13) % count];
+        last_ended = NULL;
+        int64_t start = clock_ns(CLOCK_MONOTONIC);
+        uv_process_kill(&victim->process, SIGKILL);
+        int64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+        while (!last_ended)
+            uv_run(loop, UV_RUN_ONCE);
+        cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+        int64_t wall = clock_ns(CLOCK_MONOTONIC) - start;
+        if (last_ended != victim)
+            fail("another child ended", 0);
+        printf(" %lld %lld", (long long)cpu, (long long)wall);
+    }
+    printf("\n");
+}
+
+/* ---- the protocol -------------------------------------------------------------------------------------------- */
+
+static void touch(size_t length)
+{
+    volatile char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        fail("memory", -errno);
+    madvise((void *)memory, length, MADV_NOHUGEPAGE); /* kernels without huge pages refuse it */
+    for (size_t offset = 0; offset < length; offset += 4096)
+        memory[offset] = 1;
+}
+
+static void answer(const char *request)
+{
+    long long a, b, c;
+    if (sscanf(request, "memory %lld", &a) == 1) {
+        touch((size_t)a << 20);
+        printf("ok\n");
+    } else if (sscanf(request, "ids %lld %lld", &a, &b) == 2) {
+        options.flags |= UV_PROCESS_SETUID | UV_PROCESS_SETGID;
+        options.uid = (uv_uid_t)a;
+        options.gid = (uv_gid_t)b;
+        printf("ok\n");
+    } else if (sscanf(request, "turn %lld %lld %lld", &a, &b, &c) == 3) {
+        turn(a, b, c);
+    } else if (sscanf(request, "alive %lld", &a) == 1) {
+        alive((size_t)a);
+        printf("ok\n");
+    } else if (sscanf(request, "exits %lld", &a) == 1) {
+        exits((size_t)a);
+    } else {
+        fail("unknown request", 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char *line = NULL;
+    size_t room = 0;
+    if (argc < 2) {
+        fprintf(stderr, "usage: engine PROGRAM [ARGS]...; requests on standard input\n");
+        return 2;
+    }
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    loop = uv_default_loop();
+    for (int i = 0; i < 3; i++) {
+        stdio[i].flags = UV_INHERIT_FD;
+        stdio[i].data.fd = i < 2 ? null : 2;
+    }
+    options.file = argv[1];
+    options.args = argv + 1;
+    options.stdio = stdio;
+    options.stdio_count = 3;
+    options.exit_cb = on_exit_close;
+    printf("forkless-engine 1 %s ids alive\n", uv_version_string());
+    fflush(stdout);
+    while (getline(&line, &room, stdin) > 0) {
+        answer(line);
+        fflush(stdout);
+    }
+    /* Ends the children with us. */
+    return 0;
+}

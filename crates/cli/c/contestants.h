@@ -1,0 +1,29 @@
+/* What the contestants of C share. */
+#ifndef FORKLESS_BENCH_CONTESTANTS_H
+#define FORKLESS_BENCH_CONTESTANTS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct bench_plan {
+    const char *path;
+    char *const *argv;
+    char *const *envp;
+    const char *shell_command; /* the same launch in words for sh(1) */
+    int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
+    const struct bench_wishes *wishes; /* settings of the child, or null; `floor` leaves them out */
+    uint64_t output;           /* bytes that the program writes, where they are captured */
+};
+
+struct bench_times {
+    uint64_t held;
+    uint64_t total;
+};
+
+/* CLOCK_MONOTONIC, in ns. */
+uint64_t bench_now(void);
+
+/* Waits; the wait status, or -errno. */
+int bench_reap(pid_t pid);
+
+#endif

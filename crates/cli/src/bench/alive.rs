@@ -1,0 +1,436 @@
+//! Many children alive, and one of them ends: what it costs the parent to be told which, and to have so many.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use forkless::{Command, Prepared, Stdio};
+use rustix::{
+    event::epoll,
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions},
+    time::ClockId,
+};
+use serde::Serialize;
+
+use super::{
+    engines::Engines,
+    program::Program,
+    race::Budget,
+    statistics::{microseconds, percentile, round},
+};
+
+/// The few, which the many are compared with.
+pub(crate) const FEW: usize = 100;
+/// Exits that are waited for before measuring, with each number of children.
+const WARM_UP: usize = 5;
+/// Exits in a row, before the children that ended are replaced.
+const BATCH: usize = 20;
+/// Descriptors and processes left to others.
+const SPARE: u64 = 500;
+
+/// A way to wait for whichever child ends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A pidfd for each child in one epoll, waitid for the one that ended: the least that can be done.
+    Epoll,
+    /// wait(2) for any child, which also takes those that are somebody else's in the same process.
+    WaitAny,
+    /// libuv's event loop.
+    Libuv,
+}
+
+impl Waiter {
+    pub(crate) const ALL: [Self; 3] = [Self::Epoll, Self::WaitAny, Self::Libuv];
+
+    /// Name in tables and in the JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::WaitAny => "wait-any",
+            Self::Libuv => "libuv",
+        }
+    }
+}
+
+/// One way to wait with one number of children.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AliveRow {
+    pub(crate) waiter: &'static str,
+    pub(crate) children: usize,
+    pub(crate) n: usize,
+    pub(crate) cpu_p50_us: f64,
+    pub(crate) cpu_p99_us: f64,
+    pub(crate) latency_p50_us: f64,
+    pub(crate) latency_p99_us: f64,
+    pub(crate) ratio_to_few: Option<f64>,
+    pub(crate) parent_bytes: Option<f64>,
+}
+
+/// The most children that this machine allows, up to `wanted`.
+pub(crate) fn most(wanted: usize, fds: u64) -> usize {
+    let pids = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+    let limits = [Some(fds), pids.map(|pids| pids / 2), own].into_iter().flatten();
+    let least = limits.min().unwrap_or(0).saturating_sub(SPARE);
+    wanted.min(usize::try_from(least).unwrap_or(usize::MAX))
+}
+
+/// Measures all that can wait here, with few and with `many` children.
+///
+/// # Errors
+/// When one of them does not tell which child has ended, or the user has had enough.
+pub(crate) fn measure(
+    many: usize,
+    exits: usize,
+    engines: &Engines,
+    budget: Budget,
+    tick: impl Fn(String),
+) -> Result<Vec<AliveRow>> {
+    let program = Program::waiter()?;
+    let mut rows = Vec::new();
+    for waiter in Waiter::ALL {
+        let mut crowd: Box<dyn Crowd> = match waiter {
+            Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
+            Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program)? })),
+            Waiter::Libuv if !engines.has(super::contestants::Contestant::Libuv) => continue,
+            Waiter::Libuv => Box::new(engines.start_alive(super::contestants::Contestant::Libuv, &program)?),
+        };
+        tick(format!("{} children alive, {}", super::conditions::thousands(many as u64), waiter.name()));
+        let found =
+            series(&mut *crowd, many, exits, budget).with_context(|| format!("contestant {}", waiter.name()))?;
+        rows.extend(found.rows(waiter.name(), many));
+    }
+    Ok(rows)
+}
+
+/// What was measured of one way to wait.
+struct Found {
+    few: Vec<Exit>,
+    many: Vec<Exit>,
+    /// Memory of the parent for each of the many.
+    bytes: f64,
+}
+
+/// Few, many, and few again, so that a machine that becomes slower or faster meanwhile is not taken for a difference.
+fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget) -> Result<Found> {
+    let mut found = Found { few: Vec::new(), many: Vec::new(), bytes: 0.0 };
+    crowd.resize(FEW)?;
+    run(crowd, FEW, exits / 2, budget, &mut found.few)?;
+    let before = crowd.memory()?;
+    crowd.resize(many)?;
+    found.bytes = crowd.memory()?.growth_since(before) / (many - FEW).max(1) as f64;
+    run(crowd, many, exits, budget, &mut found.many)?;
+    crowd.resize(FEW)?;
+    run(crowd, FEW, exits - exits / 2, budget, &mut found.few)?;
+    crowd.resize(0)?;
+    Ok(found)
+}
+
+fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, into: &mut Vec<Exit>) -> Result<()> {
+    crowd.exits(WARM_UP)?;
+    let end = into.len() + exits;
+    while into.len() < end {
+        budget.go_on()?;
+        crowd.resize(children)?;
+        into.extend(crowd.exits(BATCH.min(end - into.len()))?);
+    }
+    Ok(())
+}
+
+impl Found {
+    fn rows(self, waiter: &'static str, many: usize) -> [AliveRow; 2] {
+        let row = |children, exits: &[Exit], few: Option<f64>, bytes| {
+            let sorted = |field: fn(&Exit) -> u64| {
+                let mut values: Vec<u64> = exits.iter().map(field).collect();
+                values.sort_unstable();
+                values
+            };
+            let (cpu, latency) = (sorted(|exit| exit.cpu_ns), sorted(|exit| exit.latency_ns));
+            let cpu_p50_us = microseconds(percentile(&cpu, 50));
+            AliveRow {
+                waiter,
+                children,
+                n: cpu.len(),
+                cpu_p50_us,
+                cpu_p99_us: microseconds(percentile(&cpu, 99)),
+                latency_p50_us: microseconds(percentile(&latency, 50)),
+                latency_p99_us: microseconds(percentile(&latency, 99)),
+                ratio_to_few: few.map(|few| round(cpu_p50_us / few)),
+                parent_bytes: bytes,
+            }
+        };
+        let few = row(FEW, &self.few, None, None);
+        let many = row(many, &self.many, Some(few.cpu_p50_us), Some(round(self.bytes)));
+        [few, many]
+    }
+}
+
+/// One exit, from the kill on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exit {
+    /// CPU time of the parent, user and system, from after the kill until it knew which child has ended.
+    pub(crate) cpu_ns: u64,
+    /// Time from the kill until then.
+    pub(crate) latency_ns: u64,
+}
+
+/// Children that are alive, and a way to wait for them.
+pub(crate) trait Crowd {
+    /// Launches or kills until so many are alive. Not timed.
+    fn resize(&mut self, count: usize) -> Result<()>;
+
+    /// Kills a child and waits for whichever ends first, which must be that one; so many times.
+    fn exits(&mut self, count: usize) -> Result<Vec<Exit>>;
+
+    /// Memory of the process that waits.
+    fn memory(&self) -> Result<Memory>;
+}
+
+/// Memory of a process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    /// What the heap has given out; 0 where that is not known.
+    heap: u64,
+    /// Anonymous memory that is resident.
+    resident: u64,
+}
+
+impl Memory {
+    /// The larger of the two: the heap may have had room, and not all memory is of the heap.
+    fn growth_since(self, before: Self) -> f64 {
+        self.heap.saturating_sub(before.heap).max(self.resident.saturating_sub(before.resident)) as f64
+    }
+
+    /// Resident memory of a process.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub(crate) fn of(process: &str) -> Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{process}/status")).context("status of a process")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(Self { heap: 0, resident: kib << 10 })
+    }
+
+    fn own() -> Result<Self> {
+        // What was freed before goes back first, so that it is not taken from again unseen.
+        #[cfg(target_env = "gnu")]
+        // SAFETY: it has no precondition.
+        unsafe {
+            libc::malloc_trim(0)
+        };
+        Ok(Self { heap: heap_in_use(), ..Self::of("self")? })
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn heap_in_use() -> u64 {
+    // SAFETY: it has no precondition and returns plain integers.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as u64
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn heap_in_use() -> u64 {
+    0
+}
+
+/// CPU time of this process, its children not included.
+fn own_cpu() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_nanos() as u64
+}
+
+/// A way to wait inside this process.
+trait Wait {
+    /// Launches one more child, to be waited for with the others.
+    fn launch(&mut self) -> Result<i32>;
+
+    /// Waits until any of the children ends, reaps it and forgets it.
+    fn next(&mut self) -> Result<i32>;
+}
+
+/// Children of this process.
+struct Nursery<W: Wait> {
+    wait: W,
+    pids: Vec<i32>,
+}
+
+impl<W: Wait> Nursery<W> {
+    fn new(wait: W) -> Self {
+        Self { wait, pids: Vec::new() }
+    }
+}
+
+impl<W: Wait> Crowd for Nursery<W> {
+    fn resize(&mut self, count: usize) -> Result<()> {
+        while self.pids.len() < count {
+            self.pids.push(self.wait.launch()?);
+        }
+        // The oldest go, since wait(2) for any looks through the children in that order.
+        let leaving: Vec<i32> = self.pids.drain(..self.pids.len() - count).collect();
+        for pid in &leaving {
+            kill(*pid)?;
+        }
+        for _ in &leaving {
+            self.wait.next()?;
+        }
+        Ok(())
+    }
+
+    fn exits(&mut self, count: usize) -> Result<Vec<Exit>> {
+        let mut exits = Vec::with_capacity(count);
+        for turn in 0..count {
+            ensure!(!self.pids.is_empty(), "no child is left");
+            let victim = self.pids.swap_remove((turn * 7919 + 13) % self.pids.len());
+            let start = Instant::now();
+            kill(victim)?;
+            let cpu = own_cpu();
+            let ended = self.wait.next()?;
+            let cpu_ns = own_cpu() - cpu;
+            exits.push(Exit { cpu_ns, latency_ns: super::contestants::nanoseconds(start) });
+            ensure!(ended == victim, "child {ended} ended instead of {victim}");
+        }
+        Ok(exits)
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Memory::own()
+    }
+}
+
+impl<W: Wait> Drop for Nursery<W> {
+    fn drop(&mut self) {
+        // Those that are left when something failed.
+        let _ = self.resize(0);
+    }
+}
+
+fn kill(pid: i32) -> Result<()> {
+    let pid = Pid::from_raw(pid).context("no process id")?;
+    rustix::process::kill_process(pid, Signal::KILL).context("kill")
+}
+
+/// Launches children for those ways to wait that have no launch of their own.
+struct Starter {
+    plan: Prepared,
+    _keeps_them_alive: OwnedFd,
+}
+
+impl Starter {
+    /// The children end at the end of their input, so with us, whatever happens.
+    fn new(program: &Program) -> Result<Self> {
+        let (input, ours) = io::pipe().context("a pipe")?;
+        let mut command = Command::new(&program.path);
+        command.stdin(Stdio::from(OwnedFd::from(input))).pidfd(false);
+        Ok(Self { plan: command.prepare()?, _keeps_them_alive: ours.into() })
+    }
+
+    fn launch(&self) -> Result<Pid> {
+        let child = self.plan.spawn()?;
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+        // Whoever waits reaps it: no handle of ours must do so.
+        std::mem::forget(child);
+        Ok(pid)
+    }
+}
+
+/// wait(2) for any.
+struct WaitAny {
+    starter: Starter,
+}
+
+impl Wait for WaitAny {
+    fn launch(&mut self) -> Result<i32> {
+        Ok(self.starter.launch()?.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        let (pid, _) = rustix::process::wait(WaitOptions::empty())?.context("no child")?;
+        Ok(pid.as_raw_pid())
+    }
+}
+
+/// One pidfd for each in one epoll.
+struct Epoll {
+    starter: Starter,
+    epoll: OwnedFd,
+    /// By number of the pidfd, which is what the epoll tells.
+    children: Vec<Option<(OwnedFd, i32)>>,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    fn new(program: &Program) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { starter: Starter::new(program)?, epoll, children: Vec::new(), events: Vec::with_capacity(1) })
+    }
+}
+
+impl Wait for Epoll {
+    fn launch(&mut self) -> Result<i32> {
+        let pid = self.starter.launch()?;
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let number = usize::try_from(pidfd.as_raw_fd())?;
+        epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        if self.children.len() <= number {
+            self.children.resize_with(number + 1, || None);
+        }
+        self.children[number] = Some((pidfd, pid.as_raw_pid()));
+        Ok(pid.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        self.events.clear();
+        while self.events.is_empty() {
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => bail!(error),
+            }
+        }
+        let number = usize::try_from(self.events[0].data.u64())?;
+        let child = self.children.get_mut(number).and_then(Option::take);
+        let (pidfd, pid) = child.context("epoll told of a child that is not there")?;
+        // Closing it is not enough where a fork has a copy.
+        epoll::delete(&self.epoll, &pidfd)?;
+        rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?.context("it has not ended")?;
+        Ok(pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn check(crowd: &mut dyn Crowd) {
+        let budget = Budget { time: Duration::ZERO, samples: 1, stop: &AtomicBool::new(false) };
+        let found = series(crowd, 150, 21, budget).expect("measured");
+        assert_eq!((found.few.len(), found.many.len()), (21, 21));
+        assert!(found.few.iter().chain(&found.many).all(|exit| exit.latency_ns > 0 && exit.cpu_ns > 0));
+    }
+
+    // Not the one with wait(2): the tests of this program are threads of one process, whose children it would take.
+    #[test]
+    fn the_child_that_was_killed_is_the_one_that_is_told() {
+        let program = Program::waiter().expect("temporary directory");
+        check(&mut Nursery::new(Epoll::new(&program).expect("epoll")));
+        let engines = Engines::find(&[super::super::contestants::Contestant::Libuv]).expect("temporary directory");
+        match engines.start_alive(super::super::contestants::Contestant::Libuv, &program) {
+            Ok(mut engine) => check(&mut engine),
+            Err(error) => eprintln!("SKIPPED: libuv, because {error:#}"),
+        }
+    }
+
+    #[test]
+    fn memory_of_the_process_is_seen() {
+        let before = Memory::own().expect("status");
+        let block = vec![1u8; 32 << 20];
+        let grown = Memory::own().expect("status").growth_since(before);
+        assert!(grown >= block.len() as f64, "{grown}");
+    }
+}
