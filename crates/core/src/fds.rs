@@ -58,8 +58,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
                 // SAFETY: the path ends in NUL.
                 unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) }?
             } else {
-                // A slot is a pipe or socket that this library made; the even ends of pipes are read from.
-                parent.fetch(source, pairs, own_pipe_mode(pair))?
+                parent.fetch(source, pairs, own_pipe_mode(frame, pair))?
             };
             // SAFETY: as above.
             unsafe { settle(fd, pair.target) }?;
@@ -86,10 +85,10 @@ fn source_of(frame: &Frame, pair: &Pair) -> i32 {
 
 /// For a pair of stdio slots: how the child's end of the pipe is opened; none for other descriptors.
 #[inline(always)]
-fn own_pipe_mode(pair: &Pair) -> Option<u32> {
+fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
     match pair.source {
-        -1 => Some(uapi::O_RDONLY),
-        -2 | -3 => Some(uapi::O_WRONLY),
+        -1 if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
+        -2 | -3 if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
         _ => None,
     }
 }

@@ -87,6 +87,8 @@ pub struct Frame {
     pub caller_mask: u64,
     /// What differs between runs of a plan: the parent's descriptor, [`SLOT_INHERIT`] or [`SLOT_NULL`].
     pub slots: [i32; SLOTS],
+    /// 1: the first three slots hold nothing but pipes, which may be opened anew through `/proc`.
+    pub only_pipes: u32,
     /// What [`OpCode::AwaitGo`](crate::plan::OpCode::AwaitGo) waits for.
     pub go: AtomicU32,
     /// [`ASK_WANTED`] where the parent's part is done only when the child has come to wait for it; then [`ASKED`].

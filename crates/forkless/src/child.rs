@@ -12,7 +12,7 @@ use forkless_core::frame::LEFT;
 use forkless_core::sys;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +40,21 @@ pub struct Child {
     missed: Vec<Error>,
     started: Instant,
     route: Route,
+    kill_on_drop: bool,
+    /// It leads its process group.
+    leads_group: bool,
+}
+
+/// What has become of a child: from [`Child::wait_change`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It has been stopped by this signal.
+    Stopped(i32),
+    /// It goes on, after SIGCONT.
+    Continued,
+    /// It has ended. `std::os::unix::process::ExitStatusExt` tells the signal, and whether a core was dumped.
+    Ended(ExitStatus),
 }
 
 #[derive(Debug)]
@@ -90,14 +105,14 @@ impl Child {
     }
 
     /// Starts a child; `pidfd`: if the command says nothing about it.
-    pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults, pidfd: bool) -> io::Result<Self> {
+    pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
         Self::start_with(plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
     }
 
     /// Starts a child; `pidfd`: whatever the command says.
-    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults, pidfd: bool) -> io::Result<Self> {
+    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
         let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { slots: pipes.slots, pidfd, form };
+        let run = Run { slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
         let running = launch::run(plan, &run)?;
         let [stdin, stdout, stderr] = pipes.ours;
         let mut child = Self {
@@ -114,6 +129,8 @@ impl Child {
             missed: Vec::new(),
             started: running.started,
             route: running.route,
+            kill_on_drop: plan.kill_on_drop,
+            leads_group: plan.leads_group,
         };
         if running.left {
             child.missed = launch::missed(&running.stack, plan);
@@ -301,25 +318,24 @@ impl Child {
     }
 
     /// Neither reaped nor lost, as far as we know.
-    #[cfg(feature = "tokio")]
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, State::Running)
     }
 
     /// The pidfd; opened now if there is none.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn pidfd_or_open(&mut self) -> Result<RawFd, Error> {
-        use std::os::fd::FromRawFd;
-        if let Some(pidfd) = &self.pidfd {
-            return Ok(pidfd.as_raw_fd());
+    pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        if self.pidfd.is_none() {
+            let open = sys::pidfd_open(self.pid, 0).map_err(|errno| {
+                let name = std::ffi::OsString::from(format!("pid {}", self.pid));
+                Error::new(&name, crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+            })?;
+            // SAFETY: a new descriptor, ours.
+            self.pidfd = Some(unsafe { OwnedFd::from_raw_fd(open) });
         }
-        let open = sys::pidfd_open(self.pid, 0).map_err(|errno| {
-            let name = std::ffi::OsString::from(format!("pid {}", self.pid));
-            Error::new(&name, crate::Step::Wait, errno).note("a child can only be awaited by a pidfd, which is refused")
-        })?;
-        // SAFETY: a new descriptor, ours.
-        self.pidfd = Some(unsafe { OwnedFd::from_raw_fd(open) });
-        Ok(open)
+        match &self.pidfd {
+            Some(pidfd) => Ok(pidfd.as_fd()),
+            None => unreachable!("opened above"),
+        }
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {
@@ -359,9 +375,36 @@ impl Child {
         Ok(Output { status: self.wait()?, stdout, stderr })
     }
 
+    /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.
+    ///
+    /// A stop is told once. Source: `waitid(2)` WSTOPPED, WCONTINUED.
+    ///
+    /// ```
+    /// use forkless::{Change, Command};
+    /// let mut child = Command::new("sh").args(["-c", "kill -STOP $$; exit 3"]).spawn()?;
+    /// assert_eq!(child.wait_change(None)?, Some(Change::Stopped(19)));
+    /// child.signal(18)?;
+    /// assert_eq!(child.wait_change(None)?, Some(Change::Continued));
+    /// assert!(matches!(child.wait_change(None)?, Some(Change::Ended(status)) if status.code() == Some(3)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn wait_change(&mut self, limit: Option<Duration>) -> io::Result<Option<Change>> {
+        if let Some(answer) = self.known() {
+            return answer.map(|status| Some(Change::Ended(status)));
+        }
+        match wait::change(self.pid, self.pidfd.as_ref(), limit)? {
+            Some(wait::News::Ended) => self.try_wait().map(|status| status.map(Change::Ended)),
+            Some(wait::News::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
+            Some(wait::News::Continued) => Ok(Some(Change::Continued)),
+            None => Ok(None),
+        }
+    }
+
     /// Kills the child with SIGKILL. Not an error if it has already ended.
     pub fn kill(&mut self) -> io::Result<()> {
-        const SIGKILL: i32 = 9;
         self.signal(SIGKILL)
     }
 
@@ -383,12 +426,113 @@ impl Child {
             answer => answer.map_err(io::Error::from_raw_os_error),
         }
     }
+
+    /// Sends a signal to the child's process group, of which it must be the leader
+    /// ([`process_group(0)`](crate::Command::process_group) or [`setsid`](crate::Command::setsid)): to the child and what it
+    /// has started, also when the child itself has ended. Not an error if there is nobody left.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such signal or the child leads no group; `EPERM` if none of them may be signalled; `ECHILD` if
+    /// the child has been waited for and the kernel is older than 6.9, or there is no pidfd: the group's number may by then
+    /// be another's.
+    pub fn signal_group(&mut self, signal: i32) -> io::Result<()> {
+        if !self.leads_group {
+            let why = "the child leads no process group: process_group(0) or setsid(true)";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let by_pidfd = match &self.pidfd {
+            Some(pidfd) => sys::pidfd_signal_group(pidfd.as_raw_fd(), signal),
+            None => Err(sys::errno::ENOSYS),
+        };
+        let answer = match by_pidfd {
+            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) if matches!(self.state, State::Running) => {
+                // SAFETY: not reaped by us, so the number is still that of the child's group.
+                unsafe { sys::kill(-self.pid, signal) }
+            }
+            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) => Err(sys::errno::ECHILD),
+            answer => answer,
+        };
+        match answer {
+            Err(sys::errno::ESRCH) => Ok(()),
+            answer => answer.map_err(io::Error::from_raw_os_error),
+        }
+    }
+
+    /// Asks the child to end by `signal` (15 is SIGTERM), waits for `grace` at most, then kills it with SIGKILL; waits for
+    /// its end. A stopped child is continued, so that it hears.
+    ///
+    /// # Errors
+    /// As for [`signal`](Self::signal) and [`wait`](Self::wait).
+    pub fn terminate(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
+        self.signal(signal)?;
+        self.signal(SIGCONT)?;
+        if self.wait_timeout(grace)?.is_none() {
+            self.kill()?;
+        }
+        self.wait()
+    }
+
+    /// As [`terminate`](Self::terminate), for the child's process group: whoever of it is left after `grace`, be it without
+    /// the child, is killed.
+    ///
+    /// Groups tell nobody that they have become empty, so once the child has ended it looks at growing intervals of at most
+    /// 20 ms; before Linux 6.9, or without a pidfd, whoever is left is killed as soon as the child has ended. A process that
+    /// has left the group is not found; a control group ([`Cgroup`](crate::Cgroup)) cannot be left.
+    ///
+    /// # Errors
+    /// As for [`signal_group`](Self::signal_group) and [`wait`](Self::wait).
+    pub fn terminate_group(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
+        let deadline = Instant::now().checked_add(grace);
+        self.signal_group(signal)?;
+        self.signal_group(SIGCONT)?;
+        let ended = wait::wait_ended(self.pid, self.pidfd.as_ref(), grace)?;
+        if !ended || !self.sees_group() {
+            // Not reaped yet: nobody else can have the number of its group.
+            self.signal_group(SIGKILL)?;
+            return self.wait();
+        }
+        // Reaped first: as a zombie it is still one of its group.
+        let status = self.wait();
+        let mut pause = Duration::from_micros(200);
+        while self.probe_group() == Some(Ok(())) {
+            let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                self.signal_group(SIGKILL)?;
+                break;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+        status
+    }
+
+    /// Signal 0 to the group by the pidfd: is anybody in it?
+    fn probe_group(&self) -> Option<sys::Result<()>> {
+        self.pidfd.as_ref().map(|pidfd| sys::pidfd_signal_group(pidfd.as_raw_fd(), 0))
+    }
+
+    /// Can the group be asked for when its leader has been reaped?
+    fn sees_group(&self) -> bool {
+        matches!(self.probe_group(), Some(Ok(()) | Err(sys::errno::ESRCH | sys::errno::EPERM)))
+    }
+
+    /// Should the child be killed with SIGKILL when this handle is dropped? See
+    /// [`Command::kill_on_drop`](crate::Command::kill_on_drop).
+    pub fn kill_on_drop(&mut self, kill: bool) {
+        self.kill_on_drop = kill;
+    }
 }
+
+const SIGKILL: i32 = 9;
+const SIGCONT: i32 = 18;
 
 impl Drop for Child {
     fn drop(&mut self) {
         if !matches!(self.state, State::Running) {
             return;
+        }
+        if self.kill_on_drop {
+            let _ = self.kill();
         }
         if let Ok(None) = wait::try_wait(self.pid, self.pidfd.as_ref(), self.started) {
             let (pidfd, pending) = (self.pidfd.take(), self.pending.take());

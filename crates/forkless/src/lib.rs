@@ -49,6 +49,8 @@ mod wait;
 
 mod usage;
 
+mod wait_set;
+
 mod output;
 
 mod orphan;
@@ -63,7 +65,7 @@ mod step;
 pub mod tokio;
 
 pub use cgroup::Cgroup;
-pub use child::Child;
+pub use child::{Change, Child};
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;
@@ -74,6 +76,7 @@ pub use pty::{Pty, PtySize, RawMode};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
+pub use wait_set::{Ended, Key, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.
 pub use std::process::{

@@ -11,11 +11,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Both ends of what one run needs.
 pub(crate) struct Pipes {
     pub(crate) slots: [RawFd; SLOTS],
+    /// The first three slots hold nothing but pipes.
+    pub(crate) only_pipes: bool,
     /// The parent's ends of stdin, stdout and stderr.
     pub(crate) ours: [Option<OwnedFd>; 3],
     /// The parent's ends of socket pairs, by the child's number.
@@ -25,12 +27,39 @@ pub(crate) struct Pipes {
 }
 
 /// What streams of which nothing was said are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Defaults {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Defaults<'a> {
     /// The parent's.
     Inherit,
     /// No input, captured output.
     Capture,
+    /// As said here.
+    Each([Unsaid<'a>; 3]),
+}
+
+/// What a standard stream of which nothing was said is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Unsaid<'a> {
+    Inherit,
+    Null,
+    Piped,
+    /// Standard error: what standard output is.
+    AsStdout,
+    /// An end of a pipe of the caller's.
+    Pipe(BorrowedFd<'a>),
+    /// Another file of the caller's.
+    File(BorrowedFd<'a>),
+}
+
+impl<'a> Defaults<'a> {
+    fn of(self, number: usize) -> Unsaid<'a> {
+        match (self, number) {
+            (Self::Inherit, _) => Unsaid::Inherit,
+            (Self::Capture, 0) => Unsaid::Null,
+            (Self::Capture, _) => Unsaid::Piped,
+            (Self::Each(each), _) => each[number],
+        }
+    }
 }
 
 /// The slots of a plan that needs no pipes.
@@ -46,7 +75,7 @@ impl Pipes {
     /// Makes the pipes and sockets that a run of this plan needs, all close-on-exec.
     ///
     /// On failure those already made are closed.
-    pub(crate) fn make(plan: &Plan, defaults: Defaults) -> Result<Self, Error> {
+    pub(crate) fn make(plan: &Plan, defaults: Defaults<'_>) -> Result<Self, Error> {
         let failed = |errno: rustix::io::Errno, number: RawFd| {
             let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on(format!("for fd {number}"));
             if errno == rustix::io::Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
@@ -54,10 +83,24 @@ impl Pipes {
         let mut slots = [SLOT_INHERIT; SLOTS];
         let (mut ours, mut theirs) = ([const { None }; 3], [const { None }; 3]);
         let (mut our_sockets, mut their_sockets) = (Vec::new(), Vec::new());
+        let mut only_pipes = true;
         for number in 0..3 {
-            let stream = match (plan.stdio[number], defaults) {
-                (Stream::Unset, Defaults::Capture) if number == 0 => Stream::Null,
-                (Stream::Unset, Defaults::Capture) => Stream::Piped,
+            let unsaid = defaults.of(number);
+            let stream = match (plan.stdio[number], unsaid) {
+                (Stream::Unset, Unsaid::Null) => Stream::Null,
+                (Stream::Unset, Unsaid::Piped) => Stream::Piped,
+                (Stream::Unset, Unsaid::AsStdout) => {
+                    slots[number] = slots[1];
+                    continue;
+                }
+                (Stream::Unset, Unsaid::Pipe(fd)) => {
+                    slots[number] = fd.as_raw_fd();
+                    continue;
+                }
+                (Stream::Unset, Unsaid::File(fd)) => {
+                    (slots[number], only_pipes) = (fd.as_raw_fd(), false);
+                    continue;
+                }
                 (stream, _) => stream,
             };
             let pair = match stream {
@@ -94,7 +137,7 @@ impl Pipes {
             slots[TERMINAL_SLOT] = follower.as_raw_fd();
             their_sockets.push(follower);
         }
-        Ok(Self { slots, ours, sockets: our_sockets, _theirs: (theirs, their_sockets) })
+        Ok(Self { slots, only_pipes, ours, sockets: our_sockets, _theirs: (theirs, their_sockets) })
     }
 }
 

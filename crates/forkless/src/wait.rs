@@ -42,7 +42,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         return Child::spawn(plan)?.wait();
     }
     let run =
-        Run { slots: pipes::plain_slots(plan), pidfd: plan.pidfd.unwrap_or_else(sigchld_discards), form: Form::End };
+        Run { slots: pipes::plain_slots(plan), only_pipes: true, pidfd: plan.pidfd.unwrap_or_else(sigchld_discards), form: Form::End };
     let running = launch::run(plan, &run)?;
     match running.ended {
         Some(ended) => ended.map(|ended| ended.status),
@@ -133,6 +133,61 @@ fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
+}
+
+/// What a child has done, as far as it has not been told yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum News {
+    Stopped(i32),
+    Continued,
+    /// It can be reaped, or has been by another.
+    Ended,
+}
+
+/// Waits for the child to be stopped, to go on or to end; does not reap it.
+pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>) -> io::Result<Option<News>> {
+    let (kind, id) = pidfd.map_or((uapi::P_PID, pid), |pidfd| (uapi::P_PIDFD, pidfd.as_raw_fd()));
+    // A limit beyond what the clock holds is no limit.
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut pause = Duration::from_micros(100);
+    loop {
+        let once = deadline.map_or(0, |_| uapi::WNOHANG);
+        match look_for_change(kind, id, once) {
+            Err(errno::EINTR) => continue,
+            // Somebody else has reaped it: who waits for it will say so.
+            Err(errno::ECHILD) => return Ok(Some(News::Ended)),
+            Err(error) => return Err(io::Error::from_raw_os_error(error)),
+            Ok(Some(news)) => return Ok(Some(news)),
+            Ok(None) => {}
+        }
+        // A stop makes no descriptor readable, so with a limit there is nothing to sleep on but the child's end.
+        let Some(left) = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) else { continue };
+        if left.is_zero() {
+            return Ok(None);
+        }
+        wait_ended(pid, pidfd, pause.min(left))?;
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn look_for_change(kind: u32, id: i32, once: u32) -> sys::Result<Option<News>> {
+    const CLD_STOPPED: i32 = 5;
+    const CLD_CONTINUED: i32 = 6;
+    let mut info = sys::SignalInfo::EMPTY;
+    let stops = uapi::WSTOPPED | uapi::WCONTINUED | uapi::__WALL;
+    sys::waitid(kind, id, &mut info, stops | uapi::WEXITED | uapi::WNOWAIT | once, None)?;
+    match (info.pid, info.code) {
+        (0, _) => return Ok(None),
+        (_, CLD_STOPPED | CLD_CONTINUED) => {}
+        _ => return Ok(Some(News::Ended)),
+    }
+    // Taken now; what was seen may by now have been overtaken by something else.
+    sys::waitid(kind, id, &mut info, stops | uapi::WNOHANG, None)?;
+    Ok(match (info.pid, info.code) {
+        (0, _) => None,
+        (_, CLD_STOPPED) => Some(News::Stopped(info.status)),
+        _ => Some(News::Continued),
+    })
 }
 
 /// Somebody else has reaped the child, or the kernel did because SIGCHLD is ignored. A pidfd still knows.

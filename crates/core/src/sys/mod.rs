@@ -233,6 +233,15 @@ pub fn pidfd_send_signal(pidfd: i32, signal: i32) -> Result<()> {
     unsafe { syscall(__NR_pidfd_send_signal, [pidfd as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `pidfd_send_signal(2)` PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9: to the group whose leader the pidfd names, be it there or not.
+#[inline]
+pub fn pidfd_signal_group(pidfd: i32, signal: i32) -> Result<()> {
+    const PIDFD_SIGNAL_PROCESS_GROUP: usize = 4;
+    let args = [pidfd as usize, signal as usize, 0, PIDFD_SIGNAL_PROCESS_GROUP, 0, 0];
+    // SAFETY: a pidfd names one process, and its group, for ever; nothing else is touched.
+    unsafe { syscall(__NR_pidfd_send_signal, args) }.map(drop)
+}
+
 /// `rt_sigprocmask(2)` with SIG_SETMASK; gives the mask as it was. Bit n-1 is signal n.
 #[inline]
 pub unsafe fn set_signal_mask(mask: u64) -> Result<u64> {

@@ -65,6 +65,7 @@ pub struct Command {
     pub(crate) process_group: Option<i32>,
     pub(crate) signals: Signals,
     pub(crate) pidfd: Option<bool>,
+    pub(crate) kill_on_drop: bool,
     pub(crate) busy_ms: u32,
     /// The master of the terminal that the child is on.
     pub(crate) pty: Option<Weak<OwnedFd>>,
@@ -117,6 +118,7 @@ impl Command {
             process_group: None,
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: false, bad: None },
             pidfd: None,
+            kill_on_drop: false,
             busy_ms: BUSY_MS,
             pty: None,
             setup: Setup::default(),
@@ -317,6 +319,16 @@ impl Command {
     /// where SIGCHLD is ignored.
     pub fn pidfd(&mut self, pidfd: bool) -> &mut Self {
         self.pidfd = Some(pidfd);
+        self
+    }
+
+    /// Should the child be killed with SIGKILL when its [`Child`] is dropped before it has ended? It is not waited for then,
+    /// but reaped by a later launch or [`reap_orphans`](crate::reap_orphans), as any dropped child is.
+    ///
+    /// The child alone is killed, not what it has started; and nobody is if this process ends without dropping the handle
+    /// ([`parent_death_signal`](Self::parent_death_signal) is for that).
+    pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
+        self.kill_on_drop = kill;
         self
     }
 

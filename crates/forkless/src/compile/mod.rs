@@ -69,6 +69,10 @@ pub(crate) struct Plan {
     pub(crate) is_in_other_pids: bool,
     /// The thread that clones it.
     pub(crate) creator: Creator,
+    /// The child is killed when its handle is dropped.
+    pub(crate) kill_on_drop: bool,
+    /// The child leads a process group of its own.
+    pub(crate) leads_group: bool,
     /// Was a pidfd asked for, or refused?
     pub(crate) pidfd: Option<bool>,
     program: OsString,
@@ -162,6 +166,8 @@ impl Plan {
             is_foreign: is_foreign(command),
             cgroup: command.sandbox.cgroup.clone(),
             is_filtered: !command.sandbox.seccomp.is_empty(),
+            kill_on_drop: command.kill_on_drop,
+            leads_group: command.setsid || command.process_group == Some(0),
             pidfd: command.pidfd,
             program: command.program.clone(),
             searched: candidates.searched,

@@ -59,6 +59,8 @@ pub(crate) enum Form {
 pub(crate) struct Run {
     /// The parent's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
+    /// What the first three slots hold may be opened anew through `/proc`.
+    pub(crate) only_pipes: bool,
     pub(crate) pidfd: bool,
     pub(crate) form: Form,
 }
@@ -285,6 +287,7 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
         *frame.asked.get_mut() = 0;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
         frame.slots = run.slots;
+        frame.only_pipes = run.only_pipes as u32;
         frame.announce = (passes && run.form == Form::Launch) as u32;
         *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
         frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
@@ -328,7 +331,7 @@ fn route(plan: &Plan, run: &Run, caller: &Caller, features: Features, copy_sourc
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
     // The slots above those of the standard streams are sockets, and a terminal.
-    let only_pipes = plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
+    let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
     let (table, passing) = if plan.inherit_all {
         (DescriptorTable::CopiedOnRequest, Passing::None)
     } else if !features.has(Feature::CloseRange) {

@@ -35,7 +35,7 @@ impl Process {
     /// Has the runtime's reactor watch the child. Panics, as all of tokio does, if the runtime has none.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if self.child.is_running() {
-            let pidfd = Pidfd(self.child.pidfd_or_open()?);
+            let pidfd = Pidfd(self.child.pidfd_or_open()?.as_raw_fd());
             // SAFETY: the child keeps the descriptor as long as it lives, and is dropped after the watch.
             self.watch = Some(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?);
         }
