@@ -351,6 +351,13 @@ fn contradictions_name_the_flag() {
         (&["--seccomp=/dev/null"], "--seccomp"),
         (&["--landlock=99"], "--landlock"),
         (&["--cgroup=/no/such/group"], "--cgroup"),
+        (&["--cgroup=/", "--memory-max=1G"], "--memory-max"),
+        (&["--cgroup=/", "--new-cgroup"], "--new-cgroup"),
+        (&["--memory-high=much"], "--memory-high"),
+        (&["--tasks-max=-1"], "--tasks-max"),
+        (&["--cpu-quota=150"], "--cpu-quota"),
+        (&["--cpu-weight=0"], "--cpu-weight"),
+        (&["--io-weight=10001"], "--io-weight"),
         (&["--pdeathsig=NONSENSE"], "--pdeathsig"),
         (&["--syscall=getpid"], "--syscall"),
     ];

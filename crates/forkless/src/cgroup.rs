@@ -64,6 +64,7 @@ impl Cgroup {
     /// EACCES where the caller may not. No controller is handed down then that was not before.
     pub fn hand_down<P: AsRef<Path>>(directory: P, controllers: &[&str]) -> io::Result<()> {
         let directory = directory.as_ref();
+        check(directory)?;
         let words = |file: &str| {
             let path = directory.join(file);
             let text = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
@@ -99,11 +100,13 @@ impl Cgroup {
     /// Makes the group `name` in `parent`, the directory of another group.
     ///
     /// # Errors
-    /// `mkdir(2)`'s: EACCES where the caller may not, EEXIST if it is there already (it is left alone then). All errors
-    /// of this type name the file.
+    /// `mkdir(2)`'s: EACCES where the caller may not, EEXIST if it is there already (it is left alone then). EINVAL where
+    /// the parent is no group of version 2. All errors of this type name the file.
     pub fn create<P: AsRef<Path>>(parent: P, name: &str) -> io::Result<Self> {
+        let parent = parent.as_ref();
+        check(parent)?;
         // Where the caller goes later must not change what is removed.
-        let path = absolute(parent.as_ref().join(name)).map_err(|error| about(error, parent.as_ref()))?;
+        let path = absolute(parent.join(name)).map_err(|error| about(error, parent))?;
         fs::create_dir(&path).map_err(|error| about(error, &path))?;
         match File::open(&path) {
             Ok(directory) => Ok(Self { path, directory: directory.into(), removed: false }),
@@ -342,6 +345,14 @@ impl Drop for Cgroup {
             let _ = remove(&self.path);
         }
     }
+}
+
+/// A directory of another kind would be taken for one until the clone, whose error says less.
+fn check(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() && !directory.join("cgroup.controllers").exists() {
+        return Err(about(io::Error::new(ErrorKind::InvalidInput, "it is none of version 2"), directory));
+    }
+    Ok(())
 }
 
 /// Those below first, since a group with others in it stays; again while somebody who is going is still counted.

@@ -18,6 +18,8 @@ use forkless::{Command, Stdio, Step, Usage};
 
 pub(crate) use options::RunOptions;
 
+use options::OwnGroup;
+
 use self::{
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
@@ -85,6 +87,11 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
 
     let watch = Watch::new(terminal.is_some())
         .map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
+    // After the signals are watched for: none of them can end us any more before the group is removed.
+    let group = options.control_group.make()?;
+    if let Some(group) = &group {
+        group.join(&mut command)?;
+    }
     // `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk.
     let mut child = command.launch()?;
     // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
@@ -98,10 +105,17 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         let failed = format!("failed to start {:?}: ", miss.program());
         eprintln!("forkless: gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words));
     }
+    if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
+        eprintln!("forkless: {words}");
+    }
     if options.usage {
         if let Some(usage) = child.usage() {
-            eprint!("{}", UsageBlock { program: &program[0], usage });
+            let group = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
+            eprint!("{}{group}", UsageBlock { program: &program[0], usage });
         }
+    }
+    if let Some(Err(error)) = group.map(OwnGroup::end) {
+        eprintln!("forkless: not removed: {error}");
     }
     Ok(exit_code(ending, options.preserve_status))
 }

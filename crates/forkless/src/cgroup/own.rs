@@ -39,7 +39,9 @@ fn place(line: &[u8], group: &Path) -> Option<PathBuf> {
     let inside = group.strip_prefix(unescaped(root)).ok()?;
     // Outside of our namespace's root, the path begins with "..", and what it means depends on who reads it.
     let plain = inside.components().all(|part| part.as_os_str().as_bytes() != b"..");
-    plain.then(|| unescaped(mount_point).join(inside))
+    let mount_point = unescaped(mount_point);
+    // Joined with nothing, a path would end in a slash.
+    plain.then(|| if inside.as_os_str().is_empty() { mount_point } else { mount_point.join(inside) })
 }
 
 /// A path in which the kernel has written spaces and the like as `\040`.
@@ -74,7 +76,7 @@ mod tests {
     fn the_mount_of_version_2_is_found_whatever_its_place_and_root() {
         let whole = "38 31 0:35 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
         assert_eq!(below(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
-        assert_eq!(below(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified/"));
+        assert_eq!(below(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified"));
         // The root of the mount is a group, as in a container without a namespace of control groups.
         let part = "38 31 0:35 /box/7 /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
         assert_eq!(below(part, "/box/7/in").as_deref(), Some("/sys/fs/cgroup/in"));

@@ -163,6 +163,9 @@ fn errors_name_the_file_and_what_may_be_done() -> io::Result<()> {
     assert!(error.to_string().contains("cgroup.freeze"), "{error}");
     let error = Cgroup::create(temp_dir().join("no/such/place"), "x").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+    let error = Cgroup::create(temp_dir(), "forkless-no-group").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(!temp_dir().join("forkless-no-group").exists());
     Cgroup::hand_down(group.path(), &[])
 }
 

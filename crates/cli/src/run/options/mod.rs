@@ -1,6 +1,7 @@
 //! The options of `forkless run`, named as env(1), timeout(1) and setsid(1) name theirs; the modules say whose names
 //! theirs are.
 
+mod cgroup;
 mod child;
 mod identity;
 mod limits;
@@ -9,7 +10,12 @@ mod namespaces;
 mod privileges;
 mod scheduling;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{
     Args,
@@ -21,6 +27,7 @@ use super::{
     words::{self, Assignment, FdRequest, Signals, Source},
 };
 
+pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::ChildOptions;
 
 /// Run PROGRAM and exit with its exit code
@@ -129,6 +136,9 @@ pub(crate) struct RunOptions {
     pub(crate) namespaces: namespaces::Namespaces,
 
     #[command(flatten)]
+    pub(crate) control_group: cgroup::ControlGroup,
+
+    #[command(flatten)]
     pub(crate) mounts: mounts::Mounts,
 
     #[command(flatten)]
@@ -145,6 +155,7 @@ impl RunOptions {
         self.identity.apply(command);
         self.privileges.apply(command, self.namespaces.changes_user())?;
         self.namespaces.apply(command, self.mounts.any())?;
+        self.control_group.apply(command)?;
         self.mounts.apply(command);
         self.scheduling.apply(command);
         self.limits.apply(command)
@@ -152,8 +163,13 @@ impl RunOptions {
 
     /// How the child is cloned, in words.
     pub(crate) fn clone_words(&self) -> String {
-        self.namespaces.words(self.mounts.any())
+        self.namespaces.words(self.mounts.any()) + &self.control_group.words()
     }
+}
+
+/// A file of the user's that a setting is about.
+fn open(flag: &str, path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
 }
 
 const FILES: &str = "Files";

@@ -1,6 +1,6 @@
-//! Namespaces and the control group: named as unshare(1), nsenter(1), bwrap(1) and systemd-run(1) name theirs.
+//! Namespaces: named as unshare(1), nsenter(1) and bwrap(1) name theirs.
 
-use std::{ffi::OsString, fs::File, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
     Args,
@@ -12,7 +12,7 @@ use super::super::{Failure, words};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Namespaces and control group")]
+#[command(next_help_heading = "Namespaces")]
 pub(crate) struct Namespaces {
     /// New user namespace, with our ids as they are unless a map is given; lets an ordinary user make the others
     #[arg(long)]
@@ -73,10 +73,6 @@ pub(crate) struct Namespaces {
     /// Host name in a new UTS namespace
     #[arg(long, value_name = "NAME")]
     hostname: Option<OsString>,
-
-    /// Be born in the control group (version 2) of this directory
-    #[arg(long, value_name = "DIR")]
-    cgroup: Option<PathBuf>,
 }
 
 /// A namespace to join.
@@ -118,7 +114,7 @@ impl Namespaces {
             command.map_gid(inside, outside, count);
         }
         for Join { kind, path } in &self.join {
-            command.join(*kind, open("--join", path)?);
+            command.join(*kind, super::open("--join", path)?);
         }
         if let Some(name) = &self.hostname {
             if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
@@ -126,9 +122,6 @@ impl Namespaces {
                 return Err(Failure::before(words));
             }
             command.hostname(name);
-        }
-        if let Some(directory) = &self.cgroup {
-            command.cgroup(open("--cgroup", directory)?);
         }
         Ok(())
     }
@@ -195,9 +188,6 @@ impl Namespaces {
                 words += &format!("; {what} {inside} in there is {outside} out here");
             }
         }
-        if let Some(directory) = &self.cgroup {
-            words += &format!("; in the control group {directory:?}");
-        }
         words
     }
 }
@@ -205,10 +195,6 @@ impl Namespaces {
 /// `count` ids from the first on.
 fn range(first: u32, count: u32) -> String {
     if count == 1 { first.to_string() } else { format!("{first} to {}", u64::from(first) + u64::from(count) - 1) }
-}
-
-fn open(flag: &str, path: &PathBuf) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
 }
 
 /// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
