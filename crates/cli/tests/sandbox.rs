@@ -444,6 +444,37 @@ fn capability_sets() {
     }
 }
 
+/// The kernel works them out anew at exec, so what they do is seen in exec itself: whether it may execute a file that its
+/// owner has kept himself from executing.
+#[test]
+fn capabilities_until_exec() {
+    for caller in Caller::with_user_namespaces("capabilities_until_exec") {
+        let directory = directory();
+        let program = directory.path().join("program");
+        fs::copy("/bin/true", &program).expect("copy");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(caller.uid()), Some(gid(caller))).expect("chown");
+        }
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o011)).expect("chmod");
+        let code = |options: &[&str]| {
+            let words = [&["--map-root-user"], options, &[text(&program)]].concat();
+            caller.output(&words).status.code()
+        };
+        assert_eq!(code(&[]), Some(0), "{caller:?}");
+        for options in [
+            &["--effective-caps=-all"][..],
+            &["--effective=-dac_override"],
+            &["--permitted-caps=-all"],
+            &["--permitted=-dac_override"],
+        ] {
+            assert_eq!(code(options), Some(126), "{caller:?} {options:?}");
+        }
+        for options in [&["--effective-caps=-all,+dac_override"][..], &["--permitted-caps=-all,+dac_override"]] {
+            assert_eq!(code(options), Some(0), "{caller:?} {options:?}");
+        }
+    }
+}
+
 #[test]
 fn no_new_privileges() {
     for caller in Caller::all("no_new_privileges") {

@@ -9,6 +9,7 @@ mod mounts;
 mod namespaces;
 mod privileges;
 mod scheduling;
+mod signals;
 
 use std::{
     ffi::OsString,
@@ -24,7 +25,7 @@ use clap::{
 
 use super::{
     Failure,
-    words::{self, Assignment, FdRequest, Signals, Source},
+    words::{self, Assignment, FdRequest, Source},
 };
 
 pub(crate) use cgroup::OwnGroup;
@@ -56,6 +57,10 @@ pub(crate) struct RunOptions {
     #[arg(short = 'a', long, value_name = "NAME")]
     pub(crate) argv0: Option<OsString>,
 
+    /// Another program to run, under PROGRAM's name, where those before it are not there
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    pub(crate) or_else: Vec<OsString>,
+
     /// Standard input: inherit, null, fd:NUMBER or a file to read
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::input))]
     pub(crate) stdin: Option<Source>,
@@ -72,24 +77,14 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::fd_request))]
     pub(crate) fd: Vec<FdRequest>,
 
+    /// Have the program open a file at number N itself, as its user, in its root and directory: r:FILE, w:FILE, a:FILE
+    /// (append), rw:FILE
+    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::open_request))]
+    pub(crate) open: Vec<FdRequest>,
+
     /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
     #[arg(help_heading = FILES, long)]
     pub(crate) inherit_all: bool,
-
-    /// Reset signals to their default action; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) default_signal: Vec<Signals>,
-
-    /// Have signals ignored; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) ignore_signal: Vec<Signals>,
-
-    /// Have signals blocked; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) block_signal: Vec<Signals>,
 
     /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
@@ -124,6 +119,9 @@ pub(crate) struct RunOptions {
     pub(crate) words: Vec<OsString>,
 
     #[command(flatten)]
+    pub(crate) signals: signals::SignalOptions,
+
+    #[command(flatten)]
     pub(crate) child: ChildOptions,
 
     #[command(flatten)]
@@ -151,6 +149,7 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// What the library is told about the child beside its environment, files, directory and signals.
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
+        self.signals.apply(command);
         self.child.apply(command)?;
         self.identity.apply(command);
         self.privileges.apply(command, self.namespaces.changes_user())?;
@@ -173,7 +172,6 @@ fn open(flag: &str, path: &Path) -> Result<File, Failure> {
 }
 
 const FILES: &str = "Files";
-const SIGNALS: &str = "Signals";
 const TIME_OUT: &str = "Time-out";
 const REPORTS: &str = "Reports";
 
