@@ -385,7 +385,14 @@ fn contradictions_name_the_flag() {
         (&["--reuid=no-such-user"], "no-such-user"),
         (&["--bounding-set=all"], "--bounding-set"),
         (&["--securebits=+nonsense"], "--securebits"),
-        (&["--join=pid=/proc/self/ns/pid"], "--join"),
+        (&["--join=time=/proc/self/ns/time"], "--join"),
+        (&["--join=pid=/proc/self/ns/pid", "--unshare-pid"], "--join pid"),
+        (&["--size=1M", "--proc=/proc"], "--size"),
+        (&["--perms=7", "--bind", "/a", "/b"], "--perms"),
+        (&["--perms=8", "--tmpfs=/a"], "--perms"),
+        (&["--overlay-src=/a"], "--overlay-src"),
+        (&["--remount", "nonsense", "/tmp"], "--remount"),
+        (&["--attach-mount", "99", "/tmp"], "--attach-mount"),
         (&["--join=net=/no/such/file"], "--join"),
         (&["--join=net=/proc/self/ns/net", "--unshare-net"], "--join net"),
         (&["--join=mnt=/proc/self/ns/mnt", "--tmpfs=/tmp"], "mounts need a new one"),
@@ -473,6 +480,35 @@ fn a_plan_is_shown_and_not_played() {
         assert_eq!(fs::read_to_string(kept).expect("kept"), "kept");
         assert!(caller.failure(&["--explain", "--best-effort=exec", "true"]).contains("best effort"));
     }
+}
+
+/// Every row of the table of settings names flags that there are, or says why there is none.
+#[test]
+fn the_table_of_settings_names_flags_that_there_are() {
+    let help = Caller::Ordinary.stdout(&["--help"]);
+    let flags = |text: &str| -> Vec<String> {
+        let parts = text.split("--").skip(1).map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
+        parts
+            .filter_map(|mut words| words.next())
+            .filter(|name| !name.is_empty())
+            .map(|name| format!("--{name}"))
+            .collect()
+    };
+    let known = flags(&help);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    let table = fs::read_to_string(path).expect("the table");
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let mut seen = 0;
+    for row in rows {
+        let column = row.split('|').nth(2).expect("a column").trim();
+        let named = flags(column);
+        assert!(!named.is_empty() || column.starts_with("none: "), "no flag, and no reason for none: {row}");
+        for flag in named {
+            assert!(known.contains(&flag), "forkless run has no {flag}: {row}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "{seen}");
 }
 
 #[test]

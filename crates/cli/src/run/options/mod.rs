@@ -155,7 +155,7 @@ impl RunOptions {
         self.privileges.apply(command, self.namespaces.changes_user())?;
         self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
-        self.mounts.apply(command);
+        self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.limits.apply(command)
     }

@@ -66,7 +66,8 @@ pub(crate) struct Namespaces {
     #[arg(long, value_name = "IN:OUT:COUNT", value_parser = map)]
     map_groups: Vec<[u32; 3]>,
 
-    /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup; in this order
+    /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup, in
+    /// the order given; or pid, which needs privileges in our own user namespace
     #[arg(long, value_name = "KIND=PATH", value_parser = OsStringValueParser::new().try_map(join))]
     join: Vec<Join>,
 
@@ -207,13 +208,13 @@ fn map(word: &str) -> Result<[u32; 3], String> {
 }
 
 fn join(word: OsString) -> Result<Join, String> {
-    let kinds = "the kind must be user, mount, net, uts, ipc or cgroup";
+    let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
     let (name, path) = words::split(&word, b'=').ok_or("must be KIND=PATH")?;
     // nsenter's word and that in /proc are both known.
     let name = if name == "mnt" { "mount".into() } else { name };
-    let (kind, name) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
-    if matches!(kind, Namespace::Pid | Namespace::Time) {
-        return Err(format!("a process can join a {name} namespace for its children only; {kinds}"));
+    let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
+    if kind == Namespace::Time {
+        return Err(format!("a process that shares memory, as the program does until exec, cannot join one; {kinds}"));
     }
     if path.is_empty() {
         return Err("the namespace has no path".to_owned());
@@ -237,7 +238,7 @@ mod tests {
     fn namespaces_to_join_have_a_kind_and_a_path() {
         let wanted = Join { kind: Namespace::Mount, path: "/proc/1/ns/mnt".into() };
         assert_eq!(join("mnt=/proc/1/ns/mnt".into()), Ok(wanted));
-        for word in ["", "net", "net=", "pid=/proc/1/ns/pid", "time=x", "sea=x", "=x"] {
+        for word in ["", "net", "net=", "time=/proc/1/ns/time", "sea=x", "=x"] {
             assert!(join(word.into()).is_err(), "{word}");
         }
     }
