@@ -1,5 +1,5 @@
 //! What the settings of `forkless run` do to the program: identity, limits, scheduling, session, the program itself;
-//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`.
+//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`, control groups in `cgroup.rs`.
 
 mod callers;
 
