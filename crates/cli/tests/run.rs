@@ -200,6 +200,42 @@ fn other_files_are_inherited_only_on_request() {
     assert_eq!(look("--fd 5=5"), "open\n");
 }
 
+#[test]
+fn a_number_is_given_once() {
+    for words in [["--stdout=null", "--fd=1=2"], ["--fd=7=1", "--open=7=r:/dev/null"]] {
+        let refused = stderr(&[&words[..], &["true"]].concat());
+        assert!(refused.contains("given twice"), "{refused}");
+        assert_eq!(code(&[&words[..], &["true"]].concat()), 125);
+    }
+}
+
+#[test]
+fn other_programs_are_run_where_the_first_is_missing() {
+    let missing = "no-such-program-anywhere";
+    assert_eq!(
+        stdout(&["--or-else", "/no/such/program", "--or-else", "sh", missing, "-c", "echo $0"]),
+        format!("{missing}\n")
+    );
+    assert_eq!(stdout(&["--or-else", "false", "echo", "first"]), "first\n");
+    assert_eq!(code(&["--or-else", "/no/such/program", missing]), 127);
+}
+
+#[test]
+fn a_program_that_is_being_written_is_waited_for() {
+    let directory = directory();
+    let program = directory.path().join("program");
+    fs::copy("/bin/true", &program).expect("copy");
+    let writer = fs::OpenOptions::new().write(true).open(&program).expect("open");
+    assert_eq!(code(&["--retry-busy=0", text(&program)]), 126);
+    assert!(stderr(&["--retry-busy=1ms", text(&program)]).contains("Text file busy"));
+    let mut waiting = forkless(&["--retry-busy=60", text(&program)]).spawn().expect("forkless starts");
+    // Long enough for the tenth of a second that it would wait unasked.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(waiting.try_wait().expect("a child").is_none());
+    drop(writer);
+    assert_eq!(waiting.wait().expect("ends").code(), Some(0));
+}
+
 // ---- session and signals ----
 
 /// A field of /proc/self/stat counted after the name: 0 state, 1 parent, 2 group, 3 session.
@@ -248,6 +284,44 @@ fn ignored_interrupts_stay_ignored() {
     let line = String::from_utf8(output.stdout).expect("text");
     let set = u64::from_str_radix(line.split_whitespace().nth(1).expect("a set"), 16).expect("hexadecimal");
     assert_ne!(set & 2, 0, "{line}");
+}
+
+/// A signal set of a program whose forkless was started by a shell that has said this.
+fn signal_set_after(shell: &str, options: &str, field: &str) -> u64 {
+    let script = format!("{shell}; exec \"$0\" run {options} grep {field} /proc/self/status");
+    let output = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_forkless")]).output().expect("sh");
+    let line = String::from_utf8(output.stdout).expect("text");
+    let digits = line.split_whitespace().nth(1).unwrap_or_else(|| panic!("{options}: {line}"));
+    u64::from_str_radix(digits, 16).expect("hexadecimal")
+}
+
+#[test]
+fn signals_are_inherited_on_request() {
+    let bit = |signal: u64| 1 << (signal - 1);
+    let ignored = |shell: &str, options: &str| signal_set_after(shell, options, "SigIgn");
+    // PIPE as our caller has it, whatever Rust has made of it in us.
+    assert_eq!(ignored("trap '' PIPE", "") & bit(13), 0);
+    assert_ne!(ignored("trap '' PIPE", "--inherit-signal=PIPE") & bit(13), 0);
+    assert_ne!(ignored("trap '' PIPE", "--inherit-signal") & bit(13), 0);
+    assert_eq!(ignored("trap - PIPE", "--inherit-signal=PIPE") & bit(13), 0);
+    // One that is named wins over all.
+    let options = "--ignore-signal --inherit-signal=USR1,USR2";
+    let set = ignored("trap '' USR1", options);
+    assert_eq!((set & bit(10) != 0, set & bit(12) != 0, set & bit(1) != 0), (true, false, true), "{set:x}");
+}
+
+#[test]
+fn a_mask_is_inherited_on_request() {
+    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let look = |options: &[&str]| {
+        let inner =
+            [&["--block-signal=USR1", forkless, "run"], options, &["grep", "SigBlk", "/proc/self/status"]].concat();
+        let line = stdout(&inner);
+        u64::from_str_radix(line.split_whitespace().nth(1).expect("a set"), 16).expect("hexadecimal")
+    };
+    assert_eq!(look(&[]), 0);
+    assert_eq!(look(&["--inherit-signal-mask"]), 1 << 9);
+    assert_eq!(look(&["--inherit-signal-mask", "--block-signal=USR2"]), 1 << 9 | 1 << 11);
 }
 
 /// Starts `forkless run` and waits until the program has written a line.

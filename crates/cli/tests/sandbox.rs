@@ -1,4 +1,4 @@
-//! What the program can see and may do under `forkless run`: namespaces, mounts, control group, capabilities, filters;
+//! What the program can see and may do under `forkless run`: namespaces, mounts, capabilities, filters;
 //! as root and as an ordinary user, who makes a user namespace for it. The example in the README is run here too.
 
 mod callers;
@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Stdio},
 };
 
@@ -15,6 +15,7 @@ use callers::{Caller, binary, directory, skipped};
 
 const CAP_SETUID: u32 = 7;
 const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_ADMIN: u32 = 21;
 
 /// `words` preceded by what an ordinary user needs to be allowed anything of the kind.
 fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
@@ -103,6 +104,37 @@ fn a_process_id_of_its_own() {
         assert_eq!(caller.stdout(&allowed(caller, &["--unshare-pid", "sh", "-c", "echo $$"])), "1\n");
         let words = allowed(caller, &["--unshare-pid", "--timeout=100ms", "--kill-after=100ms", "sleep", "60"]);
         assert_eq!(caller.output(&words).status.code(), Some(137), "deaf to all but KILL");
+    }
+}
+
+#[test]
+fn a_process_id_namespace_is_joined() {
+    let test = "a_process_id_namespace_is_joined";
+    for caller in Caller::with_user_namespaces(test) {
+        let (mut held, _) = holder(caller, &["--unshare-pid"]);
+        // What it is to us: the only child of the forkless that holds it.
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", held.id()));
+        match children.map(|list| list.trim().to_owned()) {
+            Err(_) => skipped(test, "this kernel does not list children"),
+            Ok(pid) if caller == Caller::Root => {
+                let option = format!("--join=pid=/proc/{pid}/ns/pid");
+                let number: u32 = caller.stdout(&[&option, "sh", "-c", "echo $$"]).trim().parse().expect("a number");
+                assert!((2..100).contains(&number), "counted from 1 in there: {number}");
+                let theirs = format!("/proc/{pid}/ns/pid");
+                let same = caller.stdout(&[&option, "readlink", "/proc/self/ns/pid", &theirs]);
+                let lines: Vec<&str> = same.lines().collect();
+                assert!(lines.len() == 2 && lines[0] == lines[1], "{same}");
+                assert_eq!(caller.output(&[&option, "--timeout=50ms", "sleep", "60"]).status.code(), Some(124));
+            }
+            Ok(pid) => {
+                // The thread that joins it cannot join the user namespace first, as the program does.
+                let options = ["user", "pid"].map(|kind| format!("--join={kind}=/proc/{pid}/ns/{kind}"));
+                let refused = caller.failure(&[&options[0], &options[1], "true"]);
+                assert!(refused.contains("join a namespace Pid") && refused.contains("CAP_SYS_ADMIN"), "{refused}");
+            }
+        }
+        drop(held.stdin.take());
+        held.wait().expect("ends");
     }
 }
 
@@ -220,22 +252,131 @@ fn a_root_of_its_own() {
     }
 }
 
-// ---- control group ----
+/// The line of `/proc/self/mounts` about this place; the last, if there are several.
+fn mount_at<'a>(mounts: &'a str, place: &str) -> Option<&'a str> {
+    mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(place))
+}
 
 #[test]
-fn a_control_group_from_birth() {
-    let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
-    let name = format!("forkless-run-{}", std::process::id());
-    let made = parents.iter().filter(|parent| parent.join("cgroup.procs").exists()).map(|parent| parent.join(&name));
-    let Some(group) = made.into_iter().find(|group| fs::create_dir(group).is_ok()) else {
-        return skipped("a_control_group_from_birth", "no version 2 group is writable here");
-    };
-    let output = Caller::Root.output(&["--cgroup", text(&group), "cat", "/proc/self/cgroup"]);
-    fs::remove_dir(&group).expect("an empty group");
-    let seen = String::from_utf8(output.stdout).expect("text");
-    assert!(seen.lines().any(|line| line.starts_with("0::") && line.ends_with(&name)), "{seen}");
-    let refused = Caller::Root.failure(&["--cgroup=/", "true"]);
-    assert!(refused.contains("control group"), "{refused}");
+fn file_systems_in_memory_and_what_is_in_them() {
+    for caller in Caller::with_user_namespaces("file_systems_in_memory_and_what_is_in_them") {
+        let run = |words: &[&str]| caller.stdout(&allowed(caller, words));
+        let words = ["--size=1M", "--perms=700", "--tmpfs=/srv", "--tmpfs=/mnt", "cat", "/proc/self/mounts"];
+        let seen = run(&words);
+        let (first, second) = (mount_at(&seen, "/srv").expect("a mount"), mount_at(&seen, "/mnt").expect("a mount"));
+        assert!(first.contains("size=1024k") && first.contains("mode=700"), "{seen}");
+        assert!(!second.contains("size=1024k") && !second.contains("mode=700"), "{seen}");
+        let words = ["--tmpfs=/srv", "--perms=710", "--dir=/srv/a", "--dir=/srv/a/b", "--symlink", "a/b", "/srv/c"];
+        let script = "stat -c %a /srv/a /srv/a/b; readlink /srv/c; cd /srv/c";
+        let answer = caller.output(&allowed(caller, &[&words[..], &["sh", "-c", script]].concat()));
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "710\n755\na/b\n", "{answer:?}");
+        let words = ["--mount", "tmpfs", "size=2m,mode=711,noexec,nosuid", "/srv", "cat", "/proc/self/mounts"];
+        let seen = run(&words);
+        let line = mount_at(&seen, "/srv").expect("a mount");
+        for option in ["noexec", "nosuid", "size=2048k", "mode=711"] {
+            assert!(line.contains(option), "{option}: {line}");
+        }
+        let refused = caller.failure(&allowed(caller, &["--mount", "tmpfs", "nonsense=1", "/srv", "true"]));
+        assert!(refused.contains("parameter \"nonsense\""), "{refused}");
+        let refused = caller.failure(&allowed(caller, &["--mount", "nonsensefs", "defaults", "/srv", "true"]));
+        assert!(refused.contains("nonsensefs"), "{refused}");
+    }
+}
+
+#[test]
+fn mounts_are_changed_and_taken_away() {
+    for caller in Caller::with_user_namespaces("mounts_are_changed_and_taken_away") {
+        let look = |words: &[&str]| {
+            let seen = caller.stdout(&allowed(caller, &[words, &["cat", "/proc/self/mounts"]].concat()));
+            mount_at(&seen, "/srv").map(|line| line.split(' ').nth(3).expect("options").to_owned())
+        };
+        let made = ["--tmpfs", "/srv"];
+        let changed =
+            look(&[&made[..], &["--remount", "nosuid,nodev,noexec,noatime", "/srv"]].concat()).expect("a mount");
+        for option in ["nosuid", "nodev", "noexec", "noatime"] {
+            assert!(changed.split(',').any(|one| one == option), "{option}: {changed}");
+        }
+        let both = ["--remount", "noexec,ro", "/srv", "--remount", "exec,rw", "/srv"];
+        let changed = look(&[&made[..], &both].concat()).expect("a mount");
+        assert!(changed.starts_with("rw") && !changed.contains("noexec"), "{changed}");
+        assert_eq!(look(&[&made[..], &["--umount", "/srv"]].concat()), None);
+    }
+}
+
+#[test]
+fn devices_of_its_own() {
+    for caller in Caller::with_user_namespaces("devices_of_its_own") {
+        let script = "cd /dev; ls; echo x >null && head -c 3 zero | od -An -c; readlink stdin; echo x >shm/x; ls pts";
+        let answer = caller.output(&allowed(caller, &["--dev", "/dev", "sh", "-c", script]));
+        let seen = String::from_utf8_lossy(&answer.stdout).into_owned();
+        assert!(answer.status.success(), "{answer:?}");
+        for name in ["full", "null", "pts", "random", "shm", "stderr", "stdin", "stdout", "urandom", "zero"] {
+            assert!(seen.lines().any(|line| line == name), "{name}: {seen}");
+        }
+        assert!(seen.contains("\\0  \\0  \\0") && seen.contains("/proc/self/fd/0"), "{seen}");
+        let kept = ["kmsg", "mem", "sda", "vda", "fuse", "kvm"];
+        assert!(!seen.lines().any(|line| kept.contains(&line)), "{seen}");
+    }
+}
+
+#[test]
+fn overlays() {
+    for caller in Caller::with_user_namespaces("overlays") {
+        let directory = directory();
+        let path = |name: &str| text(&directory.path().join(name)).to_owned();
+        for name in ["low", "high", "upper", "work", "seen"] {
+            let place = path(name);
+            fs::create_dir(&place).expect("a directory");
+            fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("chmod");
+        }
+        for (place, words) in [("low/a", "low"), ("low/b", "low"), ("high/b", "high")] {
+            fs::write(path(place), words).expect("write");
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(path(place), Some(caller.uid()), Some(gid(caller))).expect("chown");
+            }
+        }
+        let sources = [format!("--overlay-src={}", path("low")), format!("--overlay-src={}", path("high"))];
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        let (upper, work, seen) = (path("upper"), path("work"), path("seen"));
+        let script = format!("cd {seen}; cat a b; echo changed >a && cat a");
+        let run = |options: &[&str]| {
+            let words = [&sources[..], options, &["sh", "-c", &script]].concat();
+            caller.output(&allowed(caller, &words))
+        };
+        let answer = run(&["--ro-overlay", &seen]);
+        let words = String::from_utf8_lossy(&answer.stderr).into_owned();
+        if words.contains("No such device") || words.contains("Invalid argument") || words.contains("not permitted") {
+            skipped(&format!("overlays as {caller:?}"), &format!("this kernel or place has none for it: {words}"));
+            continue;
+        }
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "lowhigh", "{answer:?}");
+        assert!(words.contains("ead-only") && !answer.status.success(), "{words}");
+        let answer = run(&["--overlay", &upper, &work, &seen]);
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "lowhighchanged\n", "{answer:?}");
+        assert_eq!(fs::read_to_string(path("low/a")).expect("a file"), "low");
+        assert_eq!(fs::read_to_string(path("upper/a")).expect("a file"), "changed\n");
+        // What the kernel has made in the work directory is root's, or the other user's.
+        let _ = caller.shell("rm").args(["-rf", &work, &upper]).output();
+    }
+}
+
+#[test]
+fn a_mount_that_is_attached_nowhere() {
+    let Some(root) = Caller::root_with("a_mount_that_is_attached_nowhere", CAP_SYS_ADMIN) else { return };
+    let directory = directory();
+    fs::write(directory.path().join("file"), "here").expect("write");
+    let path = std::ffi::CString::new(text(directory.path())).expect("text");
+    const OPEN_TREE_CLONE: libc::c_uint = 1;
+    // SAFETY: the path ends in NUL.
+    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), OPEN_TREE_CLONE) };
+    if tree < 0 {
+        let why = std::io::Error::last_os_error();
+        return skipped("a_mount_that_is_attached_nowhere", &format!("open_tree(2) answers {why}"));
+    }
+    // SAFETY: the kernel has just made it for us; it is inherited, since the flag for close-on-exec is not there.
+    let tree = unsafe { OwnedFd::from_raw_fd(tree as i32) };
+    let number = tree.as_raw_fd().to_string();
+    assert_eq!(root.stdout(&["--attach-mount", &number, "/srv", "cat", "/srv/file"]), "here");
 }
 
 // ---- privileges ----
@@ -269,6 +410,37 @@ fn capability_sets() {
         let ambient = options[1].starts_with("--ambient");
         assert_eq!(capabilities(root, options, "CapInh"), raw, "{options:?}");
         assert_eq!(capabilities(root, options, "CapEff"), if ambient { raw } else { 0 }, "{options:?}");
+    }
+}
+
+/// The kernel works them out anew at exec, so what they do is seen in exec itself: whether it may execute a file that its
+/// owner has kept himself from executing.
+#[test]
+fn capabilities_until_exec() {
+    for caller in Caller::with_user_namespaces("capabilities_until_exec") {
+        let directory = directory();
+        let program = directory.path().join("program");
+        fs::copy("/bin/true", &program).expect("copy");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&program, Some(caller.uid()), Some(gid(caller))).expect("chown");
+        }
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o011)).expect("chmod");
+        let code = |options: &[&str]| {
+            let words = [&["--map-root-user"], options, &[text(&program)]].concat();
+            caller.output(&words).status.code()
+        };
+        assert_eq!(code(&[]), Some(0), "{caller:?}");
+        for options in [
+            &["--effective-caps=-all"][..],
+            &["--effective=-dac_override"],
+            &["--permitted-caps=-all"],
+            &["--permitted=-dac_override"],
+        ] {
+            assert_eq!(code(options), Some(126), "{caller:?} {options:?}");
+        }
+        for options in [&["--effective-caps=-all,+dac_override"][..], &["--permitted-caps=-all,+dac_override"]] {
+            assert_eq!(code(options), Some(0), "{caller:?} {options:?}");
+        }
     }
 }
 

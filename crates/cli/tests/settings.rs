@@ -1,5 +1,5 @@
 //! What the settings of `forkless run` do to the program: identity, limits, scheduling, session, the program itself;
-//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`.
+//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`, control groups in `cgroup.rs`.
 
 mod callers;
 
@@ -310,6 +310,49 @@ fn system_calls_by_number() {
 }
 
 #[test]
+fn files_are_opened_by_the_program_itself() {
+    let directory = directory();
+    let path = directory.path().join("made");
+    let path = path.to_str().expect("text");
+    for caller in Caller::all("files_are_opened_by_the_program_itself") {
+        let open = format!("--open=1=a:{path}");
+        // Its own umask, and its own directory.
+        caller.stdout(&["--umask=077", &open, "echo", "one"]);
+        caller.stdout(&["--chdir", directory.path().to_str().expect("text"), "--open=1=a:made", "echo", "two"]);
+        assert_eq!(fs::read_to_string(path).expect("a file"), "one\ntwo\n");
+        assert_eq!(fs::metadata(path).expect("a file").permissions().mode() & 0o777, 0o600);
+        assert_eq!(caller.stdout(&[&format!("--open=0=rw:{path}"), "head", "-n1"]), "one\n");
+        caller.stdout(&[&format!("--open=5=w:{path}"), "sh", "-c", "echo three >&5"]);
+        assert_eq!(caller.stdout(&[&format!("--open=7=r:{path}"), "sh", "-c", "cat <&7"]), "three\n");
+        let shown = caller.stdout(&["--explain", &format!("--open=5=w:{path}"), "true"]);
+        assert!(shown.contains(&format!("open \"{path}\" as fd 5")), "{shown}");
+        assert_eq!(fs::read_to_string(path).expect("a file"), "three\n", "nothing is done for a plan");
+        fs::remove_file(path).expect("a file");
+        let refused = caller.failure(&["--open=0=r:/no/such/file", "true"]);
+        assert!(refused.contains("open \"/no/such/file\" as fd 0"), "{refused}");
+    }
+    // As its own user: what only we may read stays closed to it.
+    let Some(root) = Caller::root_with("files_are_opened_by_the_program_itself, as its user", CAP_SETUID) else {
+        return;
+    };
+    fs::write(path, "kept").expect("write");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("chmod");
+    assert!(root.failure(&["--reuid=12345", &format!("--open=0=r:{path}"), "cat"]).contains("Permission denied"));
+    assert_eq!(root.stdout(&["--reuid=12345", &format!("--fd=0=r:{path}"), "cat"]), "kept", "that one we open");
+}
+
+#[test]
+fn help_offers_the_steps_that_may_fail() {
+    let help = Caller::Ordinary.stdout(&["--help"]);
+    let (_, list) = help.split_once("Go on where one of these steps fails").expect("the option");
+    let list = list.split("\n\n").next().expect("a paragraph").split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, names) = list.split_once(": ").expect("a list");
+    let names: Vec<&str> = names.split(", ").collect();
+    assert!(names.contains(&"nice") && names.contains(&"set-groups") && !names.contains(&"exec"), "{names:?}");
+    Caller::Ordinary.stdout(&[&format!("--best-effort={}", names.join(",")), "true"]);
+}
+
+#[test]
 fn best_effort_goes_on_and_says_so() {
     for caller in Caller::all("best_effort_goes_on_and_says_so") {
         let output = caller.output(&["--best-effort=call,nice", "--syscall=9999", "echo", "on"]);
@@ -342,7 +385,14 @@ fn contradictions_name_the_flag() {
         (&["--reuid=no-such-user"], "no-such-user"),
         (&["--bounding-set=all"], "--bounding-set"),
         (&["--securebits=+nonsense"], "--securebits"),
-        (&["--join=pid=/proc/self/ns/pid"], "--join"),
+        (&["--join=time=/proc/self/ns/time"], "--join"),
+        (&["--join=pid=/proc/self/ns/pid", "--unshare-pid"], "--join pid"),
+        (&["--size=1M", "--proc=/proc"], "--size"),
+        (&["--perms=7", "--bind", "/a", "/b"], "--perms"),
+        (&["--perms=8", "--tmpfs=/a"], "--perms"),
+        (&["--overlay-src=/a"], "--overlay-src"),
+        (&["--remount", "nonsense", "/tmp"], "--remount"),
+        (&["--attach-mount", "99", "/tmp"], "--attach-mount"),
         (&["--join=net=/no/such/file"], "--join"),
         (&["--join=net=/proc/self/ns/net", "--unshare-net"], "--join net"),
         (&["--join=mnt=/proc/self/ns/mnt", "--tmpfs=/tmp"], "mounts need a new one"),
@@ -350,7 +400,20 @@ fn contradictions_name_the_flag() {
         (&["--seccomp=/no/such/file"], "--seccomp"),
         (&["--seccomp=/dev/null"], "--seccomp"),
         (&["--landlock=99"], "--landlock"),
+        (&["--permitted-caps=all"], "--permitted-caps"),
+        (&["--effective-caps=+nonsense"], "--effective-caps"),
+        (&["--inherit-signal=NONSENSE"], "--inherit-signal"),
+        (&["--retry-busy=soon"], "--retry-busy"),
+        (&["--open=0=null"], "--open"),
+        (&["--or-else=sh", "--fexec=/bin/sh"], "--or-else"),
         (&["--cgroup=/no/such/group"], "--cgroup"),
+        (&["--cgroup=/", "--memory-max=1G"], "--memory-max"),
+        (&["--cgroup=/", "--new-cgroup"], "--new-cgroup"),
+        (&["--memory-high=much"], "--memory-high"),
+        (&["--tasks-max=-1"], "--tasks-max"),
+        (&["--cpu-quota=150"], "--cpu-quota"),
+        (&["--cpu-weight=0"], "--cpu-weight"),
+        (&["--io-weight=10001"], "--io-weight"),
         (&["--pdeathsig=NONSENSE"], "--pdeathsig"),
         (&["--syscall=getpid"], "--syscall"),
     ];
@@ -402,6 +465,9 @@ fn a_plan_is_shown_and_not_played() {
             "set no_new_privs",
             "exec /usr/bin/touch",
         ];
+        let searched = caller.forkless(&["--explain", "sh"]).env("PATH", "/no/where:/bin:/no/place").output();
+        let searched = String::from_utf8(searched.expect("forkless starts").stdout).expect("text");
+        assert!(searched.ends_with("exec /bin/sh, or 2 others along PATH\n"), "{searched}");
         let mut rest = steps.lines().zip(1..).map(|(line, number)| {
             let words = line.trim_start().strip_prefix(&format!("{number}. "));
             words.unwrap_or_else(|| panic!("{line:?} is not step {number}")).to_owned()
@@ -416,10 +482,49 @@ fn a_plan_is_shown_and_not_played() {
     }
 }
 
+/// Every row of the table of settings names flags that there are, or says why there is none.
+#[test]
+fn the_table_of_settings_names_flags_that_there_are() {
+    let help = Caller::Ordinary.stdout(&["--help"]);
+    let flags = |text: &str| -> Vec<String> {
+        let parts = text.split("--").skip(1).map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
+        parts
+            .filter_map(|mut words| words.next())
+            .filter(|name| !name.is_empty())
+            .map(|name| format!("--{name}"))
+            .collect()
+    };
+    let known = flags(&help);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    let table = fs::read_to_string(path).expect("the table");
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let mut seen = 0;
+    for row in rows {
+        let column = row.split('|').nth(2).expect("a column").trim();
+        let named = flags(column);
+        assert!(!named.is_empty() || column.starts_with("none: "), "no flag, and no reason for none: {row}");
+        for flag in named {
+            assert!(known.contains(&flag), "forkless run has no {flag}: {row}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "{seen}");
+}
+
 #[test]
 fn help_shows_the_groups() {
     let text = Caller::Ordinary.stdout(&["--help"]);
-    for part in ["Identity:", "Limits", "Namespaces", "Privileges", "Root and mounts", "Scheduling:", "Files:"] {
+    for part in [
+        "Identity:",
+        "Limits",
+        "Namespaces",
+        "Privileges",
+        "Root and mounts",
+        "Scheduling:",
+        "Files:",
+        "Signals",
+        "Control group",
+    ] {
         assert!(text.contains(part), "{part}");
     }
     assert_eq!(field(&text, "Usage").as_deref(), Some("forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]..."));

@@ -1,26 +1,43 @@
 //! A control group (version 2) of one's own, for children to be born in.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use forkless_core::sys;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
+use std::path::{Path, PathBuf, absolute};
+use std::time::{Duration, Instant};
+
+mod events;
+
+mod own;
+
+#[cfg(test)]
+mod tests;
+
+/// How long a process that has been killed or reaped may still be counted.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// A control group (version 2) that this handle has made, and removes when it is dropped: `cgroups(7)`.
 ///
 /// ```no_run
 /// use forkless::{Cgroup, Command};
-/// let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+/// let parent = "/sys/fs/cgroup/my.slice";
+/// Cgroup::hand_down(parent, &["memory", "pids"])?;
+/// let group = Cgroup::create(parent, "build-7")?;
 /// group.memory_max(512 << 20)?.pids_max(100)?;
 /// let mut child = Command::new("make").cgroup(group.directory()?).spawn()?;
 /// child.wait()?;
+/// println!("{} bytes at most, {} killed for want of memory", group.memory_peak()?, group.oom_kills()?);
 /// group.kill()?; // whatever make has left behind
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Dropping the handle removes the group if nobody is in it any more; it neither kills nor waits for who is (but for an
-/// instant, since the kernel takes one to notice that a process has gone). [`remove`](Self::remove) tells.
+/// A program in the group may make groups below it; they are limited, counted, frozen and killed with it.
+///
+/// Dropping the handle removes the group, and those below, if nobody is in them any more; it neither kills nor waits for
+/// who is (but for a moment, since the kernel takes one to notice that a process has gone). [`remove`](Self::remove) tells.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -29,13 +46,67 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
+    /// The directory of the group that the caller is in, to make others in: `/proc/self/cgroup`, below the place where
+    /// control groups are mounted, `/sys/fs/cgroup` or, beside those of version 1, `/sys/fs/cgroup/unified`.
+    ///
+    /// # Errors
+    /// ENOENT where no version 2 group is to be seen: none is mounted, or the caller's is outside of what is.
+    pub fn own() -> io::Result<PathBuf> {
+        own::directory()
+    }
+
+    /// Has the group of this directory hand controllers (`memory`, `pids`, `cpu`, `io`…) down to those made in it, which
+    /// can then have limits: `cgroup.subtree_control`. Nothing is written where it does so already.
+    ///
+    /// # Errors
+    /// EBUSY where processes are in that very group: only the root may have both processes and groups with limits. ENOENT
+    /// where it has not got a controller itself, because the group above it does not hand it down or version 1 has it.
+    /// EACCES where the caller may not. No controller is handed down then that was not before.
+    pub fn hand_down<P: AsRef<Path>>(directory: P, controllers: &[&str]) -> io::Result<()> {
+        let directory = directory.as_ref();
+        check(directory)?;
+        let words = |file: &str| {
+            let path = directory.join(file);
+            let text = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
+            Ok::<Vec<String>, io::Error>(text.split_whitespace().map(str::to_owned).collect())
+        };
+        let handed = words("cgroup.subtree_control")?;
+        let missing: Vec<_> = controllers.iter().filter(|one| !handed.iter().any(|word| word == **one)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let there = words("cgroup.controllers")?;
+        if let Some(none) = missing.iter().find(|one| !there.iter().any(|word| word == **one)) {
+            let why =
+                format!("it has no controller {none:?}: the group above does not hand it down, or version 1 has it");
+            return Err(about(io::Error::new(ErrorKind::NotFound, why), directory));
+        }
+        let request = missing.iter().map(|one| format!("+{one}")).collect::<Vec<_>>().join(" ");
+        let busy = || {
+            let why = "processes are in it, and only the root may have both processes and groups with limits";
+            let why = format!("cannot hand {request} down: {why}");
+            about(io::Error::new(ErrorKind::ResourceBusy, why), directory)
+        };
+        // Some controllers the kernel would hand down all the same, to groups that can then have nothing but threads:
+        // cgroup_vet_subtree_control_enable() in kernel/cgroup/cgroup.c. Only the root has no events.
+        let is_root = !directory.join("cgroup.events").exists();
+        if !is_root && words("cgroup.procs").is_ok_and(|processes| !processes.is_empty()) {
+            return Err(busy());
+        }
+        let written = write(directory, "cgroup.subtree_control", &request);
+        written.map_err(|error| if error.kind() == ErrorKind::ResourceBusy { busy() } else { error })
+    }
+
     /// Makes the group `name` in `parent`, the directory of another group.
     ///
     /// # Errors
-    /// `mkdir(2)`'s: EACCES where the caller may not, EEXIST if it is there already (it is left alone then). All errors
-    /// of this type name the file.
+    /// `mkdir(2)`'s: EACCES where the caller may not, EEXIST if it is there already (it is left alone then). EINVAL where
+    /// the parent is no group of version 2. All errors of this type name the file.
     pub fn create<P: AsRef<Path>>(parent: P, name: &str) -> io::Result<Self> {
-        let path = parent.as_ref().join(name);
+        let parent = parent.as_ref();
+        check(parent)?;
+        // Where the caller goes later must not change what is removed.
+        let path = absolute(parent.join(name)).map_err(|error| about(error, parent))?;
         fs::create_dir(&path).map_err(|error| about(error, &path))?;
         match File::open(&path) {
             Ok(directory) => Ok(Self { path, directory: directory.into(), removed: false }),
@@ -59,24 +130,43 @@ impl Cgroup {
         self.directory.try_clone()
     }
 
-    /// The most memory that it may use, in bytes: `memory.max`.
+    /// The most memory that it may use, in bytes, `u64::MAX` for no limit: `memory.max`. Where the kernel can free none,
+    /// it kills a process of the group: see [`oom_kills`](Self::oom_kills).
     ///
     /// # Errors
-    /// ENOENT where the parent group does not hand the controller down: write `+memory` to its `cgroup.subtree_control`.
+    /// ENOENT where the parent group does not hand the controller down: see [`hand_down`](Self::hand_down).
     pub fn memory_max(&self, bytes: u64) -> io::Result<&Self> {
-        self.set("memory.max", &bytes.to_string())
+        self.set("memory.max", &amount(bytes))
     }
 
-    /// The most processes and threads that it may have: `pids.max`.
+    /// The memory above which it is slowed down until it has given some back, in bytes, `u64::MAX` for none:
+    /// `memory.high`.
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max).
+    pub fn memory_high(&self, bytes: u64) -> io::Result<&Self> {
+        self.set("memory.high", &amount(bytes))
+    }
+
+    /// The most of its memory that may be swapped out, in bytes, `u64::MAX` for no limit: `memory.swap.max`.
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max); also ENOENT on a kernel without swap.
+    pub fn memory_swap_max(&self, bytes: u64) -> io::Result<&Self> {
+        self.set("memory.swap.max", &amount(bytes))
+    }
+
+    /// The most processes and threads that it may have, `u64::MAX` for no limit: `pids.max`. A fork beyond fails with
+    /// EAGAIN; so does the launch of a child into a group that is full.
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
     pub fn pids_max(&self, count: u64) -> io::Result<&Self> {
-        self.set("pids.max", &count.to_string())
+        self.set("pids.max", &amount(count))
     }
 
     /// The most processor time, in microseconds of each period of as many: `cpu.max`. 150,000 of 100,000 are one and a
-    /// half processors.
+    /// half processors. The kernel takes periods from 1,000 to 1,000,000.
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
@@ -84,32 +174,159 @@ impl Cgroup {
         self.set("cpu.max", &format!("{quota} {period}"))
     }
 
-    /// Writes to any of its files, such as `memory.high` or `io.max`.
+    /// Its share of processor time where others want it too, from 1 to 10,000; 100 unless set: `cpu.weight`.
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max).
+    pub fn cpu_weight(&self, weight: u32) -> io::Result<&Self> {
+        self.set("cpu.weight", &weight.to_string())
+    }
+
+    /// Its share of the disks where others want them too, from 1 to 10,000; 100 unless set: `io.weight`.
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max); also ENOENT on a kernel without it.
+    pub fn io_weight(&self, weight: u32) -> io::Result<&Self> {
+        self.set("io.weight", &format!("default {weight}"))
+    }
+
+    /// Writes to any of its files, such as `io.max` or `memory.oom.group`.
     ///
     /// # Errors
     /// ENOENT where the file is not there, EINVAL where the kernel does not take the value.
     pub fn set(&self, file: &str, value: &str) -> io::Result<&Self> {
+        write(&self.path, file, value).map(|()| self)
+    }
+
+    /// What any of its files says, such as `memory.pressure`, without the end of the last line.
+    ///
+    /// # Errors
+    /// ENOENT where the file is not there, which may be the kernel's age.
+    pub fn get(&self, file: &str) -> io::Result<String> {
         let path = self.path.join(file);
-        // Not created where it is missing: the kernel would say EPERM, and ENOENT says more.
-        let written = fs::OpenOptions::new().write(true).open(&path).and_then(|mut open| {
-            use io::Write;
-            open.write_all(value.as_bytes())
-        });
-        written.map(|()| self).map_err(|error| about(error, &path))
+        let text = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
+        Ok(text.trim_end().to_owned())
     }
 
-    /// Kills every process in it and below with SIGKILL: `cgroup.kill`, Linux 5.14.
+    /// The counters of a file that has a name and a number in each line: `cpu.stat`, `memory.events`, `memory.stat`,
+    /// `pids.events`.
     ///
     /// # Errors
-    /// ENOENT on an older kernel.
+    /// As for [`get`](Self::get).
+    pub fn counters(&self, file: &str) -> io::Result<BTreeMap<String, u64>> {
+        let text = self.get(file)?;
+        let pair = |line: &str| line.split_once(' ').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
+        Ok(text.lines().filter_map(pair).collect())
+    }
+
+    /// The most memory that it has used at any time, in bytes: `memory.peak`, Linux 5.19.
+    ///
+    /// # Errors
+    /// ENOENT where there is no such file: see [`memory_max`](Self::memory_max).
+    pub fn memory_peak(&self) -> io::Result<u64> {
+        self.number("memory.peak")
+    }
+
+    /// The most processes and threads that it has had at any time: `pids.peak`, Linux 6.1.
+    ///
+    /// # Errors
+    /// As for [`memory_peak`](Self::memory_peak).
+    pub fn pids_peak(&self) -> io::Result<u64> {
+        self.number("pids.peak")
+    }
+
+    /// The processes that the kernel has killed in it and below because memory had run out, its own or the machine's:
+    /// `oom_kill` in `memory.events`.
+    ///
+    /// # Errors
+    /// As for [`memory_peak`](Self::memory_peak).
+    pub fn oom_kills(&self) -> io::Result<u64> {
+        Ok(self.counters("memory.events")?.get("oom_kill").copied().unwrap_or(0))
+    }
+
+    /// The processor time of all that has run in it and below, also of what nobody has waited for: `cpu.stat`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let microseconds = self.counters("cpu.stat")?.get("usage_usec").copied().unwrap_or(0);
+        Ok(Duration::from_micros(microseconds))
+    }
+
+    fn number(&self, file: &str) -> io::Result<u64> {
+        let text = self.get(file)?;
+        let wrong = || io::Error::new(ErrorKind::InvalidData, format!("{text:?} is no number"));
+        text.parse().map_err(|_| about(wrong(), self.path.join(file)))
+    }
+
+    /// Asks every process in it and below to stop where it is: `cgroup.freeze`. They have when
+    /// [`wait_frozen`](Self::wait_frozen) says so. SIGKILL ends a frozen process all the same.
+    ///
+    /// # Errors
+    /// ENOENT before Linux 5.2.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.set("cgroup.freeze", "1").map(drop)
+    }
+
+    /// Lets them go on.
+    ///
+    /// # Errors
+    /// As for [`freeze`](Self::freeze).
+    pub fn thaw(&self) -> io::Result<()> {
+        self.set("cgroup.freeze", "0").map(drop)
+    }
+
+    /// Waits until every process is frozen, for `limit` at most; says whether that is so. Sleeps on `cgroup.events`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn wait_frozen(&self, limit: Duration) -> io::Result<bool> {
+        events::wait(&self.path, "frozen 1", limit)
+    }
+
+    /// Waits until no process is in it or below, for `limit` at most; says whether that is so. Sleeps on `cgroup.events`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn wait_empty(&self, limit: Duration) -> io::Result<bool> {
+        events::wait(&self.path, "populated 0", limit)
+    }
+
+    /// Kills every process in it and below with SIGKILL: `cgroup.kill`; before Linux 5.14 by freezing them and killing
+    /// each. They have gone when [`wait_empty`](Self::wait_empty) says so.
+    ///
+    /// # Errors
+    /// Those of writing.
     pub fn kill(&self) -> io::Result<()> {
-        self.set("cgroup.kill", "1").map(drop)
+        match self.set("cgroup.kill", "1") {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.kill_each(),
+            answer => answer.map(drop),
+        }
     }
 
-    /// Removes it.
+    /// Frozen processes make no others, and none leaves its number to a stranger while we look.
+    fn kill_each(&self) -> io::Result<()> {
+        const SIGKILL: i32 = 9;
+        const PATIENCE: Duration = Duration::from_secs(1);
+        self.freeze()?;
+        // One that waits for a disk is late to freeze; it makes no others either.
+        self.wait_frozen(PATIENCE)?;
+        for directory in below(&self.path)? {
+            let path = directory.join("cgroup.procs");
+            let list = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
+            // 0 is a process that we cannot see, and to kill(2) our own process group.
+            for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0) {
+                // SAFETY: a system call that touches no memory.
+                let _ = unsafe { sys::kill(pid, SIGKILL) };
+            }
+        }
+        self.thaw()
+    }
+
+    /// Removes it, and the groups that programs in it have made below.
     ///
     /// # Errors
-    /// EBUSY while a process or another group is in it.
+    /// EBUSY while a process is in one of them; none is killed for it. That it has gone already is no error.
     pub fn remove(mut self) -> io::Result<()> {
         self.removed = true;
         remove(&self.path)
@@ -130,68 +347,73 @@ impl Drop for Cgroup {
     }
 }
 
-/// A process that has just been reaped or killed is still counted for a moment.
+/// A directory of another kind would be taken for one until the clone, whose error says less.
+fn check(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() && !directory.join("cgroup.controllers").exists() {
+        return Err(about(io::Error::new(ErrorKind::InvalidInput, "it is none of version 2"), directory));
+    }
+    Ok(())
+}
+
+/// Those below first, since a group with others in it stays; again while somebody who is going is still counted.
 fn remove(path: &Path) -> io::Result<()> {
-    let mut tries = 20;
+    let deadline = Instant::now() + MOMENT;
     loop {
-        match fs::remove_dir(path) {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy && tries > 0 => {
-                tries -= 1;
-                sleep(Duration::from_millis(1));
+        let answer = below(path).and_then(|all| all.iter().rev().try_for_each(|one| remove_one(one)));
+        match answer {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                // Should somebody else have removed it, there are no events; the next try tells.
+                if left.is_zero() || !events::wait(path, "populated 0", left).unwrap_or(true) {
+                    return Err(error);
+                }
             }
-            answer => return answer.map_err(|error| about(error, path)),
+            answer => return answer,
         }
     }
 }
 
-fn about(error: io::Error, path: &Path) -> io::Error {
-    io::Error::new(error.kind(), format!("control group {path:?}: {error}"))
+fn remove_one(path: &Path) -> io::Result<()> {
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        answer => answer.map_err(|error| about(error, path)),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Command;
+/// The group and all below it, each before those in it; none if it has gone.
+fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(directory) = found.get(next) {
+        next += 1;
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.map_err(|error| about(error, directory))?,
+        };
+        let groups = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        found.extend(groups.map(|entry| entry.path()).collect::<Vec<_>>());
+    }
+    Ok(found)
+}
 
-    /// Where a group can be made here, if anywhere.
-    fn parent() -> Option<&'static str> {
-        let found = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().find(|parent| {
-            let probe = Path::new(parent).join(format!("forkless-probe-{}", std::process::id()));
-            Path::new(parent).join("cgroup.procs").exists()
-                && fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
-        });
-        if found.is_none() {
-            eprintln!("SKIPPED: control groups, because no version 2 group is writable here");
+fn write(directory: &Path, file: &str, value: &str) -> io::Result<()> {
+    let path = directory.join(file);
+    // Not created where it is missing: the kernel would say EPERM, and ENOENT says more.
+    let written = OpenOptions::new().write(true).open(&path).and_then(|mut open| open.write_all(value.as_bytes()));
+    written.map_err(|error| match file.split_once('.') {
+        Some((controller, _)) if error.kind() == ErrorKind::NotFound && controller != "cgroup" => {
+            let why = format!("{error}, perhaps because the group above does not hand {controller:?} down");
+            about(io::Error::new(error.kind(), why), &path)
         }
-        found
-    }
+        _ => about(error, &path),
+    })
+}
 
-    #[test]
-    fn a_child_is_born_in_it_killed_with_it_and_it_is_removed() -> io::Result<()> {
-        let Some(parent) = parent() else { return Ok(()) };
-        let name = format!("forkless-test-{}", std::process::id());
-        let group = Cgroup::create(parent, &name)?;
-        assert_eq!(Cgroup::create(parent, &name).unwrap_err().kind(), ErrorKind::AlreadyExists);
-        let seen = Command::new("cat").arg("/proc/self/cgroup").cgroup(group.directory()?).output()?;
-        assert!(String::from_utf8_lossy(&seen.stdout).contains(&format!("0::/{name}")), "{seen:?}");
-        let mut child = Command::new("sleep").arg("1000").cgroup(group.directory()?).spawn()?;
-        assert_eq!(fs::remove_dir(group.path()).unwrap_err().kind(), ErrorKind::ResourceBusy);
-        group.kill()?;
-        assert!(!child.wait()?.success());
-        let path = group.path().to_owned();
-        drop(group);
-        assert!(!path.exists());
-        Ok(())
-    }
+/// The kernel's word for no limit.
+fn amount(number: u64) -> String {
+    if number == u64::MAX { "max".to_owned() } else { number.to_string() }
+}
 
-    #[test]
-    fn a_group_that_is_gone_is_an_error_of_the_clone() -> io::Result<()> {
-        let Some(parent) = parent() else { return Ok(()) };
-        let group = Cgroup::create(parent, &format!("forkless-gone-{}", std::process::id()))?;
-        let directory = group.directory()?;
-        group.remove()?;
-        let error = Command::new("true").cgroup(directory).spawn().unwrap_err();
-        assert_eq!(crate::Error::of(&error).unwrap().step(), crate::Step::Clone, "{error}");
-        Ok(())
-    }
+fn about(error: io::Error, path: impl AsRef<OsStr>) -> io::Error {
+    io::Error::new(error.kind(), format!("control group {:?}: {error}", path.as_ref()))
 }

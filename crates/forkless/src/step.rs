@@ -81,8 +81,9 @@ steps! {
 }
 
 impl Step {
-    /// May a launch go on without it? Not without its descriptors, its ids' meaning, or its program.
-    pub(crate) fn may_fail(self) -> bool {
+    /// May a launch go on without it, by [`Command::best_effort`](crate::Command::best_effort)? Not without its descriptors,
+    /// its ids' meaning, or its program.
+    pub fn may_fail(self) -> bool {
         (Self::SetSid.code()..100).contains(&self.code()) && !matches!(self, Self::Exec | Self::IdMaps)
     }
 }

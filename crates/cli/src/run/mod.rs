@@ -6,6 +6,7 @@ mod wait;
 mod words;
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fmt, fs,
     io::{self, Write},
@@ -18,10 +19,12 @@ use forkless::{Command, Stdio, Step, Usage};
 
 pub(crate) use options::RunOptions;
 
+use options::OwnGroup;
+
 use self::{
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
-    words::{Assignment, Mode, Signals, Source},
+    words::{Assignment, Mode, Source},
 };
 
 /// The exit codes of env(1) and timeout(1).
@@ -74,6 +77,9 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     let (assignments, program) = split_words(&options.words)?;
     let mut command = Command::new(&program[0]);
     command.args(&program[1..]);
+    for other in &options.or_else {
+        command.or_else(other);
+    }
     set_environment(&mut command, options, &assignments);
     set_files(&mut command, options)?;
     set_process(&mut command, options)?;
@@ -85,6 +91,11 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
 
     let watch = Watch::new(terminal.is_some())
         .map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
+    // After the signals are watched for: none of them can end us any more before the group is removed.
+    let group = options.control_group.make()?;
+    if let Some(group) = &group {
+        group.join(&mut command)?;
+    }
     // `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk.
     let mut child = command.launch()?;
     // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
@@ -98,10 +109,17 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         let failed = format!("failed to start {:?}: ", miss.program());
         eprintln!("forkless: gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words));
     }
+    if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
+        eprintln!("forkless: {words}");
+    }
     if options.usage {
         if let Some(usage) = child.usage() {
-            eprint!("{}", UsageBlock { program: &program[0], usage });
+            let group = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
+            eprint!("{}{group}", UsageBlock { program: &program[0], usage });
         }
+    }
+    if let Some(Err(error)) = group.map(OwnGroup::end) {
+        eprintln!("forkless: not removed: {error}");
     }
     Ok(exit_code(ending, options.preserve_status))
 }
@@ -132,10 +150,17 @@ fn set_environment(command: &mut Command, options: &RunOptions, assignments: &[A
 }
 
 fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
-    let streams = [(0, &options.stdin), (1, &options.stdout), (2, &options.stderr)];
-    let streams = streams.into_iter().filter_map(|(number, source)| Some((number, source.as_ref()?)));
-    for (number, source) in streams.chain(options.fd.iter().map(|request| (request.number, &request.source))) {
+    let streams = [("--stdin", 0, &options.stdin), ("--stdout", 1, &options.stdout), ("--stderr", 2, &options.stderr)];
+    let streams = streams.into_iter().filter_map(|(flag, number, source)| Some((flag, number, source.as_ref()?)));
+    let passed = options.fd.iter().map(|request| ("--fd", request.number, &request.source));
+    let opened = options.open.iter().map(|request| ("--open", request.number, &request.source));
+    let mut taken = BTreeMap::new();
+    for (flag, number, source) in streams.chain(passed).chain(opened) {
+        if let Some(other) = taken.insert(number, flag) {
+            return Err(Failure::before(format_args!("{flag}: fd {number} is given twice, also by {other}")));
+        }
         let stdio = match source {
+            Source::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
             // A plan that is only shown must not empty a file; any other one looks the same in it.
             Source::File(..) if options.explain => stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number)?,
             _ => stdio(source, number)?,
@@ -144,6 +169,16 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
     }
     command.inherit_all(options.inherit_all);
     Ok(())
+}
+
+/// For who opens a file in the child: `open(2)`'s.
+fn open_flags(mode: Mode) -> i32 {
+    match mode {
+        Mode::Read => libc::O_RDONLY,
+        Mode::Write => libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
+        Mode::Append => libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
+        Mode::ReadWrite => libc::O_RDWR | libc::O_CREAT,
+    }
 }
 
 /// Files are opened here and not in the child: their paths are then relative to where the user is, not to `--chdir`.
@@ -199,26 +234,7 @@ fn set_process(command: &mut Command, options: &RunOptions) -> Result<(), Failur
     if let Some(name) = &options.argv0 {
         command.arg0(name);
     }
-    set_signals(command, options);
     options.set_child(command)
-}
-
-/// A signal that is named wins over all of them: `--ignore-signal --default-signal=TERM` ignores all but one.
-fn set_signals(command: &mut Command, options: &RunOptions) {
-    let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
-        signals.iter().filter(|s| (**s == Signals::All) == all).flat_map(|s| s.numbers()).collect()
-    };
-    for all in [true, false] {
-        for signal in numbers(&options.default_signal, all) {
-            command.signal_default(signal);
-        }
-        for signal in numbers(&options.ignore_signal, all) {
-            command.signal_ignore(signal);
-        }
-        for signal in numbers(&options.block_signal, all) {
-            command.signal_block(signal);
-        }
-    }
 }
 
 fn patience(options: &RunOptions) -> Patience {

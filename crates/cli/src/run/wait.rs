@@ -183,7 +183,8 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
     child.signal(signal)
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Do we ignore it?
+pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: all zeroes is a valid `sigaction`, which holds integers and an optional function.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null pointer for the new action means that only the old one is read, into a live struct.

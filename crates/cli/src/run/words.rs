@@ -119,6 +119,14 @@ pub(crate) fn fd_request(word: OsString) -> Result<FdRequest, String> {
     Ok(FdRequest { number, source })
 }
 
+/// The value of `--open`: of the sources of `--fd`, files.
+pub(crate) fn open_request(word: OsString) -> Result<FdRequest, String> {
+    match fd_request(word)? {
+        request @ FdRequest { source: Source::File(..), .. } => Ok(request),
+        _ => Err("the source must be r:FILE, w:FILE, a:FILE or rw:FILE".to_owned()),
+    }
+}
+
 fn file(path: OsString, mode: Mode) -> Result<Source, String> {
     if path.is_empty() {
         return Err("the file has no name".to_owned());
@@ -265,6 +273,13 @@ mod tests {
         );
         for word in ["5", "x=3", "5=", "5=file", "=3", "5=r:"] {
             assert!(fd_request(word.into()).is_err(), "{word}");
+        }
+        assert_eq!(
+            open_request("0=r:x".into()),
+            Ok(FdRequest { number: 0, source: Source::File("x".into(), Mode::Read) })
+        );
+        for word in ["0=3", "0=null", "0=x", "0=r:"] {
+            assert!(open_request(word.into()).is_err(), "{word}");
         }
     }
 

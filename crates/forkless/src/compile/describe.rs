@@ -67,10 +67,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::SigMask if op.a == 1 => lines.push(format!("{words} blocked: as in the caller")),
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
             OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
-            OpCode::Exec => {
-                let candidates = (0..op.b as i32).filter_map(|n| plan.candidate(op, n)).collect::<Vec<_>>();
-                lines.push(format!("{words} {}", candidates.join(", or ")));
-            }
+            OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
             _ => push_merged(
                 &mut lines,
                 match object_of(plan, op, None) {
@@ -120,6 +117,19 @@ fn passed(plan: &Plan) -> Vec<String> {
         None => Some(format!("take the parent's fd {}", pair(one))),
     };
     (0..).map_while(|n| plan.pair(n)).filter_map(line).collect()
+}
+
+/// The program that is tried first, and how many more there are: PATH may have dozens of directories.
+fn programs(plan: &Plan, exec: &Op) -> String {
+    let all: Vec<_> = (0..exec.b as i32).filter_map(|n| plan.candidate(exec, n)).collect();
+    match (all.as_slice(), plan.searched()) {
+        ([first, others @ ..], Some(_)) if others.len() > 1 => {
+            let name = |path: &str| path.rsplit('/').next().map(str::to_owned);
+            let alike = others.iter().all(|other| name(other) == name(first));
+            format!("{first}, or {} others{}", others.len(), if alike { " along PATH" } else { "" })
+        }
+        _ => all.join(", or "),
+    }
 }
 
 fn signals(set: u64) -> String {

@@ -1,7 +1,7 @@
 //! Session, terminal, parent, and the program itself: named as setsid(1), setpriv(1) and timeout(1) name theirs, where
 //! they do.
 
-use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf};
+use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Duration};
 
 use clap::Args;
 use forkless::{CallArg, Command, Step};
@@ -54,8 +54,13 @@ pub(crate) struct ChildOptions {
     #[arg(help_heading = EXPERT, long, value_name = "FILE")]
     fexec: Option<PathBuf>,
 
-    /// Go on where this step fails, and say so in the end: rlimit, nice, set-groups, mount...
-    #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step)]
+    /// While the program is open for writing, try again for this long (100ms unless told otherwise; 0: not at all)
+    #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = words::duration)]
+    retry_busy: Option<Duration>,
+
+    // The list comes from the library, so that it is the one that it accepts.
+    #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
+          help = format!("Go on where one of these steps fails, and say so in the end: {}", step_names()))]
     best_effort: Vec<Step>,
 
     /// A system call to make before the privileges are dropped for good, by number on this machine, with numbers
@@ -101,6 +106,9 @@ impl ChildOptions {
         if let Some(path) = &self.fexec {
             command.program_fd(open_program(path)?);
         }
+        if let Some(limit) = self.retry_busy {
+            command.retry_busy(limit);
+        }
         for step in &self.best_effort {
             command.best_effort(*step);
         }
@@ -120,16 +128,26 @@ fn open_program(path: &PathBuf) -> Result<std::fs::File, Failure> {
     opened.map_err(|error| Failure::before(format_args!("--fexec: cannot open {path:?}: {error}")))
 }
 
-/// A step by its name in the library, in words or as it stands in messages.
+/// A step that may fail, by its name in the library, in words or as it stands in messages.
 fn step(word: &str) -> Result<Step, String> {
     let plain = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_lowercase();
-    let steps = || (1..100).filter_map(Step::of_code);
-    let found = steps()
-        .find(|step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word)));
-    found.ok_or_else(|| {
-        let names: Vec<_> = steps().map(|step| kebab(&format!("{step:?}"))).collect();
-        format!("there is no such step; there are {}", names.join(", "))
-    })
+    let called =
+        |step: &Step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word));
+    match steps().find(called) {
+        Some(step) if step.may_fail() => Ok(step),
+        Some(_) => Err(format!("this step cannot be best effort; these can: {}", step_names())),
+        None => Err(format!("there is no such step; there are {}", step_names())),
+    }
+}
+
+/// The steps of the child, whose numbers are below 100.
+fn steps() -> impl Iterator<Item = Step> {
+    (0..100).filter_map(Step::of_code)
+}
+
+/// Those that may fail.
+fn step_names() -> String {
+    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect::<Vec<_>>().join(", ")
 }
 
 /// `SetGid` as `set-gid`.
@@ -166,6 +184,14 @@ mod tests {
         assert_eq!(step("oom-score"), Ok(Step::OomScore));
         assert_eq!(step("set-gid"), Ok(Step::SetGid));
         assert!(step("nonsense").is_err_and(|words| words.contains("parent-death-signal")));
+        assert!(step("exec").is_err_and(|words| words.contains("best effort")));
+        // What is offered is accepted, here and by the library.
+        let names = step_names();
+        for name in names.split(", ") {
+            let step = step(name).expect(name);
+            assert!(Command::new("/").best_effort(step).prepare().is_ok(), "{name}");
+        }
+        assert!(names.split(", ").count() > 20 && !names.contains("exec"), "{names}");
     }
 
     #[test]

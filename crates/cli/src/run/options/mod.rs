@@ -1,6 +1,7 @@
 //! The options of `forkless run`, named as env(1), timeout(1) and setsid(1) name theirs; the modules say whose names
 //! theirs are.
 
+mod cgroup;
 mod child;
 mod identity;
 mod limits;
@@ -8,8 +9,14 @@ mod mounts;
 mod namespaces;
 mod privileges;
 mod scheduling;
+mod signals;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{
     Args,
@@ -18,9 +25,10 @@ use clap::{
 
 use super::{
     Failure,
-    words::{self, Assignment, FdRequest, Signals, Source},
+    words::{self, Assignment, FdRequest, Source},
 };
 
+pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::ChildOptions;
 
 /// Run PROGRAM and exit with its exit code
@@ -49,6 +57,10 @@ pub(crate) struct RunOptions {
     #[arg(short = 'a', long, value_name = "NAME")]
     pub(crate) argv0: Option<OsString>,
 
+    /// Another program to run, under PROGRAM's name, where those before it are not there
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    pub(crate) or_else: Vec<OsString>,
+
     /// Standard input: inherit, null, fd:NUMBER or a file to read
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::input))]
     pub(crate) stdin: Option<Source>,
@@ -65,24 +77,14 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::fd_request))]
     pub(crate) fd: Vec<FdRequest>,
 
+    /// Have the program open a file at number N itself, as its user, in its root and directory: r:FILE, w:FILE, a:FILE
+    /// (append), rw:FILE
+    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::open_request))]
+    pub(crate) open: Vec<FdRequest>,
+
     /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
     #[arg(help_heading = FILES, long)]
     pub(crate) inherit_all: bool,
-
-    /// Reset signals to their default action; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) default_signal: Vec<Signals>,
-
-    /// Have signals ignored; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) ignore_signal: Vec<Signals>,
-
-    /// Have signals blocked; all of them without SIG
-    #[arg(help_heading = SIGNALS, long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
-    pub(crate) block_signal: Vec<Signals>,
 
     /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
@@ -117,6 +119,9 @@ pub(crate) struct RunOptions {
     pub(crate) words: Vec<OsString>,
 
     #[command(flatten)]
+    pub(crate) signals: signals::SignalOptions,
+
+    #[command(flatten)]
     pub(crate) child: ChildOptions,
 
     #[command(flatten)]
@@ -127,6 +132,9 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) namespaces: namespaces::Namespaces,
+
+    #[command(flatten)]
+    pub(crate) control_group: cgroup::ControlGroup,
 
     #[command(flatten)]
     pub(crate) mounts: mounts::Mounts,
@@ -141,23 +149,29 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// What the library is told about the child beside its environment, files, directory and signals.
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
+        self.signals.apply(command);
         self.child.apply(command)?;
         self.identity.apply(command);
         self.privileges.apply(command, self.namespaces.changes_user())?;
         self.namespaces.apply(command, self.mounts.any())?;
-        self.mounts.apply(command);
+        self.control_group.apply(command)?;
+        self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.limits.apply(command)
     }
 
     /// How the child is cloned, in words.
     pub(crate) fn clone_words(&self) -> String {
-        self.namespaces.words(self.mounts.any())
+        self.namespaces.words(self.mounts.any()) + &self.control_group.words()
     }
 }
 
+/// A file of the user's that a setting is about.
+fn open(flag: &str, path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
+}
+
 const FILES: &str = "Files";
-const SIGNALS: &str = "Signals";
 const TIME_OUT: &str = "Time-out";
 const REPORTS: &str = "Reports";
 

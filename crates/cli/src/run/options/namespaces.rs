@@ -1,6 +1,6 @@
-//! Namespaces and the control group: named as unshare(1), nsenter(1), bwrap(1) and systemd-run(1) name theirs.
+//! Namespaces: named as unshare(1), nsenter(1) and bwrap(1) name theirs.
 
-use std::{ffi::OsString, fs::File, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
     Args,
@@ -12,7 +12,7 @@ use super::super::{Failure, words};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Namespaces and control group")]
+#[command(next_help_heading = "Namespaces")]
 pub(crate) struct Namespaces {
     /// New user namespace, with our ids as they are unless a map is given; lets an ordinary user make the others
     #[arg(long)]
@@ -66,17 +66,14 @@ pub(crate) struct Namespaces {
     #[arg(long, value_name = "IN:OUT:COUNT", value_parser = map)]
     map_groups: Vec<[u32; 3]>,
 
-    /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup; in this order
+    /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup, in
+    /// the order given; or pid, which needs privileges in our own user namespace
     #[arg(long, value_name = "KIND=PATH", value_parser = OsStringValueParser::new().try_map(join))]
     join: Vec<Join>,
 
     /// Host name in a new UTS namespace
     #[arg(long, value_name = "NAME")]
     hostname: Option<OsString>,
-
-    /// Be born in the control group (version 2) of this directory
-    #[arg(long, value_name = "DIR")]
-    cgroup: Option<PathBuf>,
 }
 
 /// A namespace to join.
@@ -118,7 +115,7 @@ impl Namespaces {
             command.map_gid(inside, outside, count);
         }
         for Join { kind, path } in &self.join {
-            command.join(*kind, open("--join", path)?);
+            command.join(*kind, super::open("--join", path)?);
         }
         if let Some(name) = &self.hostname {
             if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
@@ -126,9 +123,6 @@ impl Namespaces {
                 return Err(Failure::before(words));
             }
             command.hostname(name);
-        }
-        if let Some(directory) = &self.cgroup {
-            command.cgroup(open("--cgroup", directory)?);
         }
         Ok(())
     }
@@ -195,9 +189,6 @@ impl Namespaces {
                 words += &format!("; {what} {inside} in there is {outside} out here");
             }
         }
-        if let Some(directory) = &self.cgroup {
-            words += &format!("; in the control group {directory:?}");
-        }
         words
     }
 }
@@ -205,10 +196,6 @@ impl Namespaces {
 /// `count` ids from the first on.
 fn range(first: u32, count: u32) -> String {
     if count == 1 { first.to_string() } else { format!("{first} to {}", u64::from(first) + u64::from(count) - 1) }
-}
-
-fn open(flag: &str, path: &PathBuf) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
 }
 
 /// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
@@ -221,13 +208,13 @@ fn map(word: &str) -> Result<[u32; 3], String> {
 }
 
 fn join(word: OsString) -> Result<Join, String> {
-    let kinds = "the kind must be user, mount, net, uts, ipc or cgroup";
+    let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
     let (name, path) = words::split(&word, b'=').ok_or("must be KIND=PATH")?;
     // nsenter's word and that in /proc are both known.
     let name = if name == "mnt" { "mount".into() } else { name };
-    let (kind, name) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
-    if matches!(kind, Namespace::Pid | Namespace::Time) {
-        return Err(format!("a process can join a {name} namespace for its children only; {kinds}"));
+    let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
+    if kind == Namespace::Time {
+        return Err(format!("a process that shares memory, as the program does until exec, cannot join one; {kinds}"));
     }
     if path.is_empty() {
         return Err("the namespace has no path".to_owned());
@@ -251,7 +238,7 @@ mod tests {
     fn namespaces_to_join_have_a_kind_and_a_path() {
         let wanted = Join { kind: Namespace::Mount, path: "/proc/1/ns/mnt".into() };
         assert_eq!(join("mnt=/proc/1/ns/mnt".into()), Ok(wanted));
-        for word in ["", "net", "net=", "pid=/proc/1/ns/pid", "time=x", "sea=x", "=x"] {
+        for word in ["", "net", "net=", "time=/proc/1/ns/time", "sea=x", "=x"] {
             assert!(join(word.into()).is_err(), "{word}");
         }
     }

@@ -25,6 +25,14 @@ pub(crate) struct Privileges {
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     bounding_set: Option<Changes>,
 
+    /// Permitted capabilities until the program is executed, when execve(2) gives it its own
+    #[arg(long, visible_alias = "permitted", value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
+    permitted_caps: Option<Changes>,
+
+    /// Effective capabilities until then, such as executing a file may need
+    #[arg(long, visible_alias = "effective", value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
+    effective_caps: Option<Changes>,
+
     /// Inheritable capabilities
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     inh_caps: Option<Changes>,
@@ -71,6 +79,12 @@ impl Privileges {
         let now = |field: &str, new: u64| if in_other_user { Ok(new) } else { ours(field) };
         if let Some(changes) = &self.bounding_set {
             command.bounding_set(CapabilitySet::from_bits(changes.applied(now("CapBnd:", u64::MAX)?)));
+        }
+        if let Some(changes) = &self.permitted_caps {
+            command.permitted(CapabilitySet::from_bits(changes.applied(now("CapPrm:", u64::MAX)?)));
+        }
+        if let Some(changes) = &self.effective_caps {
+            command.effective(CapabilitySet::from_bits(changes.applied(now("CapEff:", u64::MAX)?)));
         }
         if let Some(changes) = &self.inh_caps {
             command.inheritable(CapabilitySet::from_bits(changes.applied(now("CapInh:", 0)?)));

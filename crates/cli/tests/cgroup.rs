@@ -1,0 +1,207 @@
+//! `forkless run` in control groups: its own, made and removed with all that is left in it, and others; with limits where
+//! there are controllers of version 2 to have.
+
+mod callers;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use callers::{Caller, binary, skipped};
+
+const CAP_SETUID: u32 = 7;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths of groups are text")
+}
+
+/// A control group for a test to work in, removed with all below it.
+struct Group(PathBuf);
+
+impl Group {
+    fn make(test: &str) -> Option<Self> {
+        let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let name = format!("forkless-{test}-{}", std::process::id());
+        let parents = parents.iter().filter(|parent| parent.join("cgroup.controllers").exists());
+        let found = parents.map(|parent| parent.join(&name)).find(|group| fs::create_dir(group).is_ok());
+        if found.is_none() {
+            skipped(test, "no version 2 group is writable here");
+        }
+        found.map(Self)
+    }
+
+    /// One whose groups can have limits.
+    fn with_limits(test: &str) -> Option<Self> {
+        let group = Self::make(test)?;
+        for place in [group.0.parent().expect("a parent"), &group.0] {
+            if let Err(error) = fs::write(place.join("cgroup.subtree_control"), "+memory +pids +cpu") {
+                skipped(test, &format!("the controllers of version 2 are not to be had: {error}"));
+                return None;
+            }
+        }
+        Some(group)
+    }
+
+    fn option(&self) -> String {
+        format!("--new-cgroup={}", text(&self.0))
+    }
+
+    /// The groups in it.
+    fn below(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0).expect("a group").flatten().map(|entry| entry.path());
+        entries.filter(|path| path.is_dir()).collect()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for group in self.below() {
+            let _ = fs::remove_dir(group);
+        }
+        if let Err(error) = fs::remove_dir(&self.0) {
+            eprintln!("{:?} is still there: {error}", self.0);
+        }
+    }
+}
+
+/// Nobody has this process id any more, or only until its parent has looked.
+fn has_ended(pid: &str) -> bool {
+    match fs::read_to_string(format!("/proc/{}/stat", pid.trim())) {
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
+        Err(_) => true,
+    }
+}
+
+#[test]
+fn a_control_group_from_birth() {
+    let Some(group) = Group::make("a_control_group_from_birth") else { return };
+    let output = Caller::Root.output(&["--cgroup", text(&group.0), "cat", "/proc/self/cgroup"]);
+    let seen = String::from_utf8(output.stdout).expect("text");
+    let name = group.0.file_name().expect("a name").to_str().expect("text");
+    assert!(seen.lines().any(|line| line.starts_with("0::") && line.ends_with(name)), "{seen}");
+    let refused = Caller::Root.failure(&["--cgroup=/", "true"]);
+    assert!(refused.contains("control group"), "{refused}");
+}
+
+#[test]
+fn a_new_control_group_goes_with_all_that_is_left_in_it() {
+    let Some(group) = Group::make("a_new_control_group_goes") else { return };
+    let option = group.option();
+    let script = "cat /proc/self/cgroup; sleep 1000 & echo $!; exit 7";
+    let output = Caller::Root.output(&[&option, "sh", "-c", script]);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(7), 0), "{output:?}");
+    let seen = String::from_utf8(output.stdout).expect("text");
+    let place = format!("/{}/forkless-", group.0.file_name().expect("a name").to_str().expect("text"));
+    assert!(seen.lines().any(|line| line.starts_with("0::") && line.contains(&place)), "{seen}");
+    assert!(has_ended(seen.lines().last().expect("a number")), "{seen}");
+    assert_eq!(group.below(), [""; 0].map(PathBuf::from));
+    // Launches that fail leave none behind either.
+    let output = Caller::Root.output(&[&option, "no-such-program-anywhere"]);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert!(Caller::Root.failure(&[&option, "--chdir=/no/such/directory", "true"]).contains("chdir"));
+    let explained = Caller::Root.stdout(&[&option, "--explain", "--tasks-max=5", "true"]);
+    assert!(explained.lines().next().is_some_and(|line| line.ends_with("with pids.max 5")), "{explained}");
+    assert_eq!(group.below(), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_new_control_group_goes_when_we_are_told_to() {
+    let Some(group) = Group::make("a_new_control_group_goes_when_told") else { return };
+    let option = group.option();
+    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
+        let script = "sh -c 'trap \"\" TERM INT HUP; echo $$; sleep 1000' & wait";
+        // In a session of its own: a signal from a terminal would not need to be passed on.
+        let mut command = Caller::Root.forkless(&[&option, "--setsid", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("forkless starts");
+        let mut stubborn = String::new();
+        let mut reader = BufReader::new(child.stdout.take().expect("a pipe"));
+        reader.read_line(&mut stubborn).expect("a line");
+        assert!(!has_ended(&stubborn), "{stubborn}");
+        // SAFETY: the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        assert_eq!(child.wait().expect("ends").code(), Some(code));
+        assert!(has_ended(&stubborn), "{stubborn}");
+        assert_eq!(group.below(), [""; 0].map(PathBuf::from));
+    }
+}
+
+#[test]
+fn what_cannot_be_a_group_is_told() {
+    for caller in Caller::all("what_cannot_be_a_group_is_told") {
+        let refused = caller.failure(&["--new-cgroup=/tmp", "true"]);
+        assert!(refused.contains("--new-cgroup") && refused.contains("none of version 2"), "{refused}");
+        let refused = caller.failure(&["--memory-max=1G", "--new-cgroup=/no/such/group", "true"]);
+        assert!(refused.contains("--memory-max") && refused.contains("/no/such/group"), "{refused}");
+    }
+    // The kernel would not take this, and it is the group above that has to be told of.
+    let Some(group) = Group::with_limits("what_cannot_be_a_group_is_told") else { return };
+    let inner = group.0.join("inner");
+    fs::create_dir(&inner).expect("a group");
+    let line = format!("exec {} run --memory-max=1G true", binary());
+    let refused = Caller::Root.failure(&["--inherit-all", "--cgroup", text(&inner), "sh", "-c", &line]);
+    assert!(refused.contains("processes are in it"), "{refused}");
+    assert!(refused.contains(&format!("--new-cgroup={}\n", text(&group.0))), "advice that helps: {refused}");
+}
+
+#[test]
+fn limits_of_a_control_group() {
+    let Some(group) = Group::with_limits("limits_of_a_control_group") else { return };
+    let option = group.option();
+    let options = ["--memory-max=64M", "--memory-high=32M", "--tasks-max=9", "--cpu-quota=150%", "--cpu-weight=50"];
+    let script = format!("cd {}/forkless-*; cat memory.max memory.high pids.max cpu.max cpu.weight", text(&group.0));
+    let words = [&[option.as_str()], &options[..], &["sh", "-c", &script]].concat();
+    assert_eq!(Caller::Root.stdout(&words), "67108864\n33554432\n9\n150000 100000\n50\n");
+    // Memory that runs out.
+    let hog = "x=a; while :; do x=$x$x; done";
+    let output = Caller::Root.output(&[&option, "--memory-max=16M", "--usage", "sh", "-c", hog]);
+    assert_eq!(output.status.code(), Some(137), "{output:?}");
+    let words = String::from_utf8(output.stderr).expect("text");
+    assert!(words.contains("forkless: memory ran out, and the kernel killed a process"), "{words}");
+    assert!(words.contains("(it may use 16384 KiB)"), "{words}");
+    let peak = words.lines().find_map(|line| line.trim_start().strip_prefix("group memory ")).map(str::trim);
+    assert!(peak.is_some_and(|peak| peak.ends_with("KiB at most")), "{words}");
+    // Who has all it needs hears nothing of it.
+    let output = Caller::Root.output(&[&option, "--memory-max=16M", "true"]);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    // A shell gives up at the first fork that fails.
+    let script = "for n in 1 2 3 4; do sleep 1000 & done; echo made";
+    let output = Caller::Root.output(&[&option, "--tasks-max=3", "sh", "-c", script]);
+    assert_eq!((output.status.success(), output.stdout.len()), (false, 0), "{output:?}");
+    let script = format!(
+        "n=0; while [ $n -lt 30000 ]; do n=$((n+1)); done; grep nr_throttled {}/forkless-*/cpu.stat",
+        text(&group.0)
+    );
+    let seen = Caller::Root.stdout(&[&option, "--cpu-quota=10%", "sh", "-c", &script]);
+    assert_ne!(seen, "nr_throttled 0\n");
+    assert_eq!(group.below(), [""; 0].map(PathBuf::from));
+}
+
+/// An ordinary user to whom a group has been given, and who is in one below, may make others in there.
+#[test]
+fn an_ordinary_user_in_a_group_of_its_own() {
+    let test = "an_ordinary_user_in_a_group_of_its_own";
+    let Some(_) = Caller::root_with(test, CAP_SETUID) else { return };
+    let Some(group) = Group::make(test) else { return };
+    let place = group.0.join("inner");
+    fs::create_dir(&place).expect("a group");
+    for path in [&group.0, &group.0.join("cgroup.procs"), &group.0.join("cgroup.subtree_control")] {
+        std::os::unix::fs::chown(path, Some(Caller::Ordinary.uid()), None).expect("chown");
+    }
+    let option = group.option();
+    let run = |options: &[&str]| {
+        let outer = ["--inherit-all", "--cgroup", text(&place), "--reuid=65534", "--regid=65534", binary(), "run"];
+        Caller::Root.output(&[&outer[..], &[option.as_str()], options].concat())
+    };
+    let output = run(&["sh", "-c", "id -u; cat /proc/self/cgroup; sleep 1000 & exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let seen = String::from_utf8(output.stdout).expect("text");
+    assert!(seen.starts_with("65534\n") && seen.contains("/forkless-"), "{seen}");
+    assert_eq!(group.below(), [place.as_path()]);
+    drop(group);
+    let Some(group) = Group::with_limits(test) else { return };
+    let refused = Caller::Ordinary.failure(&[&group.option(), "--tasks-max=3", "true"]);
+    assert!(refused.contains("ermission denied"), "{refused}");
+}

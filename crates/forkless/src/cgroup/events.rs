@@ -1,0 +1,40 @@
+//! Waiting for what `cgroup.events` tells: whether a group has processes, and whether they are frozen.
+
+use super::about;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Waits until `line` is one of the file's, for `limit` at most; says whether it is.
+pub(super) fn wait(group: &Path, line: &str, limit: Duration) -> io::Result<bool> {
+    let path = group.join("cgroup.events");
+    let deadline = Instant::now().checked_add(limit);
+    let answer = File::open(&path).and_then(|file| {
+        loop {
+            // Reading is what the kernel counts changes from: one that comes after it ends the sleep.
+            if says(&file, line)? {
+                return Ok(true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            // A time too long for the kernel is for ever.
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&file, PollFlags::PRI)], left.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    });
+    answer.map_err(|error| about(error, &path))
+}
+
+fn says(file: &File, line: &str) -> io::Result<bool> {
+    let mut text = [0; 256];
+    let len = file.read_at(&mut text, 0)?;
+    Ok(text[..len].split(|byte| *byte == b'\n').any(|one| one == line.as_bytes()))
+}

@@ -1,0 +1,100 @@
+//! Where the caller's own group is: a path below a mount, which two files of /proc tell apart.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// See [`Cgroup::own`](super::Cgroup::own).
+pub(super) fn directory() -> io::Result<PathBuf> {
+    let missing = |why: &str| io::Error::new(ErrorKind::NotFound, format!("our own control group: {why}"));
+    let groups = fs::read("/proc/self/cgroup")?;
+    let group = group(&groups).ok_or_else(|| missing("this kernel has none of version 2"))?;
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    // What was mounted last may hide what was before.
+    let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| place(line, &group)).collect();
+    found.reverse();
+    found.into_iter().find(|directory| directory.join("cgroup.procs").exists()).ok_or_else(|| {
+        missing(&format!("{group:?} is not below any place where version 2 is mounted (see /proc/self/mountinfo)"))
+    })
+}
+
+/// The path in the line of version 2 in /proc/self/cgroup, which is `0::/path`.
+fn group(groups: &[u8]) -> Option<PathBuf> {
+    let path = groups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
+    Some(OsString::from_vec(path.to_vec()).into())
+}
+
+/// The directory of `group` below the mount of this line, if it is one of version 2 and the group below its root:
+/// `proc_pid_mountinfo(5)`.
+fn place(line: &[u8], group: &Path) -> Option<PathBuf> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let (root, mount_point) = (fields.nth(3)?, fields.next()?);
+    // A varying number of fields ends in a dash; the kind comes after it.
+    fields.find(|field| *field == b"-")?;
+    if fields.next()? != b"cgroup2" {
+        return None;
+    }
+    let inside = group.strip_prefix(unescaped(root)).ok()?;
+    // Outside of our namespace's root, the path begins with "..", and what it means depends on who reads it.
+    let plain = inside.components().all(|part| part.as_os_str().as_bytes() != b"..");
+    let mount_point = unescaped(mount_point);
+    // Joined with nothing, a path would end in a slash.
+    plain.then(|| if inside.as_os_str().is_empty() { mount_point } else { mount_point.join(inside) })
+}
+
+/// A path in which the kernel has written spaces and the like as `\040`.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match after.get(..3).filter(|_| byte == b'\\').and_then(octal) {
+            Some(meant) => {
+                bytes.push(meant);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(line: &str, path: &str) -> Option<String> {
+        place(line.as_bytes(), Path::new(path)).map(|path| path.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn the_mount_of_version_2_is_found_whatever_its_place_and_root() {
+        let whole = "38 31 0:35 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
+        assert_eq!(below(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
+        assert_eq!(below(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified"));
+        // The root of the mount is a group, as in a container without a namespace of control groups.
+        let part = "38 31 0:35 /box/7 /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
+        assert_eq!(below(part, "/box/7/in").as_deref(), Some("/sys/fs/cgroup/in"));
+        assert_eq!(below(part, "/box/77"), None);
+        assert_eq!(below(part, "/"), None);
+        // Our group is outside of the namespace whose root is mounted.
+        assert_eq!(below(whole, "/../other"), None);
+        let odd = r"38 31 0:35 / /mnt/a\040b\134c rw - cgroup2 none rw";
+        assert_eq!(below(odd, "/x").as_deref(), Some(r"/mnt/a b\c/x"));
+        for line in ["", "1 2 3", "36 31 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory", whole[..40].trim()]
+        {
+            assert_eq!(below(line, "/"), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn version_2_has_the_line_without_a_number() {
+        assert_eq!(group(b"9:name=systemd:/x\n0::/a b\n"), Some("/a b".into()));
+        assert_eq!(group(b"4:memory:/x\n"), None);
+    }
+}
