@@ -1,10 +1,11 @@
 //! The handle of a child.
 
+use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
-use crate::output;
+use crate::output::{Chunks, Lines};
 use crate::pipes::{self, Defaults, Pipes};
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
@@ -317,6 +318,11 @@ impl Child {
         self.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
     }
 
+    /// Does it lead its process group?
+    pub(crate) fn leads_group(&self) -> bool {
+        self.leads_group
+    }
+
     /// Neither reaped nor lost, as far as we know.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, State::Running)
@@ -371,8 +377,33 @@ impl Child {
     /// As for [`wait`](Self::wait), and any error of reading.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         self.end_input();
-        let (stdout, stderr) = output::read_both(self.stdout.take(), self.stderr.take())?;
+        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
+        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
         Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// What the child writes to the pipes of its standard output and error, as it comes, with the stream it came from: at most
+    /// 64 KiB at a time. It takes the pipes out of this handle; when both have ended, so has the iterator.
+    ///
+    /// The two streams are two pipes: what was written to them within microseconds may come in another order. Where the order
+    /// matters let them be one, with `stderr(Stdio::dup_of(1))`.
+    pub fn chunks(&mut self) -> Chunks {
+        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
+    }
+
+    /// The same line by line, without the newlines. What the program writes last is a line too if no newline ends it; a line
+    /// longer than 1 MiB comes in pieces.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
+    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Lines {
+        Lines::new(self.chunks())
     }
 
     /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.
@@ -445,7 +476,9 @@ impl Child {
             None => Err(sys::errno::ENOSYS),
         };
         let answer = match by_pidfd {
-            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) if matches!(self.state, State::Running) => {
+            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF)
+                if matches!(self.state, State::Running) =>
+            {
                 // SAFETY: not reaped by us, so the number is still that of the child's group.
                 unsafe { sys::kill(-self.pid, signal) }
             }

@@ -51,7 +51,11 @@ mod usage;
 
 mod wait_set;
 
+mod capture;
+
 mod output;
+
+mod pipeline;
 
 mod orphan;
 
@@ -64,6 +68,7 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
@@ -71,6 +76,8 @@ pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Res
 pub use error::Error;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};
 pub use orphan::reap_orphans;
+pub use output::{Chunks, Lines, Stream};
+pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
 pub use stdio::Stdio;

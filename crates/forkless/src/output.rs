@@ -1,14 +1,17 @@
-//! Reading what a child writes.
+//! What a program writes while it runs: all of it, line by line, or as it comes.
 
 use crate::child::Child;
 use crate::compile::Plan;
 use crate::launch::Form;
 use crate::pipes::Defaults;
 use crate::wait;
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::process::{ChildStderr, ChildStdout, Output};
+use rustix::io::{Errno, read};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Output;
 use std::sync::Arc;
 
 /// Runs a plan to its end and gives what it wrote.
@@ -18,49 +21,132 @@ pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
 }
 
-/// Reads both streams to their ends, as their data come, so that a child that fills one is never kept waiting for a
-/// reader of the other.
-pub(crate) fn read_both(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    match (stdout, stderr) {
-        (None, None) => {}
-        (Some(mut stdout), None) => drop(stdout.read_to_end(&mut out)?),
-        (None, Some(mut stderr)) => drop(stderr.read_to_end(&mut err)?),
-        (Some(mut stdout), Some(mut stderr)) => loop {
-            let mut ready = [
-                PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut ready, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                answer => answer?,
-            };
-            let [out_ready, err_ready] = ready.map(|fd| !fd.revents().is_empty());
-            if out_ready && read_some(&mut stdout, &mut out)? == 0 {
-                stderr.read_to_end(&mut err)?;
-                break;
-            }
-            if err_ready && read_some(&mut stderr, &mut err)? == 0 {
-                stdout.read_to_end(&mut out)?;
-                break;
-            }
-        },
-    }
-    Ok((out, err))
+/// One of a child's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
 }
 
-/// One read of what is there, into the vector's spare room; 0 at the end.
-fn read_some(from: &mut impl Read, into: &mut Vec<u8>) -> io::Result<usize> {
-    /// As much as a pipe holds by default.
-    const PIPE: usize = 64 * 1024;
-    let filled = into.len();
-    into.resize(filled + PIPE, 0);
-    let answer = loop {
-        match from.read(&mut into[filled..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            answer => break answer,
+/// What a child writes, piece by piece: from [`Child::chunks`].
+#[derive(Debug)]
+pub struct Chunks {
+    streams: [Option<OwnedFd>; 2],
+    /// The stream that is looked at first, so that one cannot keep the other waiting.
+    first: usize,
+}
+
+/// What a child writes, line by line: from [`Child::lines`].
+#[derive(Debug)]
+pub struct Lines {
+    chunks: Chunks,
+    /// Lines that have not ended yet.
+    begun: [Vec<u8>; 2],
+    whole: VecDeque<(Stream, Vec<u8>)>,
+}
+
+/// A read takes as much as a pipe holds by default.
+const CHUNK: usize = 64 * 1024;
+
+/// A longer line is given in pieces.
+const LONGEST_LINE: usize = 1024 * 1024;
+
+impl Chunks {
+    pub(crate) fn new(stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) -> Self {
+        Self { streams: [stdout, stderr], first: 0 }
+    }
+
+    /// Which stream has something; none when both have ended.
+    fn ready(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            let open: Vec<usize> =
+                (0..2).map(|n| (n + self.first) % 2).filter(|&n| self.streams[n].is_some()).collect();
+            let mut fds: Vec<_> = open
+                .iter()
+                .filter_map(|&n| Some(PollFd::from_borrowed_fd(self.streams[n].as_ref()?.as_fd(), PollFlags::IN)))
+                .collect();
+            match (open.as_slice(), fds.len()) {
+                ([], _) => return Ok(None),
+                // With one there is nothing to choose: the read waits.
+                ([only], 1) => return Ok(Some(*only)),
+                _ => {}
+            }
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                answer => answer?,
+            };
+            if let Some(at) = fds.iter().position(|fd| !fd.revents().is_empty()) {
+                self.first = (open[at] + 1) % 2;
+                return Ok(Some(open[at]));
+            }
         }
-    };
-    into.truncate(filled + *answer.as_ref().unwrap_or(&0));
-    answer
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = io::Result<(Stream, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let n = match self.ready() {
+                Ok(ready) => ready?,
+                Err(error) => return Some(Err(error)),
+            };
+            let mut bytes = Vec::with_capacity(CHUNK);
+            match read(self.streams[n].as_ref()?, spare_capacity(&mut bytes)) {
+                Ok(0) => self.streams[n] = None,
+                Ok(_) => return Some(Ok((if n == 0 { Stream::Stdout } else { Stream::Stderr }, bytes))),
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.streams[n] = None;
+                    return Some(Err(error.into()));
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = io::Result<(Stream, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(line) = self.whole.pop_front() {
+                return Some(Ok(line));
+            }
+            match self.chunks.next() {
+                Some(Ok((stream, bytes))) => self.split(stream, &bytes),
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    // What does not end in a newline is a line too.
+                    let stream = if self.begun[0].is_empty() { Stream::Stderr } else { Stream::Stdout };
+                    let rest = std::mem::take(&mut self.begun[stream as usize]);
+                    return (!rest.is_empty()).then_some(Ok((stream, rest)));
+                }
+            }
+        }
+    }
+}
+
+impl Lines {
+    pub(crate) fn new(chunks: Chunks) -> Self {
+        Self { chunks, begun: [Vec::new(), Vec::new()], whole: VecDeque::new() }
+    }
+
+    fn split(&mut self, stream: Stream, bytes: &[u8]) {
+        let begun = &mut self.begun[stream as usize];
+        let mut pieces = bytes.split(|&byte| byte == b'\n');
+        let mut piece = pieces.next().unwrap_or(&[]);
+        for after in pieces {
+            begun.extend_from_slice(piece);
+            self.whole.push_back((stream, std::mem::take(begun)));
+            piece = after;
+        }
+        begun.extend_from_slice(piece);
+        if begun.len() >= LONGEST_LINE {
+            self.whole.push_back((stream, std::mem::take(begun)));
+        }
+    }
 }

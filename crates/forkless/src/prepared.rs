@@ -30,7 +30,6 @@ impl Prepared {
         Self(Arc::new(plan))
     }
 
-    #[cfg(feature = "tokio")]
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.0
     }

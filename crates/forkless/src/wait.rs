@@ -41,8 +41,12 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         // Whether a filter killed it in exec can only be seen before it is reaped.
         return Child::spawn(plan)?.wait();
     }
-    let run =
-        Run { slots: pipes::plain_slots(plan), only_pipes: true, pidfd: plan.pidfd.unwrap_or_else(sigchld_discards), form: Form::End };
+    let run = Run {
+        slots: pipes::plain_slots(plan),
+        only_pipes: true,
+        pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
+        form: Form::End,
+    };
     let running = launch::run(plan, &run)?;
     match running.ended {
         Some(ended) => ended.map(|ended| ended.status),

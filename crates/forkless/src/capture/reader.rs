@@ -1,0 +1,135 @@
+//! Reading one stream of a child's into memory.
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, read};
+use rustix::pipe::fcntl_setpipe_size;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Room for the first read: most programs write less.
+const FIRST: usize = 8 * 1024;
+
+/// As much as a pipe holds by default, and the least that is read for once a stream has turned out to be a long one.
+const PIPE: usize = 64 * 1024;
+
+/// What the pipe of a program that writes much is made to hold, so that reader and writer take turns less often. Measured with
+/// 64 MiB on 2 cores: twice to eight times the default gain alike (a tenth to a third), sixteen times gain less, since that
+/// does not stay in the processor's cache.
+const LARGE_PIPE: usize = 256 * 1024;
+
+/// A stream, and what has come from it.
+pub(crate) struct Reader {
+    fd: OwnedFd,
+    bytes: Vec<u8>,
+    limit: usize,
+    /// Bytes beyond the limit.
+    cut: u64,
+    stops_at_limit: bool,
+    is_open: bool,
+    is_large: bool,
+}
+
+/// What a read came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    More,
+    /// Nothing is there now.
+    Nothing,
+    End,
+    /// There is more than the limit, and that is the end of it.
+    TooMuch,
+}
+
+impl Reader {
+    pub(crate) fn new(fd: OwnedFd, limit: usize, stops_at_limit: bool) -> Self {
+        Self { fd, bytes: Vec::new(), limit, cut: 0, stops_at_limit, is_open: true, is_large: false }
+    }
+
+    /// The stream to be polled, as long as it has not ended.
+    pub(crate) fn open(&self) -> Option<BorrowedFd<'_>> {
+        self.is_open.then(|| self.fd.as_fd())
+    }
+
+    /// The last writer has gone, and nothing is left.
+    pub(crate) fn close(&mut self) {
+        self.is_open = false;
+    }
+
+    /// One read of what is there.
+    pub(crate) fn read(&mut self) -> io::Result<Progress> {
+        let room = self.limit - self.bytes.len().min(self.limit);
+        if room == 0 {
+            return self.skip();
+        }
+        if self.bytes.capacity() - self.bytes.len() < FIRST {
+            let more = if self.bytes.is_empty() { FIRST } else { PIPE.max(self.bytes.len()) };
+            // No further than the limit: who sets one wants no more memory used.
+            self.bytes.reserve_exact(more.min(room));
+        }
+        let before = self.bytes.len();
+        let count = loop {
+            let answer = if room < self.bytes.capacity() - before {
+                let filled = before;
+                self.bytes.resize(filled + room, 0);
+                let answer = read(&self.fd, &mut self.bytes[filled..]);
+                self.bytes.truncate(filled + answer.unwrap_or(0));
+                answer
+            } else {
+                read(&self.fd, spare_capacity(&mut self.bytes))
+            };
+            match answer {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Progress::Nothing),
+                answer => break answer?,
+            }
+        };
+        if count == 0 {
+            self.is_open = false;
+            return Ok(Progress::End);
+        }
+        if self.bytes.len() >= PIPE && !self.is_large {
+            self.enlarge();
+        }
+        Ok(Progress::More)
+    }
+
+    /// The stream has turned out to be a long one: fewer turns for both sides, and reads that go on until nothing is there. The
+    /// reading end is ours alone, so the flag is nobody else's.
+    fn enlarge(&mut self) {
+        let _ = fcntl_setpipe_size(&self.fd, LARGE_PIPE);
+        let flags = fcntl_getfl(&self.fd).map(|flags| fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK));
+        self.is_large = matches!(flags, Ok(Ok(())));
+    }
+
+    /// May be read again without being asked whether anything is there.
+    pub(crate) fn is_large(&self) -> bool {
+        self.is_large && self.is_open
+    }
+
+    /// One read of what is not wanted.
+    fn skip(&mut self) -> io::Result<Progress> {
+        let mut nowhere = [0; 16 * 1024];
+        let count = loop {
+            match read(&self.fd, &mut nowhere) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Progress::Nothing),
+                answer => break answer?,
+            }
+        };
+        self.cut += count as u64;
+        match (count, self.stops_at_limit) {
+            (0, _) => {
+                self.is_open = false;
+                Ok(Progress::End)
+            }
+            (_, true) => Ok(Progress::TooMuch),
+            (_, false) => Ok(Progress::More),
+        }
+    }
+}
+
+/// What has come, and how much was dropped.
+pub(crate) fn finish(reader: Option<Reader>) -> (Vec<u8>, u64) {
+    reader.map_or((Vec::new(), 0), |reader| (reader.bytes, reader.cut))
+}
