@@ -210,6 +210,80 @@ fn a_number_is_given_once() {
 }
 
 #[test]
+fn output_is_kept_until_the_end() {
+    let mut command = forkless(&["--capture", "sh", "-c", "echo early; echo err >&2; read -r line; echo late"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let stdout = child.stdout.as_ref().expect("a pipe");
+    let mut ready = [rustix::event::PollFd::new(stdout, rustix::event::PollFlags::IN)];
+    let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    assert_eq!(rustix::event::poll(&mut ready, Some(&moment)), Ok(0), "nothing is shown yet");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((output.stdout, output.stderr), (b"early\nlate\n".to_vec(), b"err\n".to_vec()));
+}
+
+#[test]
+fn output_is_shown_on_failure_alone() {
+    let script = |end: &str| output(&["--capture=on-failure", "sh", "-c", &format!("echo out; echo err >&2; {end}")]);
+    let quiet = script("exit 0");
+    assert_eq!((quiet.status.code(), quiet.stdout.len(), quiet.stderr.len()), (Some(0), 0, 0), "{quiet:?}");
+    for (end, code) in [("exit 7", 7), ("kill -TERM $$", 143)] {
+        let output = script(end);
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()), "{end}");
+    }
+    let late = output(&["--capture=on-failure", "--timeout=300ms", "sh", "-c", "echo out; exec sleep 60"]);
+    assert_eq!((late.status.code(), late.stdout.as_slice()), (Some(124), &b"out\n"[..]), "{late:?}");
+}
+
+#[test]
+fn output_is_kept_as_far_as_it_has_no_other_place() {
+    let directory = directory();
+    let path = directory.path().join("log");
+    let both = "echo out; echo err >&2; echo out again";
+    let output = output(&["--capture", "--stdout", text(&path), "sh", "-c", both]);
+    assert_eq!((output.stdout, output.stderr), (b"".to_vec(), b"err\n".to_vec()));
+    assert_eq!(fs::read_to_string(&path).expect("log"), "out\nout again\n");
+    assert_eq!(stdout(&["--capture", "--stderr=stdout", "sh", "-c", both]), "out\nerr\nout again\n");
+    assert!(stderr(&["--capture", "--stdout=null", "--fd=2=null", "true"]).contains("--capture has nothing to keep"));
+    assert!(stderr(&["--capture=never", "true"]).contains("--capture"));
+    assert!(stderr(&["--limit-output=5", "true"]).contains("--capture"));
+}
+
+#[test]
+fn much_output_is_kept_or_dropped() {
+    // More than pipes hold, on both at once.
+    let script = "head -c 3000000 /dev/zero & head -c 2000000 /dev/zero >&2; wait";
+    let all = output(&["--capture", "sh", "-c", script]);
+    assert_eq!((all.status.code(), all.stdout.len(), all.stderr.len()), (Some(0), 3_000_000, 2_000_000));
+    let some = output(&["--capture", "--limit-output=1K", "sh", "-c", script]);
+    assert_eq!((some.status.code(), some.stdout.len()), (Some(0), 1024));
+    let words = String::from_utf8(some.stderr[1024..].to_vec()).expect("text");
+    let dropped = ["2998976 bytes of standard output", "1998976 bytes of standard error"];
+    assert!(dropped.iter().all(|part| words.contains(part)), "{words}");
+}
+
+#[test]
+fn kept_output_does_not_wait_for_what_is_left_behind() {
+    // The sleeper holds both pipes; the shell has ended.
+    let start = Instant::now();
+    assert_eq!(stdout(&["--capture", "sh", "-c", "sleep 60 & echo said"]), "said\n");
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn kept_output_that_cannot_be_shown_is_no_success() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = forkless(&["--capture", "echo", "lost"]).stdout(full).output().expect("forkless starts");
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cannot write what the program has written"),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn other_programs_are_run_where_the_first_is_missing() {
     let missing = "no-such-program-anywhere";
     assert_eq!(

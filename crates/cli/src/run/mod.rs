@@ -1,5 +1,6 @@
 //! `forkless run`: one program with the launch options of the library, and its exit code.
 
+mod kept;
 mod options;
 mod terminal;
 mod wait;
@@ -22,6 +23,7 @@ pub(crate) use options::RunOptions;
 use options::OwnGroup;
 
 use self::{
+    kept::{Kept, When},
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
     words::{Assignment, Mode, Source},
@@ -84,6 +86,9 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     set_files(&mut command, options)?;
     set_process(&mut command, options)?;
     let terminal = open_terminal(&mut command, options)?;
+    if options.capture.is_some() && !Kept::ask(&mut command, options) {
+        return Err(Failure::before("--capture has nothing to keep: standard output and error go elsewhere"));
+    }
     if options.explain {
         explain(&mut command, options)?;
         return Ok(0);
@@ -103,7 +108,13 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if options.route {
         eprintln!("forkless: route: {}", child.route());
     }
-    let ending = watch.wait(&mut child, patience(options), terminal)?;
+    let mut kept = options.capture.map(|_| Kept::new(&mut child, options.limit_output)).transpose()?;
+    let ending = watch.wait(&mut child, patience(options), terminal, kept.as_mut())?;
+    let code = exit_code(ending, options.preserve_status);
+    if let Some(kept) = kept.filter(|_| code != 0 || options.capture == Some(When::Always)) {
+        let failed = |error| Failure::before(format_args!("cannot write what the program has written: {error}"));
+        kept.show().map_err(failed)?;
+    }
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
@@ -121,7 +132,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(Err(error)) = group.map(OwnGroup::end) {
         eprintln!("forkless: not removed: {error}");
     }
-    Ok(exit_code(ending, options.preserve_status))
+    Ok(code)
 }
 
 /// Variables that stand before the program, as in env(1), then the program with its arguments.

@@ -25,6 +25,7 @@ use clap::{
 
 use super::{
     Failure,
+    kept::When,
     words::{self, Assignment, FdRequest, Source},
 };
 
@@ -85,6 +86,16 @@ pub(crate) struct RunOptions {
     /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
     #[arg(help_heading = FILES, long)]
     pub(crate) inherit_all: bool,
+
+    /// Keep what the program writes to its standard output and error, and show it when it has ended; with on-failure, only
+    /// if it has failed
+    #[arg(help_heading = FILES, long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
+          default_missing_value = "always", conflicts_with = "pty")]
+    pub(crate) capture: Option<When>,
+
+    /// Keep that much of each of the two, in bytes (suffixes K, M, G, T), and drop the rest
+    #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
+    pub(crate) limit_output: Option<u64>,
 
     /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
