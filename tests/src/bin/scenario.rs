@@ -41,6 +41,9 @@ mod storms;
 #[path = "../scenario/hosts.rs"]
 mod hosts;
 
+#[path = "../scenario/death.rs"]
+mod death;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -83,6 +86,15 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
     ("pid-namespace", hosts::pid_namespace),
+    ("death-thread-ends", death::thread_ends),
+    ("death-process-ends", death::process_ends),
+    ("death-host", death::host),
+    ("death-fork-copy", death::fork_copy),
+    ("death-keeper-blocks", death::keeper_blocks),
+    ("death-ids-change", death::ids_change),
+    ("death-many", death::many),
+    ("death-own-table", death::own_table),
+    ("death-main-thread-gone", death::main_thread_gone),
 ];
 
 fn main() -> ExitCode {
