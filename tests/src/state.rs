@@ -51,6 +51,8 @@ pub struct State {
     pub groups: [i32; 2],
     /// Children of all threads, zombies included, by `/proc`; none where the kernel does not list them.
     pub children: Option<Vec<i32>>,
+    /// The process-id namespace that the thread's next children are born in; empty: one that is still to begin.
+    pub pids_for_children: PathBuf,
     /// A child with news for `waitid(2)`, such as a zombie.
     pub waitable: Option<i32>,
     /// Memory mappings. Not part of the comparison: see [`State::assert_mappings`].
@@ -80,6 +82,7 @@ impl State {
             // SAFETY: read two numbers.
             groups: unsafe { [libc::getpgrp(), libc::getsid(0)] },
             children: children(),
+            pids_for_children: fs::read_link("/proc/thread-self/ns/pid_for_children").unwrap_or_default(),
             waitable: waitable(),
             mappings: fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count()),
         }
@@ -105,6 +108,8 @@ impl State {
         compare(&mut found, "ids", &format!("{:?}", self.ids), &format!("{:?}", after.ids));
         compare(&mut found, "group and session", &format!("{:?}", self.groups), &format!("{:?}", after.groups));
         compare(&mut found, "children", &format!("{:?}", self.children), &format!("{:?}", after.children));
+        let pids = [self, after].map(|state| state.pids_for_children.display());
+        compare(&mut found, "the children's process-id namespace", &pids[0], &pids[1]);
         compare(&mut found, "waitable child", &format!("{:?}", self.waitable), &format!("{:?}", after.waitable));
         found
     }
@@ -290,6 +295,10 @@ mod tests {
                 notices(&before, "children");
             }
             libc::waitpid(pid, std::ptr::null_mut(), 0);
+            // Of this thread alone, and only root may.
+            if libc::unshare(libc::CLONE_NEWPID) == 0 {
+                notices(&before, "the children's process-id namespace");
+            }
             assert_eq!(errno_after(77, || ()), 77);
             assert_eq!(errno_after(77, || assert_eq!(libc::close(-1), -1)), libc::EBADF);
         }

@@ -83,8 +83,8 @@ pub struct Case {
     pub front_ends: Option<Vec<String>>,
     /// `any`: the way the launch takes is not checked.
     pub way: Option<String>,
-    /// What has to be there for it to be played: see [`parent::unmet`]. `root` is asked for before the parent becomes
-    /// what the case asks for, all else after.
+    /// What has to be there for it to be played: see [`parent::unmet`]. `root`, and capabilities unless it becomes an
+    /// ordinary user, are asked for before the parent becomes what the case asks for, all else after.
     #[serde(default)]
     pub needs: Vec<String>,
     /// What the parent is like.
@@ -149,6 +149,10 @@ pub struct Parent {
     pub pty: bool,
     /// In a UTS namespace of its own, with the one it came from open at 32.
     pub left_uts: bool,
+    /// In a mount namespace of its own, with this directory of the case's read-only.
+    pub read_only: Option<String>,
+    /// `alive` or `dead`: open at 33 is the process-id namespace of a process that has none but itself in it.
+    pub other_pids: Option<String>,
 }
 
 /// What is asked: `Command`'s words.
@@ -251,7 +255,8 @@ pub struct Find {
     pub ignored: Option<Vec<String>>,
     /// What it read.
     pub read: Option<String>,
-    /// Name to value of what [`crate::observe`] knows, and `umask`: `other` than the parent's, or `any`.
+    /// Name to value of what [`crate::observe`] knows, and `umask`: `other` than the parent's, `any`,
+    /// `at N`, as what the parent has open there, or `new`, a control group that the parent has made.
     pub set: Observed,
     /// The steps that failed and were passed over.
     pub missed: Vec<String>,
@@ -259,6 +264,8 @@ pub struct Find {
     pub handed_back: Vec<String>,
     /// It is process 1, and does not see its parent.
     pub in_pid_namespace: bool,
+    /// It is not process 1 of another process-id namespace, and does not see its parent.
+    pub in_joined_pids: bool,
     /// What it wrote to the socket pairs whose other end the front end gives.
     pub socket: String,
     /// What `output` captures.
@@ -393,7 +400,7 @@ macro_rules! named {
 named! {
     /// An errno by its name or number.
     errno: E2BIG EACCES EAGAIN EBADF ECHILD EEXIST EINVAL EIO EISDIR ELOOP EMFILE ENAMETOOLONG EBUSY ENFILE ENODEV ENOENT
-    ENOEXEC ENOMEM ENOSPC ENOTTY EOPNOTSUPP EBADFD ENOSYS ENOTDIR ENXIO EPERM ESRCH ETXTBSY
+    ENOEXEC ENOMEM ENOSPC EOVERFLOW ENOTTY EOPNOTSUPP EBADFD ENOSYS ENOTDIR ENXIO EPERM ESRCH ETXTBSY
 }
 
 named! {

@@ -65,8 +65,8 @@ enum End {
 }
 
 /// One action: `say TEXT`, `moan TEXT` (to stderr), `write FD TEXT`, `read` (stdin to its end), `read FD`, `look FILE` (reads it),
-/// `make FILE`, `umask` (is the call refused?), `exit CODE`,
-/// `kill SIGNAL`.
+/// `make FILE`, `open FILE` (to read and write), `list DIRECTORY`, `follow LINK`, `umask` (is the call refused?), `exit CODE`,
+/// `kill SIGNAL`. What is found out by several is reported with `; ` in between.
 fn act(action: &str, report: &mut Report) -> Option<End> {
     let (verb, rest) = action.split_once(' ').unwrap_or((action, ""));
     match verb {
@@ -76,24 +76,42 @@ fn act(action: &str, report: &mut Report) -> Option<End> {
             let (fd, text) = rest.split_once(' ').unwrap_or((rest, ""));
             put(fd.parse().expect("write FD TEXT"), text);
         }
-        "read" => report.read = Some(encode(&take(rest.parse().unwrap_or(0)))),
-        "look" => {
-            let found = fs::read(rest).map_or_else(|error| error.kind().to_string(), |bytes| encode(&bytes));
-            report.read = Some(found);
+        "exit" => return rest.parse().ok().map(End::Code),
+        "kill" => return rest.parse().ok().map(End::Signal),
+        _ => {
+            let found = find_out(verb, rest);
+            let Some(found) = found else { return Some(End::Code(97)) };
+            let found = found.unwrap_or_else(|error| error.kind().to_string());
+            report.read = Some(report.read.take().map_or_else(|| found.clone(), |before| format!("{before}; {found}")));
         }
-        "make" => {
-            report.read = Some(fs::write(rest, "").map_or_else(|error| error.kind().to_string(), |()| "made".into()))
-        }
+    }
+    None
+}
+
+/// The actions that find something out; none for what is no action.
+fn find_out(verb: &str, rest: &str) -> Option<io::Result<String>> {
+    Some(match verb {
+        "read" => Ok(encode(&take(rest.parse().unwrap_or(0)))),
+        "look" => fs::read(rest).map(|bytes| encode(&bytes)),
+        "make" => fs::write(rest, "").map(|()| "made".into()),
+        "open" => fs::OpenOptions::new().read(true).write(true).open(rest).map(|_| "opened".into()),
+        "list" => list(rest),
+        "follow" => fs::read_link(rest).map(|link| encode(link.as_os_str().as_bytes())),
         "umask" => {
             // SAFETY: calls without effect.
             let answer = unsafe { libc::umask(0o22) };
-            report.read = Some(if answer as i32 == -1 { "refused".into() } else { "allowed".into() });
+            Ok(if answer as i32 == -1 { "refused".into() } else { "allowed".into() })
         }
-        "exit" => return rest.parse().ok().map(End::Code),
-        "kill" => return rest.parse().ok().map(End::Signal),
-        _ => return Some(End::Code(97)),
-    }
-    None
+        _ => return None,
+    })
+}
+
+/// The sorted names in a directory.
+fn list(directory: &str) -> io::Result<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory)?.flatten().map(|entry| encode(entry.file_name().as_bytes())).collect();
+    names.sort_unstable();
+    Ok(names.join(" "))
 }
 
 fn put(fd: c_int, text: &str) {

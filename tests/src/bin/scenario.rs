@@ -43,6 +43,8 @@ mod hosts;
 
 #[path = "../scenario/awaited.rs"]
 mod awaited;
+#[path = "../scenario/death.rs"]
+mod death;
 
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
@@ -93,6 +95,15 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-runtime-gone", awaited::runtime_gone),
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
+    ("death-thread-ends", death::thread_ends),
+    ("death-process-ends", death::process_ends),
+    ("death-host", death::host),
+    ("death-fork-copy", death::fork_copy),
+    ("death-keeper-blocks", death::keeper_blocks),
+    ("death-ids-change", death::ids_change),
+    ("death-many", death::many),
+    ("death-own-table", death::own_table),
+    ("death-main-thread-gone", death::main_thread_gone),
 ];
 
 fn main() -> ExitCode {

@@ -45,7 +45,7 @@ fn use_everything(program: &Path) {
 }
 
 /// Runs `check` in a forked copy; its panic is this one's.
-fn in_a_copy(check: impl FnOnce()) {
+pub fn in_a_copy(check: impl FnOnce()) {
     // SAFETY: glibc lets a forked copy allocate; the copy runs the check and leaves without the original's exit.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");

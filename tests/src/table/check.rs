@@ -1,6 +1,6 @@
 //! Comparing what came of a case with what it says.
 
-use super::parent::{Place, pty};
+use super::parent::{Place, cgroup_name, pty};
 use super::play::Played;
 use super::{Case, Failure, Find, Report, encode, errno, refusals, signal};
 use crate::observe::{Observed, UNKNOWN};
@@ -141,8 +141,11 @@ fn check_report(
     same(wrong, "cwd", report.cwd.as_str(), encode(cwd.as_os_str().as_bytes()));
     let umask = child.set.get("umask").map_or(Some(before.state.umask), |mask| u32::from_str_radix(mask, 8).ok());
     same(wrong, "umask", u32::from_str_radix(&report.umask, 8).ok(), umask);
+    let outside = child.in_pid_namespace || child.in_joined_pids;
     if child.in_pid_namespace {
         same(wrong, "pid and parent's pid", [report.pid, report.ppid], [1, 0]);
+    } else if child.in_joined_pids {
+        same(wrong, "being process 1, and the parent's pid,", (report.pid == 1, report.ppid), (false, 0));
     } else {
         same(wrong, "the parent's pid", report.ppid, std::process::id() as i32);
         if let Some(pid) = played.pid {
@@ -150,11 +153,11 @@ fn check_report(
         }
     }
     // Both were begun outside.
-    let [group, session] = if child.in_pid_namespace { [0, 0] } else { before.state.groups };
+    let [group, session] = if outside { [0, 0] } else { before.state.groups };
     same(wrong, "the session", report.sid, if child.own_session { report.pid } else { session });
     let own_group = child.own_group || child.own_session;
     same(wrong, "the process group", report.pgid, if own_group { report.pid } else { group });
-    check_set(wrong, child, &report.set, &before.set);
+    check_set(wrong, child, &report.set, before);
     same(wrong, "blocked signals", &report.blocked, &numbers(&child.blocked));
     let inherited = || before.state.actions.iter().zip(1..).filter(|(action, _)| action.handler == 1).map(|(_, n)| n);
     let ignored =
@@ -168,21 +171,27 @@ fn check_report(
 }
 
 /// Settings: as asked for, and else as in the parent.
-fn check_set(wrong: &mut Vec<String>, child: &Find, found: &Observed, before: &Observed) {
-    for (name, parents) in before {
+fn check_set(wrong: &mut Vec<String>, child: &Find, found: &Observed, before: &Before) {
+    for (name, parents) in &before.set {
         let found = found.get(name).map_or("missing", String::as_str);
         // Whoever begins a session or a group leaves the terminal.
-        let leaves = child.own_session || child.own_group || child.in_pid_namespace;
+        let leaves = child.own_session || child.own_group || child.in_pid_namespace || child.in_joined_pids;
         match child.set.get(name).map(String::as_str) {
             Some("any") => {}
             Some("other") if found == parents => wrong.push(format!("{name} is {found:?}, as in the parent")),
             Some("other") => {}
+            // The hierarchy may be mounted from anywhere.
+            Some("new") if found.ends_with(&format!("/{}", cgroup_name())) => {}
+            Some(right) if right.starts_with("at ") => {
+                let number = right[3..].parse().expect("at N");
+                same(wrong, name, found, before.state.fds[&number].target.as_str());
+            }
             Some(right) => same(wrong, name, found, right),
             None if parents == UNKNOWN || leaves && matches!(name.as_str(), "terminal" | "foreground") => {}
             None => same(wrong, name, found, parents.as_str()),
         }
     }
-    for name in child.set.keys().filter(|name| *name != "umask" && !before.contains_key(*name)) {
+    for name in child.set.keys().filter(|name| *name != "umask" && !before.set.contains_key(*name)) {
         wrong.push(format!("{name} is nothing that is looked at"));
     }
 }
@@ -298,7 +307,9 @@ fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route)
         _ => false,
     });
     let set = &case.ask.set;
-    let named = named || set.pty || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
+    let attaches = set.mount.iter().any(|mount| mount.starts_with("attach_"));
+    let named =
+        named || attaches || set.pty || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
     let pipes = sources().any(|(_, source)| source == "piped");
     let no_getfd = refused("pidfd_getfd") || refused("pidfd_open");
     let (table, passing) = if case.ask.inherit_all {

@@ -183,7 +183,7 @@ fn predict(list: &[Settings], before: &Observed) -> Prediction {
         }
         if let Some(score) = one.oom_score_adj {
             put("oom_score_adj", score.to_string());
-            refuse("oom_score_adj", !(-1000..=1000).contains(&score) || user_namespace);
+            refuse("oom_score_adj", !(-1000..=1000).contains(&score));
             fail("OomScore", score < 0 && !has(RESOURCE));
         }
         if let Some(uid) = one.uid {

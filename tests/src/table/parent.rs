@@ -138,13 +138,22 @@ pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
     }
 }
 
-/// The control group (version 2) of this process's own, made if need be: see [`remove_cgroup`].
-pub fn cgroup_directory() -> io::Result<PathBuf> {
+/// The name of the control group that cases use.
+pub fn cgroup_name() -> String {
+    format!("forkless-test-{}", std::process::id())
+}
+
+/// Where control groups of version 2 are mounted.
+pub fn cgroup_mount() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount = fields.find(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1].to_owned());
-    let mount = mount.ok_or_else(|| io::Error::other("no control groups of version 2 are mounted"))?;
-    let path = Path::new(&mount).join(format!("forkless-test-{}", std::process::id()));
+    let mount = fields.find(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1].into());
+    mount.ok_or_else(|| io::Error::other("no control groups of version 2 are mounted"))
+}
+
+/// The control group of this process's own, made if need be: see [`remove_cgroup`].
+pub fn cgroup_directory() -> io::Result<PathBuf> {
+    let path = cgroup_mount()?.join(cgroup_name());
     match fs::create_dir(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(path),
@@ -157,7 +166,7 @@ pub fn remove_cgroup() {
 }
 
 /// Why a case cannot be played by this process, if one of its needs is not met: `root`, `user namespaces`, `landlock`,
-/// `control groups`, `terminals`, `2 processors`, `CAP_…`.
+/// `control groups`, `mounted control groups`, `overlays`, `devices`, `terminals`, `2 processors`, `CAP_…`.
 pub fn unmet(needs: &[String]) -> Option<String> {
     needs.iter().find_map(|need| {
         let (is_met, why) = match need.as_str() {
@@ -180,6 +189,12 @@ pub fn unmet(needs: &[String]) -> Option<String> {
                 remove_cgroup();
                 (made, "no control group of version 2 can be made here")
             }
+            "mounted control groups" => (cgroup_mount().is_ok(), "no control groups of version 2 are mounted here"),
+            "overlays" => (in_fork(can_overlay), "no overlay can be mounted here"),
+            "devices" => {
+                let there = |name: &&str| Path::new("/dev").join(name).exists();
+                (["null", "zero", "full", "random", "urandom", "tty"].iter().all(there), "/dev has not got all devices")
+            }
             "terminals" => (terminal().is_ok_and(close_both), "no pseudo-terminal can be opened here"),
             "2 processors" => {
                 (std::thread::available_parallelism().is_ok_and(|count| count.get() > 1), "there is one processor")
@@ -193,6 +208,33 @@ pub fn unmet(needs: &[String]) -> Option<String> {
         };
         (!is_met).then(|| format!("{why} ({need})"))
     })
+}
+
+/// Mounts an overlay with directories below the current one, where an ordinary user's own namespaces are.
+fn can_overlay() -> bool {
+    let names = ["lower", "upper", "work", "all"].map(|name| format!("overlay-{name}"));
+    // SAFETY: reads a number.
+    let id = unsafe { libc::geteuid() };
+    let (user, more) = if id == 0 { (0, "") } else { (libc::CLONE_NEWUSER, ",userxattr") };
+    // SAFETY: reads a number.
+    let group = unsafe { libc::getegid() };
+    let maps = [("uid_map", format!("0 {id} 1")), ("setgroups", "deny".into()), ("gid_map", format!("0 {group} 1"))];
+    // SAFETY: changes the forked process, which then ends.
+    let own = unsafe { libc::unshare(libc::CLONE_NEWNS | user) } == 0
+        && (id == 0 || maps.iter().all(|(file, text)| fs::write(format!("/proc/self/{file}"), text).is_ok()));
+    let made = names.iter().all(|name| fs::create_dir(name).is_ok());
+    let [lower, upper, work, all] = &names;
+    let data = CString::new(format!("lowerdir={lower},upperdir={upper},workdir={work}{more}")).expect("no NUL");
+    let target = CString::new(all.as_str()).expect("no NUL");
+    let mount = || {
+        // SAFETY: texts that end in NUL; private first, so that nothing of it is seen outside.
+        unsafe {
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), private, std::ptr::null()) == 0
+                && libc::mount(c"overlay".as_ptr(), target.as_ptr(), c"overlay".as_ptr(), 0, data.as_ptr().cast()) == 0
+        }
+    };
+    own && made && mount()
 }
 
 fn in_fork(act: impl FnOnce() -> bool) -> bool {
@@ -324,10 +366,51 @@ fn descriptors(parent: &Parent, place: &Place) -> io::Result<()> {
             check(libc::unshare(libc::CLONE_NEWUTS))?;
         }
     }
+    if let Some(directory) = &parent.read_only {
+        mount_read_only(&place.file(directory))?;
+    }
+    if let Some(init) = &parent.other_pids {
+        let fd = other_pids(init == "alive")?;
+        // SAFETY: a number that no case with such a parent uses.
+        check(unsafe { libc::dup3(fd.as_raw_fd(), 33, libc::O_CLOEXEC) })?;
+    }
     if parent.fill > 0 {
         fill_below(parent.fill)?;
     }
     Ok(())
+}
+
+fn mount_read_only(directory: &Path) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    let (kind, nothing) = (c"tmpfs".as_ptr(), std::ptr::null());
+    // SAFETY: texts that end in NUL; what is mounted is seen in a namespace of this process's own alone.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        check(libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast()))?;
+        check(libc::mount(kind, path.as_ptr(), kind, libc::MS_RDONLY, nothing.cast()))
+    }
+}
+
+/// A process-id namespace of a child's own, which sleeps until this process ends, or has ended.
+fn other_pids(alive: bool) -> io::Result<fs::File> {
+    // SAFETY: a fork without libc's part in it, which would note a pid; the child only makes system calls.
+    unsafe {
+        let flags = libc::CLONE_NEWPID | libc::SIGCHLD;
+        let pid = libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) as i32;
+        check(pid)?;
+        if pid == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            loop {
+                libc::pause();
+            }
+        }
+        let namespace = fs::File::open(format!("/proc/{pid}/ns/pid"));
+        if !alive {
+            libc::kill(pid, libc::SIGKILL);
+            check(libc::waitpid(pid, std::ptr::null_mut(), 0))?;
+        }
+        namespace
+    }
 }
 
 /// Uses up every number below `limit`.

@@ -52,8 +52,10 @@ pub struct Played {
 
 /// Plays a case on a route in this process, which is not to be used for anything afterwards. Gives what was wrong.
 pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> {
-    let (root, needs) = case.needs.iter().cloned().partition::<Vec<_>, _>(|need| need == "root");
-    let mut unmet = parent::unmet(&root);
+    // What the parent becomes may need it.
+    let first = |need: &String| need == "root" || need.starts_with("CAP_") && !case.parent.nobody;
+    let (first, needs) = case.needs.iter().cloned().partition::<Vec<_>, _>(first);
+    let mut unmet = parent::unmet(&first);
     if unmet.is_none() {
         parent::become_it(&case.parent, place)?;
         unmet = parent::unmet(&needs);

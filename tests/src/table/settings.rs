@@ -1,16 +1,19 @@
 //! The child's settings as a case's words, and as `Command`'s.
 
-use super::parent::{Place, cgroup_directory, pty, refusals_of};
+use super::parent::{Place, cgroup_directory, cgroup_mount, pty, refusals_of};
 use super::{signal, syscall};
 use crate::filter;
 use crate::observe::LIMITS;
 use forkless::{BpfInstruction, CallArg, CapabilitySet, Command, IoClass, Namespace, Resource, Scheduler, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// `Command`'s words for what the child is and may do.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +44,7 @@ pub struct Settings {
     pub pty: bool,
     pub no_new_privs: bool,
     pub parent_death_signal: Option<String>,
+    pub thread_death_signal: Option<String>,
     pub call: Vec<RawCall>,
     pub hand_back: Vec<u32>,
     pub best_effort: Vec<String>,
@@ -53,7 +57,7 @@ pub struct Settings {
     /// See `mount`.
     pub mount: Vec<String>,
     pub pivot_root: Option<String>,
-    /// A directory, opened here; `new`: the one of this process; `gone`: one that has been removed.
+    /// A directory, opened here; `new`: the one of this process; `gone`: one that has been removed; `mounted`: the uppermost.
     pub cgroup: Option<String>,
     pub bounding: Option<Vec<String>>,
     pub permitted: Option<Vec<String>>,
@@ -151,6 +155,9 @@ fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Re
     if let Some(name) = &settings.parent_death_signal {
         command.parent_death_signal(signal(name));
     }
+    if let Some(name) = &settings.thread_death_signal {
+        command.thread_death_signal(signal(name));
+    }
     if let Some(program) = &settings.program_fd {
         command.program_fd(opened(program, place)?);
     }
@@ -224,7 +231,7 @@ fn surroundings(settings: &Settings, command: &mut Command, place: &Place) -> io
         command.hostname(place.bytes(name));
     }
     for words in &settings.mount {
-        mount(words, command, place);
+        mount(words, command, place)?;
     }
     if let Some(root) = &settings.pivot_root {
         command.pivot_root(place.bytes(root));
@@ -238,6 +245,7 @@ fn surroundings(settings: &Settings, command: &mut Command, place: &Place) -> io
             fs::remove_dir(&path)?;
             command.cgroup(directory);
         }
+        Some("mounted") => _ = command.cgroup(File::open(cgroup_mount()?)?),
         Some(path) => _ = command.cgroup(opened(path, place)?),
         None => {}
     }
@@ -249,20 +257,61 @@ fn own(id: u32, mine: u32) -> u32 {
     if id == 65534 && mine != 0 { mine } else { id }
 }
 
-/// One of: `bind SOURCE TARGET`, `bind_read_only SOURCE TARGET`, `read_only TARGET`, `tmpfs TARGET OPTIONS`,
-/// `proc TARGET`, `mount SOURCE TARGET KIND`.
-fn mount(words: &str, command: &mut Command, place: &Place) {
+/// One of: `bind SOURCE TARGET`, `bind_read_only SOURCE TARGET`, `read_only TARGET`, `attributes TARGET SET CLEAR`,
+/// `tmpfs TARGET OPTIONS`, `proc TARGET`, `mount SOURCE TARGET KIND`, `overlay TARGET LOWER[:LOWER]… [UPPER WORK]`,
+/// `file_system KIND TARGET ATTRIBUTES [KEY=VALUE|FLAG]…`, `attach_tree SOURCE TARGET` (a copy of what is mounted there,
+/// made here), `attach_file FILE TARGET`, `unmount TARGET`, `make_dir PATH MODE`, `make_symlink TO PATH`, `devices TARGET`.
+fn mount(words: &str, command: &mut Command, place: &Place) -> io::Result<()> {
     let words: Vec<_> = words.split(' ').map(|word| place.bytes(word)).collect();
     let [kind, rest @ ..] = words.as_slice() else { panic!("an empty mount") };
+    let number =
+        |text: &OsString, radix| u64::from_str_radix(text.to_str().expect("a number"), radix).expect("a number");
     match (kind.to_str(), rest) {
         (Some("bind"), [source, target]) => command.bind(source, target),
         (Some("bind_read_only"), [source, target]) => command.bind_read_only(source, target),
         (Some("read_only"), [target]) => command.read_only(target),
+        (Some("attributes"), [target, set, clear]) => {
+            command.mount_attributes(target, number(set, 16), number(clear, 16))
+        }
         (Some("tmpfs"), [target, options]) => command.tmpfs(target, &options.to_string_lossy()),
         (Some("proc"), [target]) => command.proc(target),
         (Some("mount"), [source, target, kind]) => command.mount(Some(source), target, kind.to_str(), 0, None),
+        (Some("overlay"), [target, lower, upper @ ..]) => {
+            let lower: Vec<&str> = lower.to_str().expect("a path").split(':').collect();
+            let upper = if let [upper, work] = upper { Some((Path::new(upper), Path::new(work))) } else { None };
+            command.overlay(&lower, upper, target)
+        }
+        (Some("file_system"), [kind, target, attributes, parameters @ ..]) => {
+            let parameter = |text: &'_ OsString| text.to_str().expect("a parameter").to_owned();
+            let parameters: Vec<String> = parameters.iter().map(parameter).collect();
+            let parameters = parameters.iter().map(|text| match text.split_once('=') {
+                Some((key, value)) => (key, Some(value)),
+                None => (text.as_str(), None),
+            });
+            command.file_system(kind.to_str().expect("a kind"), parameters, number(attributes, 16), target)
+        }
+        (Some("attach_tree"), [source, target]) => command.attach_mount(tree(Path::new(source))?, target),
+        (Some("attach_file"), [file, target]) => command.attach_mount(File::open(file)?, target),
+        (Some("unmount"), [target]) => command.unmount(target),
+        (Some("make_dir"), [path, mode]) => command.make_dir(path, number(mode, 8) as u32),
+        (Some("make_symlink"), [to, path]) => command.make_symlink(to, path),
+        (Some("devices"), [target]) => command.devices(target),
         _ => panic!("{words:?} is no mount"),
     };
+    Ok(())
+}
+
+/// A copy of the mount at `source`, attached nowhere: `open_tree(2)`.
+fn tree(source: &Path) -> io::Result<OwnedFd> {
+    const OPEN_TREE_CLONE: i32 = 1;
+    let source = CString::new(source.as_os_str().as_bytes())?;
+    // SAFETY: a NUL-terminated path; the descriptor is new.
+    unsafe {
+        match libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), OPEN_TREE_CLONE | libc::O_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+        }
+    }
 }
 
 fn privileges(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {

@@ -288,7 +288,8 @@ impl Command {
     /// The parent, for the kernel, is the *thread* that clones. Where that is not the process's first thread, the clone is
     /// left to a thread of this crate's (`forkless-keeper`, started when first needed), which lives as long as the process;
     /// that costs two switches of threads, some 15 µs. What belongs to a thread (processors, nice value, scheduler, and what
-    /// it has unshared) the child then has from that one. [`thread_death_signal`](Self::thread_death_signal) is the kernel's
+    /// it has unshared) the child then has from that one; a thread with a descriptor table of its own (CLONE_FILES
+    /// unshared) is refused at the launch. [`thread_death_signal`](Self::thread_death_signal) is the kernel's
     /// own rule.
     ///
     /// The kernel forgets it when a set-user-id program is executed.

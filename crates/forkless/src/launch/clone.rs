@@ -58,6 +58,8 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
         if how.clone3 {
             let flags = if how.tells_pid { flags | uapi::CLONE_PARENT_SETTID as u64 } else { flags };
             by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
+        } else if how.cgroup >= 0 {
+            Err(errno::ENOSYS)
         } else if how.tells_pid {
             // Here the place for the pid is the one for the pidfd.
             Err(errno::EINVAL)

@@ -34,6 +34,8 @@ pub(super) enum CreatorError {
     Thread(io::Error),
     /// `setns(2)`.
     Join(i32),
+    /// The calling thread's descriptors are not those of the process.
+    OwnTable,
 }
 
 impl Creator {
@@ -46,7 +48,7 @@ impl Creator {
         match self {
             Self::Caller => Ok(work()),
             Self::Process if is_first_thread => Ok(work()),
-            Self::Process => on_keeper(work).map_err(CreatorError::Thread),
+            Self::Process => on_keeper(work),
             Self::Member(namespace) => in_namespace(namespace, work),
         }
     }
@@ -61,10 +63,13 @@ impl Creator {
     }
 }
 
+/// libc's own signals, with which it has every thread change its ids, and waits for each.
+const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+
 /// Starts a thread that no signal of the host's can find.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: put back below; a new thread starts with its maker's mask.
-    let mask = unsafe { sys::set_signal_mask(!0) };
+    let mask = unsafe { sys::set_signal_mask(!LIBCS) };
     let answer = start();
     if let Ok(mask) = mask {
         // SAFETY: the mask as it was.
@@ -104,30 +109,66 @@ unsafe impl Send for Job {}
 struct Keeper {
     /// The process whose thread it is: a forked copy has not got it.
     process: i32,
+    /// Its number.
+    thread: i32,
     jobs: Sender<Job>,
 }
 
 /// Never freed: another thread may be using it, and there is one for each process.
 static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(null_mut());
 
-fn keeper() -> io::Result<&'static Keeper> {
+fn keeper() -> Result<&'static Keeper, CreatorError> {
     let me = sys::getpid();
     loop {
         let known = KEEPER.load(Ordering::Acquire);
         // SAFETY: never freed once it is published.
         if let Some(keeper) = unsafe { known.as_ref() }.filter(|keeper| keeper.process == me) {
-            return Ok(keeper);
+            return if shares_table(keeper.thread) { Ok(keeper) } else { Err(CreatorError::OwnTable) };
         }
-        let (jobs, queue) = channel();
-        let builder = thread::Builder::new().name("forkless-keeper".into()).stack_size(STACK);
-        without_signals(|| builder.spawn(move || keep(&queue)))?;
-        let new = Box::into_raw(Box::new(Keeper { process: me, jobs }));
+        // It has its maker's descriptors for good, so these must be everyone's. A first thread that has ended has none.
+        if is_the_same(KCMP_VM, me) && !shares_table(me) {
+            return Err(CreatorError::OwnTable);
+        }
+        let new = Box::into_raw(Box::new(start(me).map_err(CreatorError::Thread)?));
         if KEEPER.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // Another thread was faster. Without a sender the thread just started ends.
             // SAFETY: made above, and published nowhere.
             drop(unsafe { Box::from_raw(new) });
         }
     }
+}
+
+fn start(process: i32) -> io::Result<Keeper> {
+    let (jobs, queue) = channel();
+    let (tell, told) = sync_channel(1);
+    let builder = thread::Builder::new().name("forkless-keeper".into()).stack_size(STACK);
+    let keep = move || {
+        let _ = tell.send(sys::gettid());
+        keep(&queue);
+    };
+    without_signals(|| builder.spawn(keep))?;
+    let thread = told.recv().map_err(|_| gone())?;
+    Ok(Keeper { process, thread, jobs })
+}
+
+const KCMP_VM: usize = 1;
+const KCMP_FILES: usize = 2;
+
+/// Does the calling thread share this with another one of the process? `kcmp(2)`; so it is taken to be where that is refused.
+fn is_the_same(what: usize, thread: i32) -> bool {
+    let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
+    // SAFETY: compares, changes nothing.
+    !matches!(unsafe { sys::syscall(uapi::__NR_kcmp, args) }, Ok(1..))
+}
+
+/// The child takes its descriptors from the thread that clones it, and the pidfd goes to that one.
+fn shares_table(thread: i32) -> bool {
+    is_the_same(KCMP_FILES, thread)
+}
+
+/// The keeper never ends; if it has, nobody can clone.
+fn gone() -> io::Error {
+    io::Error::from_raw_os_error(errno::ESRCH)
 }
 
 fn keep(queue: &Receiver<Job>) {
@@ -139,7 +180,7 @@ fn keep(queue: &Receiver<Job>) {
     }
 }
 
-fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let keeper = keeper()?;
     let (mut work, mut answer) = (Some(work), None);
     let mut job = || answer = work.take().map(|work| work());
@@ -149,7 +190,7 @@ fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     // the sender, which ends the wait too, only after that.
     let work =
         unsafe { std::mem::transmute::<*mut (dyn FnMut() + Send + '_), *mut (dyn FnMut() + Send + 'static)>(erased) };
-    let gone = || io::Error::from_raw_os_error(errno::ESRCH);
+    let gone = || CreatorError::Thread(gone());
     keeper.jobs.send(Job { work, done }).map_err(|_| gone())?;
     wait.recv().map_err(|_| gone())?;
     answer.ok_or_else(gone)

@@ -28,9 +28,10 @@ pub(super) fn stack_error(plan: &Plan, errno: i32) -> Error {
 pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
     if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
-        return bare
-            .on("into a control group")
-            .note("it must be a version 2 group's directory, whose cgroup.procs the caller may write to");
+        return bare.on("into a control group").note(match error {
+            errno::ENOSYS => "that needs clone3, which is refused or missing here",
+            _ => "it must be a version 2 group's directory, whose cgroup.procs the caller may write to",
+        });
     }
     if plan.namespaces != 0 {
         match error {
@@ -62,6 +63,9 @@ pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
             let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
             Error::new(plan.program(), Step::Clone, errno).on("by another thread").note("no thread could be started")
         }
+        CreatorError::OwnTable => Error::new(plan.program(), Step::Clone, errno::EINVAL)
+            .on("by another thread")
+            .note("the calling thread has a descriptor table of its own: thread_death_signal needs no other thread"),
         CreatorError::Join(errno) => {
             let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");
             match errno {

@@ -184,8 +184,13 @@ pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
         }
         if let Some(Err((errno, what))) = running.maps {
-            wait::reap(running.pid);
-            return Err(failure::map_error(plan, errno, what));
+            let status = wait::reap(running.pid);
+            let before = result(&running.stack).err().filter(|outcome| !was_sent_away(outcome));
+            let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
+            if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+                return Err(failure::failed(plan, outcome));
+            }
+            continue;
         }
         wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
         if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
@@ -208,17 +213,34 @@ pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        match next_best(outcome, status, route) {
-            Some(NextBest::CopyTable) => features = Features::lose(Feature::CloseRange),
-            Some(NextBest::CopySources { without }) => {
-                copy_sources = true;
-                if let Some(feature) = without {
-                    features = Features::lose(feature);
-                }
-            }
-            None => return Err(failure::failed(plan, outcome)),
+        if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+            return Err(failure::failed(plan, outcome));
         }
     }
+}
+
+/// After a failure: is there another way? Then what is to be avoided is noted.
+fn knows_better(
+    outcome: Outcome,
+    status: Option<ExitStatus>,
+    route: Route,
+    features: &mut Features,
+    copy_sources: &mut bool,
+) -> bool {
+    match next_best(outcome, status, route) {
+        Some(NextBest::CopyTable) => *features = Features::lose(Feature::CloseRange),
+        Some(NextBest::CopySources { without }) => {
+            *copy_sources = true;
+            *features = without.map_or(*features, Features::lose);
+        }
+        None => return false,
+    }
+    true
+}
+
+/// Did the child fail because its id maps could not be written? Else it had failed before, and they could not for that.
+fn was_sent_away(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { code: OpCode::AwaitGo, .. })
 }
 
 /// Who launches, where the child has to know: process and thread, else 0.
@@ -311,15 +333,23 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
         tells_pid: writes_meanwhile,
     };
     let started = Instant::now();
-    // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has left:
-    // by waiting for that here, or by the handle that the stack goes into together with the plan.
-    let clone = |stack: &mut Stack| unsafe { clone::clone(stack, how, forkless_core::child::play) };
+    let mut tried = false;
+    let mut clone = |stack: &mut Stack| {
+        tried = true;
+        // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has left:
+        // by waiting for that here, or by the handle that the stack goes into together with the plan.
+        unsafe { clone::clone(stack, how, forkless_core::child::play) }
+    };
     let on_creator = || match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
         Some(maps) => maps::write_meanwhile(&mut stack, maps, clone),
         None => Ok((clone(&mut stack), None)),
     };
-    let created = plan.creator.run(caller.is_first_thread(), on_creator).map_err(Refused::Creator)?;
-    let (cloned, maps) = created.map_err(|error| Refused::Creator(CreatorError::Thread(error)))?;
+    let created = plan.creator.run(caller.is_first_thread(), on_creator);
+    let made = created.and_then(|made| made.map_err(CreatorError::Thread));
+    if !tried {
+        stack.cancel();
+    }
+    let (cloned, maps) = made.map_err(Refused::Creator)?;
     let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
     Ok(Running { pid, pidfd, stack, left: false, ended: None, started, route, maps })
 }

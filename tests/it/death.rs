@@ -1,0 +1,46 @@
+//! Signals at the parent's death: [`parent_death_signal`](forkless::Command::parent_death_signal) and
+//! [`thread_death_signal`](forkless::Command::thread_death_signal).
+
+#[path = "../src/scenario/runner.rs"]
+mod runner;
+
+/// With a negative control: the kernel's own rule.
+#[test]
+fn a_child_survives_the_thread_that_launched_it() {
+    runner::run("death-thread-ends");
+}
+
+#[test]
+fn a_child_gets_the_signal_when_the_process_ends() {
+    runner::run("death-process-ends");
+}
+
+#[test]
+fn a_forked_copy_launches_from_any_thread() {
+    runner::run("death-fork-copy");
+}
+
+#[test]
+fn the_keeper_takes_no_signal_and_passes_the_callers_mask_on() {
+    runner::run("death-keeper-blocks");
+}
+
+#[test]
+fn the_host_can_change_its_ids() {
+    runner::run("death-ids-change");
+}
+
+#[test]
+fn eight_threads_launch_at_once() {
+    runner::run("death-many");
+}
+
+#[test]
+fn a_thread_with_its_own_table_is_told() {
+    runner::run("death-own-table");
+}
+
+#[test]
+fn threads_launch_after_the_first_has_ended() {
+    runner::run("death-main-thread-gone");
+}

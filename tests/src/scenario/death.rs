@@ -1,0 +1,296 @@
+//! Signals at the parent's death, from threads that are not the process's first: the children are those of a thread that
+//! lives as long as the process.
+
+use crate::hosts::in_a_copy;
+use crate::observe::{self, eventually, skip};
+use forkless::{Child, Command, Error, Stdio, Step};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+/// What dies with whom.
+#[derive(Clone, Copy)]
+enum With {
+    Process,
+    Thread,
+}
+
+/// A `cat` with pipes on both sides.
+fn cat(with: With) -> Child {
+    let mut command = Command::new("/bin/cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    match with {
+        With::Process => command.parent_death_signal(libc::SIGKILL),
+        With::Thread => command.thread_death_signal(libc::SIGKILL),
+    };
+    command.spawn().expect("spawn")
+}
+
+/// What a thread gives that has ended, for the kernel too.
+fn in_thread<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::spawn(move || {
+        // SAFETY: a number.
+        let number = unsafe { libc::gettid() };
+        (number, act())
+    });
+    let (number, answer) = thread.join().expect("a thread");
+    eventually("the thread's end", || fs::metadata(format!("/proc/self/task/{number}")).is_err());
+    answer
+}
+
+/// Says something through a `cat` and ends it: one that has been killed says nothing more.
+fn assert_lives(mut cat: Child) {
+    cat.stdin.take().expect("a pipe").write_all(b"alive").expect("write");
+    let output = cat.wait_with_output().expect("output");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"alive"[..]));
+}
+
+/// The launching thread ends; a child of the kernel's own rule, launched by it too, shows that this is noticed.
+pub fn thread_ends(_: &[String]) {
+    for _ in 0..observe::scaled(20) {
+        let (lives, mut dies) = in_thread(|| (cat(With::Process), cat(With::Thread)));
+        assert_eq!(dies.wait().expect("wait").signal(), Some(libc::SIGKILL), "the child that goes with the thread");
+        assert_lives(lives);
+    }
+    // The first thread needs no other.
+    assert_lives(cat(With::Process));
+    observe::assert_no_orphans();
+}
+
+/// The process ends, of itself or not, after the thread that launched.
+pub fn process_ends(_: &[String]) {
+    // SAFETY: orphans below become ours.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+    for killed in [false, true] {
+        let mut host = process::Command::new("/proc/self/exe")
+            .arg("death-host")
+            .stdin(process::Stdio::piped())
+            .stdout(process::Stdio::piped())
+            .spawn()
+            .expect("a host");
+        let mut line = String::new();
+        BufReader::new(host.stdout.take().expect("a pipe")).read_line(&mut line).expect("the child's number");
+        let child: i32 = line.trim().parse().expect("a number");
+        assert!(observe::state_of(child).is_some_and(|state| state != 'Z'), "the child before its host's end");
+        if killed {
+            host.kill().expect("kill");
+        }
+        drop(host.stdin.take());
+        host.wait().expect("wait");
+        let mut status = 0;
+        // SAFETY: the kernel writes a status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(process::ExitStatus::from_raw(status).signal(), Some(libc::SIGUSR1), "killed: {killed}");
+    }
+}
+
+/// The host of [`process_ends`]: ends when its standard input does.
+pub fn host(_: &[String]) {
+    let child = in_thread(|| {
+        let mut command = Command::new("/bin/sleep");
+        command.arg("100").stdin(Stdio::null()).stdout(Stdio::null());
+        command.signal_default(libc::SIGUSR1).parent_death_signal(libc::SIGUSR1).spawn().expect("spawn")
+    });
+    println!("{}", child.id());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    std::mem::forget(child);
+}
+
+/// A forked copy has no keeper, and makes its own.
+pub fn fork_copy(_: &[String]) {
+    let ours = in_thread(|| cat(With::Process));
+    for _ in 0..observe::scaled(5) {
+        in_a_copy(|| {
+            // By its only thread, and by another one.
+            assert_lives(cat(With::Process));
+            assert_eq!(keepers(), 0);
+            let lives = in_thread(|| cat(With::Process));
+            assert_eq!(keepers(), 1);
+            assert_lives(lives);
+        });
+    }
+    assert_eq!(keepers(), 1);
+    assert_lives(ours);
+    observe::assert_no_orphans();
+}
+
+/// The threads of this process with that name; theirs is cut off after 15 bytes.
+fn keeper_tasks() -> Vec<std::path::PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten().map(|task| task.path());
+    let is_keeper = |name: String| name.trim_end() == "forkless-keeper";
+    tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(is_keeper)).collect()
+}
+
+fn keepers() -> usize {
+    keeper_tasks().len()
+}
+
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count_one(_: i32) {
+    HANDLED.fetch_add(1, Relaxed);
+}
+
+/// Sets the calling thread's mask to these signals.
+fn set_mask(mask: u64) {
+    // SAFETY: the kernel reads 8 bytes; libc would leave out two signals.
+    assert_eq!(
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0usize, 8usize) },
+        0
+    );
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// A mask or a set of pending signals, of `/proc/…/status`.
+fn set_of(status: &str, key: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a set of signals");
+    u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("a set of signals")
+}
+
+/// A signal for the process, which every other thread blocks, is not taken by the keeper; and the child's mask is the
+/// caller's, not the keeper's.
+pub fn keeper_blocks(_: &[String]) {
+    // SAFETY: the handler only counts.
+    unsafe { libc::signal(libc::SIGUSR1, count_one as *const () as libc::sighandler_t) };
+    set_mask(bit(libc::SIGUSR1));
+    thread::spawn(|| {
+        let mine = bit(libc::SIGUSR1) | bit(libc::SIGHUP) | bit(64);
+        set_mask(mine);
+        let mut command = Command::new("/bin/cat");
+        command.arg("/proc/self/status").parent_death_signal(libc::SIGKILL);
+        let child_mask = |command: &mut Command| {
+            let output = command.output().expect("output");
+            set_of(&String::from_utf8_lossy(&output.stdout), "SigBlk")
+        };
+        assert_eq!(child_mask(&mut command), 0, "nothing is blocked unless it is asked for");
+        command.inherit_signal_mask(true);
+        assert_eq!(child_mask(&mut command), mine, "the caller's mask");
+        command.signal_block(libc::SIGTERM);
+        assert_eq!(child_mask(&mut command), mine | bit(libc::SIGTERM), "the caller's mask and more");
+        assert_eq!(set_of(&fs::read_to_string("/proc/thread-self/status").expect("status"), "SigBlk"), mine);
+    })
+    .join()
+    .expect("the thread");
+    let [keeper] = &*keeper_tasks() else { panic!("there is one keeper") };
+    let blocked = set_of(&fs::read_to_string(keeper.join("status")).expect("status"), "SigBlk");
+    let libcs = if cfg!(target_env = "musl") { bit(32) | bit(33) | bit(34) } else { bit(32) | bit(33) };
+    assert_eq!(blocked, !(bit(libc::SIGKILL) | bit(libc::SIGSTOP) | libcs), "what the keeper blocks: {blocked:#x}");
+    // SAFETY: a signal for this process.
+    assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
+    let pending = set_of(&fs::read_to_string("/proc/self/status").expect("status"), "ShdPnd");
+    assert_eq!((HANDLED.load(Relaxed), pending), (0, bit(libc::SIGUSR1)), "nobody takes it");
+    set_mask(0);
+    assert_eq!(HANDLED.load(Relaxed), 1, "the one who waited for it does");
+}
+
+/// The host changes its ids by libc, which has every thread do so and waits for each.
+pub fn ids_change(_: &[String]) {
+    assert_lives(in_thread(|| cat(With::Process)));
+    assert_eq!(keepers(), 1);
+    // Should it wait for ever.
+    // SAFETY: the default action ends this process; no id is changed.
+    unsafe {
+        libc::alarm(20);
+        assert_eq!(libc::setresuid(!0, !0, !0), 0);
+        assert_eq!(libc::setresgid(!0, !0, !0), 0);
+    }
+}
+
+/// Eight threads at once, the first launches of all of them: each child gets what its own launch passes it.
+pub fn many(_: &[String]) {
+    const THREADS: usize = 8;
+    let begin = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for n in 0..THREADS {
+            let begin = &begin;
+            scope.spawn(move || {
+                let text = format!("of thread {n}");
+                let file = temporary(&text);
+                begin.wait();
+                for _ in 0..observe::scaled(50) {
+                    let file = file.try_clone().expect("dup");
+                    (&file).seek(SeekFrom::Start(0)).expect("seek");
+                    let mut command = Command::new("/bin/sh");
+                    command.args(["-c", "cat <&7; cat"]).fd(file, 7).stdin(Stdio::piped()).stdout(Stdio::piped());
+                    let mut child = command.parent_death_signal(libc::SIGKILL).launch().expect("launch");
+                    child.stdin.take().expect("a pipe").write_all(b", piped").expect("write");
+                    let output = child.wait_with_output().expect("output");
+                    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{text}, piped"));
+                    let error =
+                        Command::new("/no/such/program").parent_death_signal(9).spawn().expect_err("none there");
+                    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+                }
+            });
+        }
+    });
+    // Those that were started at the same time and not needed go.
+    eventually("one keeper", || keepers() == 1);
+    observe::assert_no_orphans();
+}
+
+fn temporary(text: &str) -> File {
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    file.write_all(text.as_bytes()).expect("write");
+    file.seek(SeekFrom::Start(0)).expect("seek");
+    file
+}
+
+/// A thread with a descriptor table of its own is told; other threads have their keeper all the same, whoever is first.
+pub fn own_table(_: &[String]) {
+    const KCMP_FILES: i32 = 2;
+    let me = observe::pid();
+    // SAFETY: compares, changes nothing.
+    if unsafe { libc::syscall(libc::SYS_kcmp, me, me, KCMP_FILES, 0, 0) } != 0 {
+        return skip("parent-death signals of a thread with its own table", "kcmp is refused here");
+    }
+    let refused_in_own_table = || {
+        // SAFETY: gives this thread a table of its own.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0, "unshare");
+        let open = observe::open_fds();
+        let error = Command::new("/bin/true").parent_death_signal(9).spawn().expect_err("another's descriptors");
+        assert_eq!(Error::of(&error).map(Error::step), Some(Step::Clone));
+        let text = error.to_string();
+        assert!(text.contains("descriptor table of its own") && text.contains("thread_death_signal"), "{text}");
+        assert_eq!(observe::open_fds(), open);
+        let mut child = cat(With::Thread);
+        child.stdin.take().expect("a pipe").write_all(b"x").expect("write");
+        assert_eq!(child.wait_with_output().expect("output").stdout, b"x");
+    };
+    let open = observe::open_fds();
+    in_thread(refused_in_own_table);
+    assert_eq!(keepers(), 0);
+    assert_lives(in_thread(|| cat(With::Process)));
+    in_thread(refused_in_own_table);
+    assert_lives(in_thread(|| cat(With::Process)));
+    assert_eq!((keepers(), observe::open_fds()), (1, open));
+    observe::assert_no_orphans();
+}
+
+/// The first thread has ended: it has no descriptors to compare with, and the others launch as before.
+pub fn main_thread_gone(_: &[String]) {
+    let main = observe::pid();
+    // What can be used is found out while the main thread is there.
+    assert!(Command::new("/bin/true").status().expect("status").success());
+    thread::spawn(move || {
+        eventually("the main thread's end", || observe::state_of(main) == Some('Z'));
+        let answer = std::panic::catch_unwind(|| {
+            let null = File::open("/dev/null").expect("open");
+            let number = null.as_raw_fd();
+            let mut command = Command::new("/bin/true");
+            command.fd(null, number + 1).parent_death_signal(libc::SIGKILL);
+            assert!(command.status().expect("status").success());
+            assert_lives(in_thread(|| cat(With::Process)));
+        });
+        process::exit(if answer.is_ok() { 0 } else { 1 });
+    });
+    // SAFETY: ends this thread alone; nothing of it is borrowed by the other.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
