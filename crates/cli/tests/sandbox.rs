@@ -524,6 +524,54 @@ fn a_landlock_ruleset() {
     }
 }
 
+// ---- filters ----
+
+#[test]
+fn listed_system_calls_fail_and_only_they() {
+    for caller in Caller::all("listed_system_calls_fail_and_only_they") {
+        let place = directory();
+        let wanted = place.path().join("made");
+        let make = |filter: &str| {
+            let words = ["--no-new-privs", filter, "mkdir", text(&wanted)];
+            caller.shell(binary()).arg("run").args(words).output().expect("forkless")
+        };
+        let output = make("--system-call-filter=~mkdir,mkdirat:EXDEV");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cross-device"), "{caller:?}: {output:?}");
+        assert!(!wanted.exists());
+        // Without what it needs to load its libraries it does not get far, but it is executed.
+        assert!(!make("--system-call-filter=read,write").status.success());
+        let words = caller.failure(&["--system-call-filter=~mkdir", "--system-call-filter=~nonsense", "true"]);
+        assert!(words.contains("--system-call-filter"), "{words}");
+        let output = caller.output(&["--no-new-privs", "--system-call-filter=~execve", "true"]);
+        assert_eq!(output.status.code(), Some(126), "{caller:?}: {output:?}");
+        fs::create_dir(&wanted).expect("a directory");
+    }
+}
+
+#[test]
+fn files_are_denied_but_by_rule() {
+    let options =
+        ["--no-new-privs", "--landlock-access=fs", "--landlock-rule=path-beneath:execute,read-file,read-dir:/"];
+    for caller in Caller::all("files_are_denied_but_by_rule") {
+        let place = directory();
+        let script = format!("ls / >&2; echo mine >{}/file && echo written", text(place.path()));
+        let run = |more: &[&str]| {
+            let words = [&options[..], more, &["sh", "-c", &script]].concat();
+            caller.shell(binary()).arg("run").args(words).output().expect("forkless")
+        };
+        let output = run(&[]);
+        if String::from_utf8_lossy(&output.stderr).contains("not there, or not enabled") {
+            return skipped("files_are_denied_but_by_rule", "this kernel has no Landlock");
+        }
+        assert!(String::from_utf8_lossy(&output.stderr).contains("proc"), "{caller:?}: {output:?}");
+        assert_eq!(output.stdout, b"", "{caller:?}: {output:?}");
+        let rule = format!("--landlock-rule=path-beneath::{}", text(place.path()));
+        assert_eq!(run(&[&rule]).stdout, b"written\n", "{caller:?}");
+        let words = caller.failure(&["--landlock-access=fs", "--landlock-rule=path-beneath::/no/such", "true"]);
+        assert!(words.contains("/no/such"), "{words}");
+    }
+}
+
 // ---- the README ----
 
 /// The shell block, and the text block after it, under "A sandbox in one command".

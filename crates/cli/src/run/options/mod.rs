@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod child;
+mod filters;
 mod identity;
 mod limits;
 mod mounts;
@@ -140,6 +141,8 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) privileges: privileges::Privileges,
+    #[command(flatten)]
+    pub(crate) filters: filters::Filters,
 
     #[command(flatten)]
     pub(crate) namespaces: namespaces::Namespaces,
@@ -164,6 +167,7 @@ impl RunOptions {
         self.child.apply(command)?;
         self.identity.apply(command);
         self.privileges.apply(command, self.namespaces.changes_user())?;
+        self.filters.apply(command)?;
         self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
         self.mounts.apply(command)?;
