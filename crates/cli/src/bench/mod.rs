@@ -96,7 +96,11 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
     let race = [Part::Memory, Part::Settings].into_iter().any(|part| options.measures(part));
     let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
     let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
-    let outputs: &[u64] = if options.measures(Part::Output) { &OUTPUTS } else { &[] };
+    let outputs: &[u64] = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
+        (true, _) => &OUTPUTS,
+        (false, true) => &OUTPUTS[..1],
+        (false, false) => &[],
+    };
     let writers = outputs.iter().map(|&bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
     Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }

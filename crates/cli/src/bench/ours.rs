@@ -53,7 +53,7 @@ fn captured(start: Instant, output: std::process::Output, job: &Job) -> Result<S
     let intact = look_through(&output.stdout);
     let total_ns = nanoseconds(start);
     check(output.status)?;
-    check_output(job, intact, output.stdout.len())?;
+    check_output(job.output, intact, output.stdout.len())?;
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    fn job(&self, condition: &Condition) -> Job<'_> {
+    pub(crate) fn job(&self, condition: &Condition) -> Job<'_> {
         let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
         Job {
             program: writer.map_or(&self.program, |(_, program)| program),
