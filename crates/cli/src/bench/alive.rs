@@ -222,6 +222,12 @@ impl Memory {
         Ok(Self { heap: 0, resident: kib << 10 })
     }
 
+    /// Anonymous memory that is resident, in bytes.
+    #[cfg(test)]
+    pub(crate) fn resident(self) -> u64 {
+        self.resident
+    }
+
     fn own() -> Result<Self> {
         // What was freed before goes back first, so that it is not taken from again unseen.
         #[cfg(target_env = "gnu")]

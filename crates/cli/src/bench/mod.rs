@@ -122,12 +122,13 @@ fn measure(
     let progress = progress_bar(options, share * shares);
     let mut rows = Vec::new();
     let mut parent: Option<Parent> = None;
-    for condition in conditions {
+    for condition in &with_large_parents_together(conditions) {
         if stage.entrants(condition, contestants).is_empty() {
             continue;
         }
         progress.set_message(condition.words());
         progress.tick();
+        stage.engines.keep_only(condition.parent_mib);
         parent = match parent.filter(|parent| parent.suits(condition)) {
             None => Some(Parent::become_like(condition).with_context(|| condition.words())?),
             same => same,
@@ -135,8 +136,22 @@ fn measure(
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
         rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
     }
+    stage.engines.keep_only(0);
     progress.finish_and_clear();
+    rows.sort_by_key(|row| conditions.iter().position(|condition| *condition == row.condition()));
     Ok(rows)
+}
+
+/// The order to measure in: memory is made once for all conditions that want as much of it. A machine may need seconds for
+/// a gigabyte.
+fn with_large_parents_together(conditions: &[Condition]) -> Vec<Condition> {
+    let mut order: Vec<Condition> = Vec::new();
+    for condition in conditions {
+        let same = |other: &Condition| condition.parent_mib > 0 && other.parent_mib == condition.parent_mib;
+        let at = order.iter().rposition(same).map_or(order.len(), |last| last + 1);
+        order.insert(at, *condition);
+    }
+    order
 }
 
 /// The part with many children alive, which has a table of its own.
@@ -150,7 +165,7 @@ fn alive(
     if !options.measures(Part::Alive) {
         return Ok(Vec::new());
     }
-    let (usual, exits) = if options.quick { (2_000, 60) } else { (10_000, 200) };
+    let (usual, exits) = if options.quick { (2_000, 100) } else { (10_000, 400) };
     let wanted = options.children.unwrap_or(usual);
     let many = alive::most(wanted, limits.fds);
     if many < wanted {
@@ -205,4 +220,19 @@ fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Resul
     let page = out.join("index.html");
     write_to(&page, &page::render(report, &plots, notes)?)?;
     Ok(format!("Plots and tables: {}", page.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_made_once() {
+        let small = Condition::SMALL;
+        let large = Condition { parent_mib: 1024, ..small };
+        let (user, files) = (Condition { setting: settings::Setting::User, ..small }, Condition { fds: 9, ..small });
+        let large_user = Condition { parent_mib: 1024, ..user };
+        let order = with_large_parents_together(&[small, large, files, user, large_user]);
+        assert_eq!(order, [small, large, large_user, files, user]);
+    }
 }
