@@ -63,6 +63,8 @@ pub(crate) enum Contestant {
     ForklessOutput,
     /// forkless Prepared, output
     ForklessPreparedOutput,
+    /// forkless Command, capture in memory files
+    ForklessMemoryFile,
     /// forkless::tokio::Command, spawn and wait
     ForklessTokio,
     /// forkless::tokio::Command, status
@@ -118,7 +120,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -137,6 +139,7 @@ impl Contestant {
         Self::ForklessPreparedStatus,
         Self::ForklessOutput,
         Self::ForklessPreparedOutput,
+        Self::ForklessMemoryFile,
         Self::ForklessTokio,
         Self::ForklessTokioStatus,
         Self::ForklessTokioPreparedStatus,
@@ -163,6 +166,7 @@ impl Contestant {
             Self::ForklessPreparedStatus => "forkless-prepared-status",
             Self::ForklessOutput => "forkless-output",
             Self::ForklessPreparedOutput => "forkless-prepared-output",
+            Self::ForklessMemoryFile => "forkless-memory-file",
             Self::ForklessTokio => "forkless-tokio",
             Self::ForklessTokioStatus => "forkless-tokio-status",
             Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
@@ -191,7 +195,7 @@ impl Contestant {
     pub(crate) fn captures(self, output: bool) -> bool {
         match self {
             Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
-            Self::ForklessOutput | Self::ForklessPreparedOutput => output,
+            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => output,
             _ => !output,
         }
     }
@@ -219,7 +223,7 @@ impl Contestant {
             }
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
-            Self::ForklessOutput | Self::ForklessPreparedOutput => Vec::new(),
+            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
             Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
             Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
         }
@@ -256,6 +260,7 @@ impl Contestant {
             Self::ForklessPreparedStatus => planned(ours::Form::Status),
             Self::ForklessOutput => one_shot(ours::Form::Output),
             Self::ForklessPreparedOutput => planned(ours::Form::Output),
+            Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
         }
     }
 }

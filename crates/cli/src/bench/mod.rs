@@ -50,8 +50,9 @@ use self::{
     settings::Settings,
 };
 
-/// The small parent gets this many times the time of the others: its ratios are held against targets of a few percent.
-const SMALL_PARENT_WEIGHT: u32 = 3;
+/// The small parent, whose ratios are held against targets of a few percent, and large output, of which few launches fit
+/// in, get this many times the time of the others.
+const LARGE_SHARE: u32 = 3;
 
 /// Runs the bench and shows what it found.
 ///
@@ -113,7 +114,7 @@ fn measure(
     contestants: &[Contestant],
     stop: &AtomicBool,
 ) -> Result<Vec<Row>> {
-    let weight = |c: &Condition| if *c == Condition::SMALL { SMALL_PARENT_WEIGHT } else { 1 };
+    let weight = |c: &Condition| if *c == Condition::SMALL || c.output == OUTPUTS[1] { LARGE_SHARE } else { 1 };
     let cells = |c: &Condition| stage.entrants(c, contestants).len() as u32 * weight(c);
     let shares: u32 = conditions.iter().map(cells).sum();
     ensure!(shares > 0 || conditions.is_empty(), "no contestant can take part");
