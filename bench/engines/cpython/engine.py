@@ -24,6 +24,8 @@ class Engine:
         word, *rest = request.split(" ")
         if word == "memory":
             self.touch(int(rest[0]) << 20)
+        elif word == "plain":
+            self.settings = {}
         elif word == "ids":
             uid, gid = map(int, rest)
             self.settings = {"user": uid, "group": gid, "extra_groups": []}

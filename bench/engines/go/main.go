@@ -56,6 +56,9 @@ func (e *engine) answer(request string) (string, error) {
 	switch word {
 	case "cgroup":
 		return "ok", e.setGroup(rest)
+	case "plain":
+		e.attr, e.group = nil, nil
+		return "ok", nil
 	case "memory", "ids", "user-namespace", "turn":
 	default:
 		return "", fmt.Errorf("unknown request %q", request)

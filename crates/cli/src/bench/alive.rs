@@ -2,12 +2,15 @@
 
 use std::{
     fs, io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use forkless::{Command, Prepared, Stdio};
+use forkless::{Child, Command, Prepared, Stdio, WaitSet};
 use rustix::{
     event::epoll,
     process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions},
@@ -40,10 +43,12 @@ pub(crate) enum Waiter {
     WaitAny,
     /// libuv's event loop.
     Libuv,
+    /// A set of our own handles.
+    ForklessWaitSet,
 }
 
 impl Waiter {
-    pub(crate) const ALL: [Self; 3] = [Self::Epoll, Self::WaitAny, Self::Libuv];
+    pub(crate) const ALL: [Self; 4] = [Self::Epoll, Self::WaitAny, Self::Libuv, Self::ForklessWaitSet];
 
     /// Name in tables and in the JSON.
     pub(crate) fn name(self) -> &'static str {
@@ -51,6 +56,7 @@ impl Waiter {
             Self::Epoll => "epoll",
             Self::WaitAny => "wait-any",
             Self::Libuv => "libuv",
+            Self::ForklessWaitSet => "forkless-wait-set",
         }
     }
 }
@@ -94,9 +100,10 @@ pub(crate) fn measure(
     for waiter in Waiter::ALL {
         let mut crowd: Box<dyn Crowd> = match waiter {
             Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
-            Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program)? })),
+            Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program, false)? })),
             Waiter::Libuv if !engines.has(super::contestants::Contestant::Libuv) => continue,
             Waiter::Libuv => Box::new(engines.start_alive(super::contestants::Contestant::Libuv, &program)?),
+            Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
         };
         tick(format!("{} children alive, {}", super::conditions::thousands(many as u64), waiter.name()));
         let found =
@@ -215,6 +222,12 @@ impl Memory {
         Ok(Self { heap: 0, resident: kib << 10 })
     }
 
+    /// Anonymous memory that is resident, in bytes.
+    #[cfg(test)]
+    pub(crate) fn resident(self) -> u64 {
+        self.resident
+    }
+
     fn own() -> Result<Self> {
         // What was freed before goes back first, so that it is not taken from again unseen.
         #[cfg(target_env = "gnu")]
@@ -314,7 +327,7 @@ fn kill(pid: i32) -> Result<()> {
     rustix::process::kill_process(pid, Signal::KILL).context("kill")
 }
 
-/// Launches children for those ways to wait that have no launch of their own.
+/// Launches children, for those ways to wait that have no launch of their own without a pidfd.
 struct Starter {
     plan: Prepared,
     _keeps_them_alive: OwnedFd,
@@ -322,16 +335,21 @@ struct Starter {
 
 impl Starter {
     /// The children end at the end of their input, so with us, whatever happens.
-    fn new(program: &Program) -> Result<Self> {
+    fn new(program: &Program, pidfd: bool) -> Result<Self> {
         let (input, ours) = io::pipe().context("a pipe")?;
         let mut command = Command::new(&program.path);
-        command.stdin(Stdio::from(OwnedFd::from(input))).pidfd(false);
+        command.stdin(Stdio::from(OwnedFd::from(input))).pidfd(pidfd);
         Ok(Self { plan: command.prepare()?, _keeps_them_alive: ours.into() })
     }
 
-    fn launch(&self) -> Result<Pid> {
+    fn spawn(&self) -> Result<(Child, Pid)> {
         let child = self.plan.spawn()?;
         let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+        Ok((child, pid))
+    }
+
+    fn launch(&self) -> Result<Pid> {
+        let (child, pid) = self.spawn()?;
         // Whoever waits reaps it: no handle of ours must do so.
         std::mem::forget(child);
         Ok(pid)
@@ -366,7 +384,7 @@ struct Epoll {
 impl Epoll {
     fn new(program: &Program) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { starter: Starter::new(program)?, epoll, children: Vec::new(), events: Vec::with_capacity(1) })
+        Ok(Self { starter: Starter::new(program, false)?, epoll, children: Vec::new(), events: Vec::with_capacity(1) })
     }
 }
 
@@ -401,6 +419,32 @@ impl Wait for Epoll {
     }
 }
 
+/// The handles of the children in a set.
+struct OurSet {
+    starter: Starter,
+    set: WaitSet<i32>,
+}
+
+impl OurSet {
+    fn new(program: &Program) -> Result<Self> {
+        Ok(Self { starter: Starter::new(program, true)?, set: WaitSet::new()? })
+    }
+}
+
+impl Wait for OurSet {
+    fn launch(&mut self) -> Result<i32> {
+        let (child, pid) = self.starter.spawn()?;
+        self.set.insert(child, pid.as_raw_pid())?;
+        Ok(pid.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        let ended = self.set.wait()?.context("no child")?;
+        ensure!(ended.status?.signal() == Some(Signal::KILL.as_raw()), "it was not the signal that ended it");
+        Ok(ended.value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
@@ -419,6 +463,7 @@ mod tests {
     fn the_child_that_was_killed_is_the_one_that_is_told() {
         let program = Program::waiter().expect("temporary directory");
         check(&mut Nursery::new(Epoll::new(&program).expect("epoll")));
+        check(&mut Nursery::new(OurSet::new(&program).expect("epoll")));
         let engines = Engines::find(&[super::super::contestants::Contestant::Libuv]).expect("temporary directory");
         match engines.start_alive(super::super::contestants::Contestant::Libuv, &program) {
             Ok(mut engine) => check(&mut engine),

@@ -205,6 +205,7 @@ impl Sweeps {
                 sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
                 sweeps.add(Condition { fds, tasks: TASKS, ..Condition::SMALL });
             }
+            sweeps.add(Condition { output: OUTPUTS[0], tasks: TASKS, ..Condition::SMALL });
         }
         sweeps
     }

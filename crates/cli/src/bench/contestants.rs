@@ -63,6 +63,14 @@ pub(crate) enum Contestant {
     ForklessOutput,
     /// forkless Prepared, output
     ForklessPreparedOutput,
+    /// forkless Command, capture in memory files
+    ForklessMemoryFile,
+    /// forkless::tokio::Command, spawn and wait
+    ForklessTokio,
+    /// forkless::tokio::Command, status
+    ForklessTokioStatus,
+    /// forkless::tokio::Prepared, status
+    ForklessTokioPreparedStatus,
 }
 
 /// One contestant made ready for one program.
@@ -112,7 +120,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -131,6 +139,10 @@ impl Contestant {
         Self::ForklessPreparedStatus,
         Self::ForklessOutput,
         Self::ForklessPreparedOutput,
+        Self::ForklessMemoryFile,
+        Self::ForklessTokio,
+        Self::ForklessTokioStatus,
+        Self::ForklessTokioPreparedStatus,
     ];
 
     /// Name in tables, in the JSON and in `--launchers`.
@@ -154,6 +166,10 @@ impl Contestant {
             Self::ForklessPreparedStatus => "forkless-prepared-status",
             Self::ForklessOutput => "forkless-output",
             Self::ForklessPreparedOutput => "forkless-prepared-output",
+            Self::ForklessMemoryFile => "forkless-memory-file",
+            Self::ForklessTokio => "forkless-tokio",
+            Self::ForklessTokioStatus => "forkless-tokio-status",
+            Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
         }
     }
 
@@ -178,15 +194,18 @@ impl Contestant {
     /// Those that capture what the child writes: where there is nothing to capture, and where there is.
     pub(crate) fn captures(self, output: bool) -> bool {
         match self {
-            Self::Floor | Self::Std => true,
-            Self::ForklessOutput | Self::ForklessPreparedOutput => output,
+            Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
+            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => output,
             _ => !output,
         }
     }
 
     /// Those that launch from tasks.
     pub(crate) fn awaits(self) -> bool {
-        matches!(self, Self::Tokio)
+        matches!(
+            self,
+            Self::Tokio | Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus
+        )
     }
 
     /// Those that are a process of their own.
@@ -204,7 +223,8 @@ impl Contestant {
             }
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
-            Self::ForklessOutput | Self::ForklessPreparedOutput => Vec::new(),
+            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
+            Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
             Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
         }
     }
@@ -229,7 +249,9 @@ impl Contestant {
                 let engines = job.engines.context("no engines are there")?;
                 Ok(Box::new(engines.start(self, job)?))
             }
-            Self::Tokio => anyhow::bail!("it launches from tasks only"),
+            Self::Tokio | Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => {
+                anyhow::bail!("it launches from tasks only")
+            }
             Self::ForklessSpawn => one_shot(ours::Form::Spawn),
             Self::ForklessLaunch => one_shot(ours::Form::Launch),
             Self::ForklessStatus => one_shot(ours::Form::Status),
@@ -238,6 +260,7 @@ impl Contestant {
             Self::ForklessPreparedStatus => planned(ours::Form::Status),
             Self::ForklessOutput => one_shot(ours::Form::Output),
             Self::ForklessPreparedOutput => planned(ours::Form::Output),
+            Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
         }
     }
 }
@@ -255,8 +278,8 @@ pub(crate) fn look_through(bytes: &[u8]) -> bool {
 }
 
 /// Fails unless it was all that the program writes.
-pub(crate) fn check_output(job: &Job, intact: bool, length: usize) -> Result<()> {
-    ensure!(intact && length as u64 == job.output, "{length} bytes of output instead of {}", job.output);
+pub(crate) fn check_output(wanted: u64, intact: bool, length: usize) -> Result<()> {
+    ensure!(intact && length as u64 == wanted, "{length} bytes of output instead of {wanted}");
     Ok(())
 }
 
@@ -366,7 +389,7 @@ impl Launcher for Std<'_> {
             let intact = look_through(&output.stdout);
             let total_ns = nanoseconds(start);
             check(output.status)?;
-            check_output(&self.job, intact, output.stdout.len())?;
+            check_output(self.job.output, intact, output.stdout.len())?;
             return Ok(Sample { held_ns: total_ns, total_ns });
         }
         let mut child = command.spawn().context("not launched")?;

@@ -1,9 +1,11 @@
 //! Contestants in other languages: programs of their own that time themselves. `bench/engines/README.md` has the protocol.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -68,8 +70,18 @@ pub(crate) struct Engines {
     found: Vec<Found>,
     /// Those that cannot, and why.
     pub(crate) missing: Vec<(Contestant, String)>,
+    /// Large ones that have nothing to do, kept for the next condition with as large a parent.
+    idle: Mutex<Vec<(Kind, Process)>>,
     /// Where they are; removed in the end.
     directory: Option<tempfile::TempDir>,
+}
+
+/// What an engine is for all its life.
+#[derive(PartialEq, Eq)]
+struct Kind {
+    contestant: Contestant,
+    program: Vec<OsString>,
+    parent_mib: u64,
 }
 
 struct Found {
@@ -81,7 +93,7 @@ struct Found {
 impl Engines {
     /// None takes part.
     pub(crate) fn none() -> Self {
-        Self { found: Vec::new(), missing: Vec::new(), directory: None }
+        Self { found: Vec::new(), missing: Vec::new(), idle: Mutex::default(), directory: None }
     }
 
     /// Builds those of `contestants` that are engines and asks them who they are.
@@ -152,22 +164,45 @@ impl Engines {
         found.chain(self.missing.iter().map(|(contestant, _)| (contestant.name(), None))).collect()
     }
 
-    /// Starts the contestant's engine and brings it into the condition.
+    /// Starts the contestant's engine, or takes one that is idle, and brings it into the condition.
     ///
     /// # Errors
     /// When it does not run, or not do what it is told.
-    pub(crate) fn start(&self, contestant: Contestant, job: &Job) -> Result<Engine> {
+    pub(crate) fn start(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
         let mut program = vec![job.program.path.clone().into_os_string()];
         program.extend(job.program.args.iter().cloned());
-        let (mut process, _) = Process::start(found.source, &self.directory(), &program)?;
-        if job.parent_mib > 0 {
-            process.ask(&format!("memory {}", job.parent_mib), PATIENCE)?;
-        }
+        let kind = Kind { contestant, program, parent_mib: job.parent_mib };
+        let mut process = match self.take_idle(&kind) {
+            Some(process) => process,
+            None => self.start_process(found, &kind)?,
+        };
+        process.ask("plain", PATIENCE)?;
         for request in requests(job, &found.can) {
             process.ask(&request, PATIENCE)?;
         }
-        Ok(Engine { process })
+        Ok(Engine { process: Some(process), home: Some((self, kind)) })
+    }
+
+    fn start_process(&self, found: &Found, kind: &Kind) -> Result<Process> {
+        let (mut process, _) = Process::start(found.source, &self.directory(), &kind.program)?;
+        if kind.parent_mib > 0 {
+            process.ask(&format!("memory {}", kind.parent_mib), PATIENCE)?;
+        }
+        Ok(process)
+    }
+
+    fn take_idle(&self, kind: &Kind) -> Option<Process> {
+        let mut idle = self.idle.lock().ok()?;
+        let at = idle.iter().position(|(other, _)| other == kind)?;
+        Some(idle.swap_remove(at).1)
+    }
+
+    /// Ends those that are idle, but for those with so much memory.
+    pub(crate) fn keep_only(&self, parent_mib: u64) {
+        if let Ok(mut idle) = self.idle.lock() {
+            idle.retain(|(kind, _)| kind.parent_mib == parent_mib);
+        }
     }
 }
 
@@ -176,10 +211,10 @@ impl Engines {
     ///
     /// # Errors
     /// When it does not run.
-    pub(crate) fn start_alive(&self, contestant: Contestant, program: &Program) -> Result<Engine> {
+    pub(crate) fn start_alive(&self, contestant: Contestant, program: &Program) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
         let (process, _) = Process::start(found.source, &self.directory(), &[program.path.clone().into()])?;
-        Ok(Engine { process })
+        Ok(Engine { process: Some(process), home: None })
     }
 }
 
@@ -290,11 +325,36 @@ impl Drop for Process {
 }
 
 /// An engine as a contestant.
-pub(crate) struct Engine {
-    process: Process,
+pub(crate) struct Engine<'e> {
+    /// None once it has failed: it ends then.
+    process: Option<Process>,
+    /// Where it goes when it has nothing more to do, and what it is.
+    home: Option<(&'e Engines, Kind)>,
 }
 
-impl Launcher for Engine {
+impl Engine<'_> {
+    fn ask(&mut self, request: &str, limit: Duration) -> Result<String> {
+        let answer = self.process.as_mut().context("it has failed before")?.ask(request, limit);
+        if answer.is_err() {
+            self.process = None;
+        }
+        answer
+    }
+}
+
+impl Drop for Engine<'_> {
+    fn drop(&mut self) {
+        // A small one is started anew in less time than it takes to think about it.
+        if let (Some(process), Some((engines, kind))) = (self.process.take(), self.home.take())
+            && kind.parent_mib > 0
+            && let Ok(mut idle) = engines.idle.lock()
+        {
+            idle.push((kind, process));
+        }
+    }
+}
+
+impl Launcher for Engine<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let mut series = Series::default();
         self.turn(&Goal { time: Duration::ZERO, fewest: 1, most: 1 }, &mut series)?;
@@ -303,7 +363,7 @@ impl Launcher for Engine {
 
     fn turn(&mut self, goal: &Goal, series: &mut Series) -> Result<()> {
         let request = format!("turn {} {} {}", goal.time.as_nanos(), goal.fewest, goal.most);
-        let answer = self.process.ask(&request, goal.time + PATIENCE)?;
+        let answer = self.ask(&request, goal.time + PATIENCE)?;
         let figures: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>().context("its figures")?;
         let [wall, cpu, samples @ ..] = &figures[..] else { bail!("it answered {answer:?}") };
         let count = samples.len() / 2;
@@ -328,20 +388,20 @@ impl Launcher for Engine {
     }
 }
 
-impl Crowd for Engine {
+impl Crowd for Engine<'_> {
     fn resize(&mut self, count: usize) -> Result<()> {
-        self.process.ask(&format!("alive {count}"), PATIENCE).map(drop)
+        self.ask(&format!("alive {count}"), PATIENCE).map(drop)
     }
 
     fn exits(&mut self, count: usize) -> Result<Vec<Exit>> {
-        let answer = self.process.ask(&format!("exits {count}"), PATIENCE)?;
+        let answer = self.ask(&format!("exits {count}"), PATIENCE)?;
         let figures: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>().context("its figures")?;
         ensure!(figures.len() == 2 * count, "{} figures of {count} exits", figures.len());
         Ok(figures.chunks_exact(2).map(|pair| Exit { cpu_ns: pair[0], latency_ns: pair[1] }).collect())
     }
 
     fn memory(&self) -> Result<Memory> {
-        Memory::of(&self.process.child.id().to_string())
+        Memory::of(&self.process.as_ref().context("it has failed before")?.child.id().to_string())
     }
 }
 
@@ -375,7 +435,7 @@ mod tests {
             assert!(format!("{error:#}").contains('3'), "{error:#}");
             assert!(engines.start(contestant, &job(&missing)).and_then(|mut e| e.launch()).is_err());
             let mut engine = engines.start(contestant, &job(&program)).expect("starts");
-            assert!(engine.process.ask("nonsense", PATIENCE).is_err());
+            assert!(engine.ask("nonsense", PATIENCE).is_err());
         }
     }
 
@@ -388,10 +448,47 @@ mod tests {
             let job =
                 Job { program: &program, pipes: 0, output: 0, parent_mib: 64, wishes: &none, engines: Some(&engines) };
             let engine = engines.start(found.source.contestant, &job).expect("starts");
-            let status = fs::read_to_string(format!("/proc/{}/status", engine.process.child.id())).expect("alive");
-            let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
-            let kib: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");
-            assert!(kib >= 64 << 10, "{} has {kib} KiB", found.source.contestant.name());
+            let bytes = Memory::of(&pid(&engine).to_string()).expect("alive").resident();
+            assert!(bytes >= 64 << 20, "{} has {bytes} bytes", found.source.contestant.name());
+        }
+    }
+
+    fn pid(engine: &Engine) -> u32 {
+        engine.process.as_ref().expect("it has not failed").child.id()
+    }
+
+    /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.
+    #[test]
+    fn large_engines_are_kept() {
+        let engines = Engines::find(&Contestant::ALL).expect("temporary directory");
+        // It fails as another user, if it may be launched as one at all.
+        let me = rustix::process::getuid().as_raw();
+        let script = format!("[ $(id -u) = {me} ]");
+        let program = Program::from_words(&["sh".into(), "-c".into(), script.into()]).expect("sh");
+        let (none, mut other) = (Wishes::none(), Wishes::none());
+        other.id = Some(me + 1);
+        for contestant in engines.found.iter().map(|found| found.source.contestant) {
+            let job = |parent_mib, wishes| Job {
+                program: &program,
+                pipes: 0,
+                output: 0,
+                parent_mib,
+                wishes,
+                engines: Some(&engines),
+            };
+            let start = |parent_mib, wishes| engines.start(contestant, &job(parent_mib, wishes)).expect("starts");
+            let first = pid(&start(2, &none));
+            assert_ne!(pid(&start(1, &none)), first);
+            drop(start(2, &other));
+            let mut again = start(2, &none);
+            assert_eq!(pid(&again), first, "{}", contestant.name());
+            again.launch().unwrap_or_else(|e| panic!("{} has not forgotten its settings: {e:#}", contestant.name()));
+            drop(again);
+            assert!(start(2, &other).launch().is_err(), "{}", contestant.name());
+            assert_ne!(pid(&start(2, &none)), first);
+            engines.keep_only(1);
+            assert_eq!(engines.idle.lock().expect("no panic").len(), 1);
+            engines.keep_only(0);
         }
     }
 }

@@ -50,8 +50,9 @@ use self::{
     settings::Settings,
 };
 
-/// The small parent gets this many times the time of the others: its ratios are held against targets of a few percent.
-const SMALL_PARENT_WEIGHT: u32 = 3;
+/// The small parent, whose ratios are held against targets of a few percent, and large output, of which few launches fit
+/// in, get this many times the time of the others.
+const LARGE_SHARE: u32 = 3;
 
 /// Runs the bench and shows what it found.
 ///
@@ -96,7 +97,11 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
     let race = [Part::Memory, Part::Settings].into_iter().any(|part| options.measures(part));
     let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
     let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
-    let outputs: &[u64] = if options.measures(Part::Output) { &OUTPUTS } else { &[] };
+    let outputs: &[u64] = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
+        (true, _) => &OUTPUTS,
+        (false, true) => &OUTPUTS[..1],
+        (false, false) => &[],
+    };
     let writers = outputs.iter().map(|&bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
     Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }
@@ -109,7 +114,7 @@ fn measure(
     contestants: &[Contestant],
     stop: &AtomicBool,
 ) -> Result<Vec<Row>> {
-    let weight = |c: &Condition| if *c == Condition::SMALL { SMALL_PARENT_WEIGHT } else { 1 };
+    let weight = |c: &Condition| if *c == Condition::SMALL || c.output == OUTPUTS[1] { LARGE_SHARE } else { 1 };
     let cells = |c: &Condition| stage.entrants(c, contestants).len() as u32 * weight(c);
     let shares: u32 = conditions.iter().map(cells).sum();
     ensure!(shares > 0 || conditions.is_empty(), "no contestant can take part");
@@ -118,12 +123,13 @@ fn measure(
     let progress = progress_bar(options, share * shares);
     let mut rows = Vec::new();
     let mut parent: Option<Parent> = None;
-    for condition in conditions {
+    for condition in &with_large_parents_together(conditions) {
         if stage.entrants(condition, contestants).is_empty() {
             continue;
         }
         progress.set_message(condition.words());
         progress.tick();
+        stage.engines.keep_only(condition.parent_mib);
         parent = match parent.filter(|parent| parent.suits(condition)) {
             None => Some(Parent::become_like(condition).with_context(|| condition.words())?),
             same => same,
@@ -131,8 +137,22 @@ fn measure(
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
         rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
     }
+    stage.engines.keep_only(0);
     progress.finish_and_clear();
+    rows.sort_by_key(|row| conditions.iter().position(|condition| *condition == row.condition()));
     Ok(rows)
+}
+
+/// The order to measure in: memory is made once for all conditions that want as much of it. A machine may need seconds for
+/// a gigabyte.
+fn with_large_parents_together(conditions: &[Condition]) -> Vec<Condition> {
+    let mut order: Vec<Condition> = Vec::new();
+    for condition in conditions {
+        let same = |other: &Condition| condition.parent_mib > 0 && other.parent_mib == condition.parent_mib;
+        let at = order.iter().rposition(same).map_or(order.len(), |last| last + 1);
+        order.insert(at, *condition);
+    }
+    order
 }
 
 /// The part with many children alive, which has a table of its own.
@@ -146,7 +166,7 @@ fn alive(
     if !options.measures(Part::Alive) {
         return Ok(Vec::new());
     }
-    let (usual, exits) = if options.quick { (2_000, 60) } else { (10_000, 200) };
+    let (usual, exits) = if options.quick { (2_000, 100) } else { (10_000, 400) };
     let wanted = options.children.unwrap_or(usual);
     let many = alive::most(wanted, limits.fds);
     if many < wanted {
@@ -201,4 +221,19 @@ fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Resul
     let page = out.join("index.html");
     write_to(&page, &page::render(report, &plots, notes)?)?;
     Ok(format!("Plots and tables: {}", page.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_made_once() {
+        let small = Condition::SMALL;
+        let large = Condition { parent_mib: 1024, ..small };
+        let (user, files) = (Condition { setting: settings::Setting::User, ..small }, Condition { fds: 9, ..small });
+        let large_user = Condition { parent_mib: 1024, ..user };
+        let order = with_large_parents_together(&[small, large, files, user, large_user]);
+        assert_eq!(order, [small, large, large_user, files, user]);
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT")]
     pub(crate) children: Option<usize>,
 
-    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 7]
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 48; quick: 7]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -118,7 +118,7 @@ impl BenchOptions {
 
     /// Time to share among the cells.
     pub(crate) fn measuring_time(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_secs(if self.quick { 7 } else { 56 }))
+        self.time.unwrap_or(Duration::from_secs(if self.quick { 7 } else { 48 }))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Our own contestants.
 
-use std::time::Instant;
+use std::{process::ExitStatus, time::Instant};
 
 use anyhow::{Context, Result};
-use forkless::{Child, Command, Prepared, Stdio};
+use forkless::{Capture, Child, Command, Prepared, Stdio};
 
 use super::{
     contestants::{Job, Launcher, check, check_output, look_through, nanoseconds},
@@ -21,6 +21,13 @@ pub(crate) enum Form {
     Status,
     /// `output()`
     Output,
+    /// `capture()` in memory files
+    MemoryFile,
+}
+
+/// How output is captured without a copy.
+fn memory_file() -> Capture {
+    Capture::new().memory_file(true)
 }
 
 fn command(job: &Job) -> Result<Command> {
@@ -43,17 +50,17 @@ fn finish(start: Instant, mut child: Child) -> Result<Sample> {
     Ok(Sample { held_ns, total_ns })
 }
 
-fn whole(start: Instant, status: std::process::ExitStatus) -> Result<Sample> {
+fn whole(start: Instant, status: ExitStatus) -> Result<Sample> {
     let total_ns = nanoseconds(start);
     check(status)?;
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
-fn captured(start: Instant, output: std::process::Output, job: &Job) -> Result<Sample> {
-    let intact = look_through(&output.stdout);
+fn captured(start: Instant, status: ExitStatus, stdout: &[u8], job: &Job) -> Result<Sample> {
+    let intact = look_through(stdout);
     let total_ns = nanoseconds(start);
-    check(output.status)?;
-    check_output(job, intact, output.stdout.len())?;
+    check(status)?;
+    check_output(job.output, intact, stdout.len())?;
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
@@ -77,7 +84,14 @@ impl Launcher for OneShot<'_> {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
             Form::Status => whole(start, command.status().context("not launched")?),
-            Form::Output => captured(start, command.output().context("not launched")?, &self.job),
+            Form::Output => {
+                let output = command.output().context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::MemoryFile => {
+                let output = command.capture(&memory_file()).context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
         }
     }
 }
@@ -106,7 +120,14 @@ impl Launcher for Planned<'_> {
             Form::Spawn => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),
-            Form::Output => captured(start, self.plan.output().context("not launched")?, &self.job),
+            Form::Output => {
+                let output = self.plan.output().context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::MemoryFile => {
+                let output = self.plan.capture(&memory_file()).context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
         }
     }
 }

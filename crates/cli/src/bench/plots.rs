@@ -16,6 +16,7 @@ use plotters::{
 };
 
 use super::{
+    alive::AliveRow,
     conditions::{Condition, mebibytes, thousands},
     record::{Report, Row},
     settings::Setting,
@@ -65,8 +66,21 @@ const COLOURS: [(&str, RGBColor); 12] = [
     ("floor", RGBColor(30, 30, 30)),
 ];
 
+/// Ways to wait for one of many children, the bound last as above.
+const WAITER_COLOURS: [(&str, RGBColor); 4] = [
+    ("wait-any", RGBColor(204, 51, 17)),
+    ("libuv", RGBColor(200, 80, 140)),
+    ("forkless-wait-set", RGBColor(0, 110, 60)),
+    ("epoll", RGBColor(30, 30, 30)),
+];
+
 fn colour(launcher: &str) -> Option<RGBColor> {
-    COLOURS.iter().find(|(name, _)| *name == launcher).map(|(_, colour)| *colour)
+    COLOURS.iter().chain(&WAITER_COLOURS).find(|(name, _)| *name == launcher).map(|(_, colour)| *colour)
+}
+
+/// Whether others are measured against it: its line is thin.
+fn is_bound(launcher: &str) -> bool {
+    ["floor", "epoll"].contains(&launcher)
 }
 
 /// The plots that the rows give enough points for.
@@ -117,8 +131,32 @@ pub(crate) fn plots(report: &Report) -> Vec<Plot> {
             value: |row| row.rate_per_s,
         }
         .plot(report, false),
+        alive(report),
     ];
     wanted.into_iter().flatten().collect()
+}
+
+/// What the end of one child costs, by how many there are.
+fn alive(report: &Report) -> Option<Plot> {
+    let mut counts: Vec<usize> = report.alive.iter().map(|row| row.children).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let mut lines = Vec::new();
+    for (launcher, _) in WAITER_COLOURS {
+        let rows = report.alive.iter().filter(|row| row.waiter == launcher);
+        let point = |row: &AliveRow| Some((counts.iter().position(|c| *c == row.children)? as f64, row.cpu_p50_us));
+        lines.push(Line { launcher, points: in_order(rows.filter_map(point).collect()) });
+    }
+    lines.retain(|line| line.points.len() == counts.len());
+    (counts.len() > 1 && !lines.is_empty()).then(|| Plot {
+        name: "alive",
+        title: "One of many children ends, by children alive".to_owned(),
+        x_title: "children alive",
+        y_title: "median CPU time of the parent per exit, µs",
+        ticks: counts.into_iter().map(|count| thousands(count as u64)).collect(),
+        logarithmic: true,
+        lines,
+    })
 }
 
 /// The sweep of memory under a setting, which `of` selects.
@@ -247,7 +285,7 @@ impl Plot {
         let mut labels = Vec::new();
         for line in &self.lines {
             let colour = colour(line.launcher).unwrap_or(BLACK);
-            let width = if line.launcher == "floor" { 1 } else { 3 };
+            let width = if is_bound(line.launcher) { 1 } else { 3 };
             let style = ShapeStyle::from(&colour).stroke_width(width);
             chart.draw_series([PathElement::new(line.points.clone(), style)])?;
             chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
@@ -401,6 +439,33 @@ mod tests {
         let path = directory.path().join("memory.png");
         plots[0].write_png(&path).expect("png");
         assert!(std::fs::read(&path).expect("file").starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn children_alive_become_a_plot() {
+        let row = |waiter, children, cpu_p50_us| AliveRow {
+            waiter,
+            children,
+            n: 100,
+            cpu_p50_us,
+            cpu_p99_us: cpu_p50_us,
+            latency_p50_us: cpu_p50_us,
+            latency_p99_us: cpu_p50_us,
+            ratio_to_few: None,
+            parent_bytes: None,
+        };
+        let rows = vec![
+            row("wait-any", 100, 5.0),
+            row("wait-any", 10_000, 900.0),
+            row("forkless-wait-set", 100, 6.0),
+            row("forkless-wait-set", 10_000, 6.5),
+        ];
+        let plots = plots(&Report::new(Machine::read(), Vec::new(), rows));
+        assert_eq!(plots.iter().map(|p| p.name).collect::<Vec<_>>(), ["alive"]);
+        let svg = plots[0].svg().expect("svg");
+        for text in ["wait-any  900", "forkless-wait-set  6.5", "10,000", "children alive"] {
+            assert!(svg.contains(text), "{text} is missing");
+        }
     }
 
     #[test]

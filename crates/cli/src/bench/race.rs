@@ -41,12 +41,12 @@ pub(crate) struct Stage {
     pub(crate) engines: Engines,
     /// Memory that may be used.
     pub(crate) memory_mib: u64,
-    /// Engines, whose memory takes as long to be had as ours, are large only where settings are tried.
+    /// Engines, whose memory takes as long to be had as ours, are never large.
     pub(crate) quick: bool,
 }
 
 impl Stage {
-    fn job(&self, condition: &Condition) -> Job<'_> {
+    pub(crate) fn job(&self, condition: &Condition) -> Job<'_> {
         let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
         Job {
             program: writer.map_or(&self.program, |(_, program)| program),
@@ -74,7 +74,7 @@ impl Stage {
     /// An engine is a process of its own: its memory and its settings can be had there, our files and threads cannot.
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
         let inside = Condition { parent_mib: condition.parent_mib, setting: condition.setting, ..Condition::SMALL };
-        let too_long = self.quick && condition.parent_mib > 0 && condition.setting == Setting::None;
+        let too_long = self.quick && condition.parent_mib > 0;
         self.engines.has(contestant)
             && *condition == inside
             && !too_long
