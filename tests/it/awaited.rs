@@ -173,6 +173,10 @@ async fn the_end_is_asked_for_and_then_made() {
     deaf.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 5]).await.expect("read");
     assert_eq!(deaf.terminate(SIGTERM, SHORT).await.expect("terminate").signal(), Some(9));
     assert_eq!(deaf.terminate(SIGTERM, SHORT).await.expect("over").signal(), Some(9));
+    // A stopped one hears when it goes on.
+    let mut stopped = Command::new("sleep").arg("60").spawn().expect("spawn");
+    stopped.signal(19).expect("signal");
+    assert_eq!(stopped.terminate(SIGTERM, LIMIT).await.expect("terminate").signal(), Some(SIGTERM));
     let mut child = Command::new("sleep").arg("60").spawn().expect("spawn");
     assert_eq!(child.signal(1000).expect_err("no such signal").kind(), ErrorKind::InvalidInput);
     child.kill().await.expect("kill");
@@ -292,19 +296,29 @@ async fn dropped_futures_kill_if_they_are_to() {
         stream.read_to_string(&mut found).await.expect("read");
         found
     }
-    let (mut command, read) = held("exec sleep 60", true);
+    let (mut command, read) = held("exec sleep 1000", true);
     drop(command.spawn().expect("spawn"));
     drop(command);
     assert_eq!(end_of(read).await, "");
-    let (mut command, read) = held("exec sleep 60", true);
+    let (mut command, read) = held("exec sleep 1000", true);
     assert!(timeout(SHORT, command.status()).await.is_err());
     drop(command);
     assert_eq!(end_of(read).await, "");
-    let (mut command, read) = held("exec sleep 60", true);
+    let (mut command, read) = held("exec sleep 1000", true);
     drop(command.output());
     let mut prepared = command.kill_on_drop(false).prepare().expect("prepare");
     drop(prepared.kill_on_drop(true).launch());
     drop((command, prepared));
+    assert_eq!(end_of(read).await, "");
+    // It is the same setting as that of the blocking kind, whichever way it is come to.
+    let (mut command, read) = held("exec sleep 1000", false);
+    command.as_forkless_mut().kill_on_drop(true);
+    assert!(command.get_kill_on_drop());
+    drop(command.spawn().expect("spawn"));
+    let mut blocking = command.into_forkless();
+    drop(Child::from_forkless(blocking.spawn().expect("spawn")).expect("watch"));
+    drop(Prepared::from(blocking.prepare().expect("prepare")).launch().expect("launch"));
+    drop(Command::from(blocking).launch().expect("launch"));
     assert_eq!(end_of(read).await, "");
     // And not, if they are not.
     let (mut command, read) = held("sleep 0.1; echo lived >&3", false);

@@ -249,6 +249,15 @@ fn a_child_that_is_awaited_is_watched_and_not_asked_after() {
     assert_eq!(names(&trace.child), PLAIN_CHILD);
 }
 
+/// 64 ends are asked for at a time. The close is that of the handle, which is dropped.
+#[test]
+fn an_end_in_a_set_takes_a_wait_and_a_close() {
+    let Some(trace) = trace("set") else { return };
+    let ended = |count: usize| ["waitid", "close"].repeat(count);
+    let expected = [vec!["epoll_pwait"], ended(64), vec!["epoll_pwait"], ended(36)].concat();
+    assert_eq!(names(&trace.parent), expected);
+}
+
 #[test]
 fn three_pipes_take_two_calls_each_in_the_child() {
     let pipe = ["pidfd_getfd", "dup3"];

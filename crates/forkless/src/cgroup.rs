@@ -1,5 +1,6 @@
 //! A control group (version 2) of one's own, for children to be born in.
 
+use crate::child::{SIGCONT, SIGKILL};
 use forkless_core::sys;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -304,11 +305,49 @@ impl Cgroup {
         }
     }
 
-    /// Frozen processes make no others, and none leaves its number to a stranger while we look.
     fn kill_each(&self) -> io::Result<()> {
-        const SIGKILL: i32 = 9;
+        self.signal_each(&[SIGKILL])
+    }
+
+    /// Asks every process in it and below to end by `signal` (15 is SIGTERM), waits for `grace` at most until all have gone,
+    /// then [kills](Self::kill) those that are left, and waits until they have gone; says whether there was none to be killed.
+    ///
+    /// They are frozen while they are told, so that none is born meanwhile that does not hear; afterwards all go on, also who
+    /// was stopped or frozen before. One that the caller may not signal is killed in the end.
+    ///
+    /// ```no_run
+    /// # let group = forkless::Cgroup::create("/sys/fs/cgroup/my.slice", "server")?;
+    /// if !group.terminate(15, std::time::Duration::from_secs(5))? {
+    ///     eprintln!("some had to be killed");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// EINVAL if there is no such signal. As for [`kill`](Self::kill); ENOENT before Linux 5.2.
+    pub fn terminate(&self, signal: i32, grace: Duration) -> io::Result<bool> {
+        if !(1..=64).contains(&signal) {
+            return Err(about(io::Error::from_raw_os_error(sys::errno::EINVAL), &self.path));
+        }
+        self.signal_each(&[signal, SIGCONT])?;
+        if self.wait_empty(grace)? {
+            return Ok(true);
+        }
+        self.kill()?;
+        self.wait_empty(Duration::MAX).map(|_| false)
+    }
+
+    /// Frozen processes make no others, and none leaves its number to a stranger while we look. They go on afterwards.
+    fn signal_each(&self, signals: &[i32]) -> io::Result<()> {
+        let frozen = self.freeze();
+        let told = frozen.and_then(|()| self.signal_frozen(signals));
+        // Whatever came of it, nobody is left frozen.
+        let thawed = self.thaw();
+        told.and(thawed)
+    }
+
+    fn signal_frozen(&self, signals: &[i32]) -> io::Result<()> {
         const PATIENCE: Duration = Duration::from_secs(1);
-        self.freeze()?;
         // One that waits for a disk is late to freeze; it makes no others either.
         self.wait_frozen(PATIENCE)?;
         for directory in below(&self.path)? {
@@ -316,11 +355,13 @@ impl Cgroup {
             let list = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
             // 0 is a process that we cannot see, and to kill(2) our own process group.
             for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0) {
-                // SAFETY: a system call that touches no memory.
-                let _ = unsafe { sys::kill(pid, SIGKILL) };
+                for &signal in signals {
+                    // SAFETY: a system call that touches no memory.
+                    let _ = unsafe { sys::kill(pid, signal) };
+                }
             }
         }
-        self.thaw()
+        Ok(())
     }
 
     /// Removes it, and the groups that programs in it have made below.

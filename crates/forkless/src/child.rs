@@ -11,6 +11,7 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use forkless_core::frame::LEFT;
 use forkless_core::sys;
+use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -332,16 +333,25 @@ impl Child {
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.pidfd.is_none() {
             let open = sys::pidfd_open(self.pid, 0).map_err(|errno| {
-                let name = std::ffi::OsString::from(format!("pid {}", self.pid));
-                Error::new(&name, crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+                Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             // SAFETY: a new descriptor, ours.
-            self.pidfd = Some(unsafe { OwnedFd::from_raw_fd(open) });
+            let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
+            if wait::is_reaped(self.pid, Some(&pidfd)) {
+                // By another, and the pid is a stranger's by now.
+                return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
+            }
+            self.pidfd = Some(pidfd);
         }
         match &self.pidfd {
             Some(pidfd) => Ok(pidfd.as_fd()),
             None => unreachable!("opened above"),
         }
+    }
+
+    /// What it is called in errors that come when its plan is gone.
+    fn name(&self) -> OsString {
+        format!("pid {}", self.pid).into()
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {
@@ -408,7 +418,8 @@ impl Child {
 
     /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.
     ///
-    /// A stop is told once. Source: `waitid(2)` WSTOPPED, WCONTINUED.
+    /// A stop is told once, and only to one: another part of the program that asks for stops (`waitpid(-1)` with WUNTRACED) may
+    /// have been told instead. The child's standard input stays open. Source: `waitid(2)` WSTOPPED, WCONTINUED.
     ///
     /// ```
     /// use forkless::{Change, Command};
@@ -471,34 +482,58 @@ impl Child {
             let why = "the child leads no process group: process_group(0) or setsid(true)";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let by_pidfd = match &self.pidfd {
-            Some(pidfd) => sys::pidfd_signal_group(pidfd.as_raw_fd(), signal),
-            None => Err(sys::errno::ENOSYS),
-        };
-        let answer = match by_pidfd {
-            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF)
-                if matches!(self.state, State::Running) =>
-            {
-                // SAFETY: not reaped by us, so the number is still that of the child's group.
-                unsafe { sys::kill(-self.pid, signal) }
-            }
-            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) => Err(sys::errno::ECHILD),
-            answer => answer,
-        };
-        match answer {
+        if !(0..=64).contains(&signal) {
+            // The kernel's EINVAL would also mean that it does not know the call.
+            return Err(io::Error::from_raw_os_error(sys::errno::EINVAL));
+        }
+        // Launched a moment ago, it may not have made its group yet, and is the only one that would be in it. Asked first:
+        // it may execute its program meanwhile.
+        let is_early = self.pending.as_ref().is_some_and(|pending| !pending.has_left());
+        match self.to_group(signal) {
+            Err(sys::errno::ESRCH) if is_early => self.signal(signal),
             Err(sys::errno::ESRCH) => Ok(()),
             answer => answer.map_err(io::Error::from_raw_os_error),
         }
     }
 
+    fn to_group(&self, signal: i32) -> sys::Result<()> {
+        let by_pidfd = match &self.pidfd {
+            // The kernel looks for the group by what the pidfd holds, not by a number: a later group of the same number is
+            // another one to it.
+            Some(pidfd) => sys::pidfd_signal_group(pidfd.as_raw_fd(), signal),
+            None => Err(sys::errno::ENOSYS),
+        };
+        match by_pidfd {
+            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) => {}
+            answer => return answer,
+        }
+        // A number is not given to another process, nor to a group, while a process has it, be it a zombie. So it is the
+        // child's as long as nobody has reaped it. (Another part of the program that reaps children not its own, and that
+        // between these two calls, would find its number used up and begun again as well: there are some thousands before.)
+        if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
+            return Err(sys::errno::ECHILD);
+        }
+        // SAFETY: the number is still that of the child's group.
+        unsafe { sys::kill(-self.pid, signal) }
+    }
+
     /// Asks the child to end by `signal` (15 is SIGTERM), waits for `grace` at most, then kills it with SIGKILL; waits for
-    /// its end. A stopped child is continued, so that it hears.
+    /// its end. A stopped child is continued, so that it hears; its standard input is closed after the signal.
+    ///
+    /// ```
+    /// use std::{os::unix::process::ExitStatusExt, time::Duration};
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// let status = child.terminate(15, Duration::from_secs(10))?;
+    /// assert_eq!(status.signal(), Some(15));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`signal`](Self::signal) and [`wait`](Self::wait).
     pub fn terminate(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(signal)?;
         self.signal(SIGCONT)?;
+        self.end_input();
         if self.wait_timeout(grace)?.is_none() {
             self.kill()?;
         }
@@ -518,6 +553,7 @@ impl Child {
         let deadline = Instant::now().checked_add(grace);
         self.signal_group(signal)?;
         self.signal_group(SIGCONT)?;
+        self.end_input();
         let ended = wait::wait_ended(self.pid, self.pidfd.as_ref(), grace)?;
         if !ended || !self.sees_group() {
             // Not reaped yet: nobody else can have the number of its group.
@@ -554,20 +590,26 @@ impl Child {
     pub fn kill_on_drop(&mut self, kill: bool) {
         self.kill_on_drop = kill;
     }
+
+    /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
+    pub(crate) fn dies_with_handle(&self) -> bool {
+        self.kill_on_drop && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
+    }
 }
 
-const SIGKILL: i32 = 9;
-const SIGCONT: i32 = 18;
+pub(crate) const SIGKILL: i32 = 9;
+pub(crate) const SIGCONT: i32 = 18;
 
 impl Drop for Child {
     fn drop(&mut self) {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.kill_on_drop {
+        if self.dies_with_handle() {
+            // An error leaves nothing else to try.
             let _ = self.kill();
         }
-        if let Ok(None) = wait::try_wait(self.pid, self.pidfd.as_ref(), self.started) {
+        if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
             let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: sys::getpid() });
         }

@@ -83,7 +83,7 @@ pub use pty::{Pty, PtySize, RawMode};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
-pub use wait_set::{Ended, Key, WaitSet};
+pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.
 pub use std::process::{

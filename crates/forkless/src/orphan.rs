@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
-use std::time::Instant;
 
 /// A child without a handle.
 pub(crate) struct Orphan {
@@ -124,7 +123,7 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
             std::mem::forget(orphan);
             continue;
         }
-        if has_gone(&orphan) {
+        if wait::has_gone(orphan.pid, orphan.pidfd.as_ref()) {
             continue;
         }
         if orphan.pending.as_ref().is_some_and(Pending::has_left) {
@@ -132,9 +131,4 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
         }
         queue.push_back(orphan);
     }
-}
-
-/// Has the child ended, or been reaped by someone else?
-fn has_gone(orphan: &Orphan) -> bool {
-    !matches!(wait::try_wait(orphan.pid, orphan.pidfd.as_ref(), Instant::now()), Ok(None))
 }

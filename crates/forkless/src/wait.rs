@@ -78,22 +78,43 @@ pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> i
     look(pid, pidfd, started, uapi::WNOHANG)
 }
 
+/// Reaps the child if it has ended and nobody cares how; false while it runs.
+pub(crate) fn has_gone(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
+    // Errors are: reaped by another, or not ours in a forked copy.
+    !matches!(ask(pid, pidfd, uapi::WNOHANG), Ok(None))
+}
+
+/// Is it known that the child has been reaped, or that this is no child of ours?
+pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let look = |kind, id| sys::waitid(kind, id, &mut { sys::SignalInfo::EMPTY }, options, None);
+    let answer = match pidfd.map(|pidfd| look(uapi::P_PIDFD, pidfd.as_raw_fd())) {
+        Some(Err(error)) if is_refusal(error) => look(uapi::P_PID, pid),
+        Some(answer) => answer,
+        None => look(uapi::P_PID, pid),
+    };
+    answer == Err(errno::ECHILD)
+}
+
 fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Ended>> {
+    match ask(pid, pidfd, options) {
+        Ok(found) => Ok(found.map(|(status, usage)| Ended {
+            status: ExitStatus::from_raw(status),
+            usage: Some(Usage::new(&usage, started.elapsed())),
+        })),
+        Err(errno::ECHILD) => taken_by_another(pid, pidfd, options),
+        Err(error) => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = match pidfd {
             Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
             None => by_pid(pid, options),
         };
-        match answer {
-            Ok(found) => {
-                return Ok(found.map(|(status, usage)| Ended {
-                    status: ExitStatus::from_raw(status),
-                    usage: Some(Usage::new(&usage, started.elapsed())),
-                }));
-            }
-            Err(errno::EINTR) => {}
-            Err(errno::ECHILD) => return taken_by_another(pid, pidfd, options),
-            Err(error) => return Err(io::Error::from_raw_os_error(error)),
+        if answer.as_ref().err() != Some(&errno::EINTR) {
+            return answer;
         }
     }
 }
@@ -150,14 +171,20 @@ pub(crate) enum News {
 
 /// Waits for the child to be stopped, to go on or to end; does not reap it.
 pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>) -> io::Result<Option<News>> {
-    let (kind, id) = pidfd.map_or((uapi::P_PID, pid), |pidfd| (uapi::P_PIDFD, pidfd.as_raw_fd()));
+    let (mut kind, mut id) = pidfd.map_or((uapi::P_PID, pid), |pidfd| (uapi::P_PIDFD, pidfd.as_raw_fd()));
     // A limit beyond what the clock holds is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut pause = Duration::from_micros(100);
+    let mut ended = false;
     loop {
         let once = deadline.map_or(0, |_| uapi::WNOHANG);
         match look_for_change(kind, id, once) {
             Err(errno::EINTR) => continue,
+            // Before Linux 5.4 a pidfd cannot be waited for.
+            Err(errno::EINVAL) if kind == uapi::P_PIDFD => {
+                (kind, id) = (uapi::P_PID, pid);
+                continue;
+            }
             // Somebody else has reaped it: who waits for it will say so.
             Err(errno::ECHILD) => return Ok(Some(News::Ended)),
             Err(error) => return Err(io::Error::from_raw_os_error(error)),
@@ -169,7 +196,11 @@ pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>)
         if left.is_zero() {
             return Ok(None);
         }
-        wait_ended(pid, pidfd, pause.min(left))?;
+        let nap = pause.min(left);
+        if wait_ended(pid, pidfd, nap)? && std::mem::replace(&mut ended, true) {
+            // It has ended and is still not ours to reap: somebody who traces it is told first.
+            std::thread::sleep(nap);
+        }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
 }

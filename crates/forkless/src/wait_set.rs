@@ -7,7 +7,8 @@
 use crate::child::Child;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Children of which the next one to end is waited for.
 ///
-/// Each comes with a value of the caller's own, which says what it is for. An end costs two system calls, whatever the number of
-/// children, and a waiting child some hundred bytes (see [`Child`]) and its pidfd.
+/// Each comes with a value of the caller's own, which says what it is for. An end costs one system call, with one more for each 64
+/// that come together and the close of the pidfd with the handle, whatever the number of children; a waiting child costs its handle
+/// (less than 512 bytes) and its pidfd.
 ///
 /// ```
 /// use forkless::{Command, WaitSet};
@@ -34,7 +36,7 @@ use std::time::{Duration, Instant};
 ///
 /// It is a descriptor itself ([`AsFd`]), readable when a child has ended, for an event loop of the caller's own.
 ///
-/// In a forked copy of the process its children are not children: do not use it there.
+/// In a forked copy of the process its children are not children: do not use it there. Dropping it there does no harm.
 ///
 /// Source: `epoll(7)`, `pidfd_open(2)`.
 #[derive(Debug)]
@@ -46,16 +48,19 @@ pub struct WaitSet<T> {
     len: usize,
     /// Places whose children have been reported as ended.
     ready: VecDeque<u32>,
+    /// Places whose children are watched edge-triggered.
+    traced: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
 enum Place<T> {
+    /// And how often this one has been vacated.
     Taken(Box<(Child, T)>, u32),
     /// The next vacant one, and how often this one has been vacated.
     Vacant(Option<u32>, u32),
 }
 
-/// A child of a [`WaitSet`], as long as it is in there.
+/// A child of a [`WaitSet`], as long as it is in there; in another set it means another child, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     place: u32,
@@ -74,6 +79,46 @@ pub struct Ended<T> {
     pub child: Child,
 }
 
+/// A child that could not be inserted, and why. It goes on: take it [out](Self::into_inner), or drop it as any [`Child`].
+///
+/// `?` makes an [`io::Error`] of it, which drops the child.
+pub struct NotInserted<T> {
+    /// Why.
+    pub error: io::Error,
+    child: Box<(Child, T)>,
+}
+
+impl<T> NotInserted<T> {
+    /// The child, and what it was to be inserted with.
+    pub fn into_inner(self) -> (Child, T) {
+        *self.child
+    }
+}
+
+impl<T> fmt::Debug for NotInserted<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("NotInserted").field("error", &self.error).field("child", &self.child.0).finish()
+    }
+}
+
+impl<T> fmt::Display for NotInserted<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "cannot wait for pid {}: {}", self.child.0.id(), self.error)
+    }
+}
+
+impl<T> std::error::Error for NotInserted<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<T> From<NotInserted<T>> for io::Error {
+    fn from(not: NotInserted<T>) -> Self {
+        not.error
+    }
+}
+
 /// How many ends are asked for at a time.
 const BATCH: usize = 64;
 
@@ -84,7 +129,7 @@ impl<T> WaitSet<T> {
     /// EMFILE.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, places: Vec::new(), vacant: None, len: 0, ready: VecDeque::new() })
+        Ok(Self { epoll, places: Vec::new(), vacant: None, len: 0, ready: VecDeque::new(), traced: BTreeSet::new() })
     }
 
     /// Adds a child, which may have ended already.
@@ -93,36 +138,51 @@ impl<T> WaitSet<T> {
     /// the child may wait for you.
     ///
     /// # Errors
-    /// EMFILE, or that pidfds are refused here; ENOSPC where `/proc/sys/fs/epoll/max_user_watches` is reached. The child is
-    /// dropped then.
-    pub fn insert(&mut self, mut child: Child, value: T) -> io::Result<Key> {
-        let place = match self.vacant {
-            Some(place) => place,
-            None => {
-                self.places.push(Place::Vacant(None, 0));
-                self.vacant = Some(self.places.len() as u32 - 1);
-                self.places.len() as u32 - 1
-            }
-        };
-        match child.pidfd_or_open() {
-            // An end that has been reported is not reported again, so nothing has to be taken out.
-            Ok(pidfd) => self.watch(pidfd, place)?,
-            // It has been reaped by another: the look at it will say so.
-            Err(error) if error.errno() == Some(forkless_core::sys::errno::ESRCH) => self.ready.push_back(place),
-            Err(error) => return Err(error.into()),
+    /// EMFILE, or that pidfds are refused here; ENOSPC where `/proc/sys/fs/epoll/max_user_watches` is reached. The child comes
+    /// back with the error.
+    pub fn insert(&mut self, child: Child, value: T) -> Result<Key, NotInserted<T>> {
+        let mut both = Box::new((child, value));
+        let place = self.vacant_place();
+        match self.begin(&mut both.0, place) {
+            Ok(true) => {}
+            Ok(false) => self.ready.push_back(place),
+            Err(error) => return Err(NotInserted { error, child: both }),
         }
         let Place::Vacant(next, turn) = self.places[place as usize] else { unreachable!("it is vacant") };
         self.vacant = next;
-        self.places[place as usize] = Place::Taken(Box::new((child, value)), turn);
+        self.places[place as usize] = Place::Taken(both, turn);
         self.len += 1;
         Ok(Key { place, turn })
     }
 
-    fn watch(&self, pidfd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+    /// The first vacant place; a new one if there is none.
+    fn vacant_place(&mut self) -> u32 {
+        *self.vacant.get_or_insert_with(|| {
+            self.places.push(Place::Vacant(None, 0));
+            self.places.len() as u32 - 1
+        })
+    }
+
+    /// Watches a child; false if there is nothing to watch, since its end is known.
+    fn begin(&self, child: &mut Child, place: u32) -> io::Result<bool> {
+        if child.pidfd().is_none() && !child.is_running() {
+            // Its pid may be another's by now.
+            return Ok(false);
+        }
+        match child.pidfd_or_open() {
+            Ok(pidfd) => self.watch(pidfd, place, epoll::EventFlags::ONESHOT).map(|()| true),
+            // It has been reaped by another: the look at it will say so.
+            Err(error) if error.errno() == Some(forkless_core::sys::errno::ESRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Has an end told: once, so that one that has been told need not be taken out.
+    fn watch(&self, pidfd: BorrowedFd<'_>, place: u32, how: epoll::EventFlags) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | how;
         let data = epoll::EventData::new_u64(place.into());
         match epoll::add(&self.epoll, pidfd, data, flags) {
-            // It has been in here before.
+            // It is, or has been, in here.
             Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, pidfd, data, flags)?),
             answer => Ok(answer?),
         }
@@ -144,6 +204,7 @@ impl<T> WaitSet<T> {
         let taken = std::mem::replace(slot, Place::Vacant(self.vacant, turn.wrapping_add(1)));
         self.vacant = Some(place);
         self.len -= 1;
+        self.traced.remove(&place);
         match taken {
             Place::Taken(both, _) => Some(*both),
             Place::Vacant(..) => None,
@@ -218,8 +279,10 @@ impl<T> WaitSet<T> {
 
     /// Which have ended? Waits for `limit` at most; false if there are none.
     fn ask(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+        /// Longer sleeps are several: `epoll_wait(2)` counts milliseconds in 31 bits.
+        const LONGEST: Duration = Duration::from_secs(1 << 20);
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];
-        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        let limit = limit.and_then(|limit| Timespec::try_from(limit.min(LONGEST)).ok());
         match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
             Err(Errno::INTR) => Ok(true),
             Err(error) => Err(error.into()),
@@ -236,21 +299,29 @@ impl<T> WaitSet<T> {
         let status = match both.0.try_wait() {
             Ok(Some(status)) => Ok(status),
             Err(error) => Err(error),
-            // Traced by someone who has not let it go yet: it is told again.
-            Ok(None) => {
-                let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-                if let Some(pidfd) = both.0.pidfd() {
-                    epoll::modify(&self.epoll, pidfd, epoll::EventData::new_u64(place.into()), flags)?;
-                }
-                return Ok(None);
-            }
+            // Traced by someone who is told first. Readable it is already, so only the wake that comes when it is ours must
+            // count: edge-triggered. (Or it came to this place after the one that was meant.)
+            Ok(None) => return self.watch_traced(place).map(|()| None),
         };
         Ok(self.take(place).map(|(child, value)| Ended { status, value, child }))
+    }
+
+    fn watch_traced(&mut self, place: u32) -> io::Result<()> {
+        match self.places.get(place as usize) {
+            Some(Place::Taken(both, _)) if !self.traced.contains(&place) => {
+                let Some(pidfd) = both.0.pidfd() else { return Ok(()) };
+                self.watch(pidfd, place, epoll::EventFlags::ET)?;
+                self.traced.insert(place);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl<T> AsFd for WaitSet<T> {
-    /// Readable when a child has ended, unless [`try_wait`](WaitSet::try_wait) has not been called until it gave none.
+    /// Readable when a child has ended that [`try_wait`](WaitSet::try_wait) has not come to: after each sleep on it, and after
+    /// inserting a child that may have ended, call that until it gives none.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

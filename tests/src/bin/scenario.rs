@@ -46,6 +46,12 @@ mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
 
+#[path = "../scenario/set.rs"]
+mod set;
+
+#[path = "../scenario/ends.rs"]
+mod ends;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -104,6 +110,25 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-many", death::many),
     ("death-own-table", death::own_table),
     ("death-main-thread-gone", death::main_thread_gone),
+    ("set-thousands", set::thousands),
+    ("set-odd", set::odd),
+    ("set-keys", set::keys),
+    ("set-refused", set::refused),
+    ("set-exhausted", set::exhausted),
+    ("set-dropped", set::dropped),
+    ("set-storm", set::storm),
+    ("set-traced", set::traced),
+    ("set-readable", set::readable),
+    ("set-copy", set::copy),
+    ("set-memory", set::memory),
+    ("changes", ends::changes),
+    ("changes-taken", ends::changes_taken),
+    ("cores", ends::cores),
+    ("groups", ends::groups),
+    ("groups-before-6.9", ends::groups_of_old),
+    ("terminated", ends::terminated),
+    ("terminated-groups", ends::terminated_groups),
+    ("killed-on-drop", ends::killed_on_drop),
 ];
 
 fn main() -> ExitCode {

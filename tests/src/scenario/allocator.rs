@@ -16,6 +16,7 @@ static TRIPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
 /// From now on this process alone may use the heap.
@@ -31,6 +32,11 @@ pub fn tripped() -> bool {
 /// How often this thread has asked for memory.
 pub fn calls() -> u64 {
     CALLS.get()
+}
+
+/// How many bytes more this thread has been given than it has given back.
+pub fn held() -> i64 {
+    HELD.get()
 }
 
 /// The system's allocator, watched.
@@ -53,12 +59,14 @@ unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.watch();
         CALLS.set(CALLS.get() + 1);
+        HELD.set(HELD.get() + layout.size() as i64);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         self.watch();
+        HELD.set(HELD.get() - layout.size() as i64);
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(at, layout) }
     }
@@ -66,6 +74,7 @@ unsafe impl GlobalAlloc for Watched {
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.watch();
         CALLS.set(CALLS.get() + 1);
+        HELD.set(HELD.get() + size as i64 - layout.size() as i64);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(at, layout, size) }
     }

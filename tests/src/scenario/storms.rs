@@ -26,7 +26,7 @@ extern "C" fn watch(_: i32) {
     unsafe { *libc::__errno_location() = libc::EXDEV };
 }
 
-fn handle(signal: i32) {
+pub(crate) fn handle(signal: i32) {
     OWNER.store(observe::pid(), Relaxed);
     // SAFETY: the handler makes one system call and counts.
     unsafe {
@@ -38,7 +38,7 @@ fn handle(signal: i32) {
     }
 }
 
-fn start_timer(timer: libc::c_int, micros: i64) {
+pub(crate) fn start_timer(timer: libc::c_int, micros: i64) {
     let every = libc::timeval { tv_sec: 0, tv_usec: micros };
     let value = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: reads the timer's value.

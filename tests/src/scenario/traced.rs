@@ -25,6 +25,9 @@ pub fn run(args: &[String]) {
         _ => {}
     }
     let prepared = command.prepare().expect("prepare");
+    if what == "set" {
+        return set(&prepared);
+    }
     if what == "awaited-status" {
         return awaited(prepared.into());
     }
@@ -40,6 +43,26 @@ pub fn run(args: &[String]) {
     launch();
     mark();
     launch();
+    mark();
+}
+
+/// A hundred that have all ended. That they have is seen by looks that leave them as they are, which are not counted.
+fn set(prepared: &forkless::Prepared) {
+    let mut set = forkless::WaitSet::new().expect("a set");
+    for n in 0..100 {
+        let child = prepared.spawn().expect("spawn");
+        let pid = child.id();
+        set.insert(child, n).expect("insert");
+        // SAFETY: all zeroes is a valid siginfo_t, which the kernel writes; WNOWAIT leaves the child as it is.
+        unsafe {
+            let mut info = std::mem::zeroed();
+            assert_eq!(libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT), 0);
+        }
+    }
+    mark();
+    while let Some(ended) = set.wait().expect("wait") {
+        assert!(ended.status.expect("a status").success());
+    }
     mark();
 }
 

@@ -121,6 +121,39 @@ fn a_kernel_without_kill_kills_each() -> io::Result<()> {
 }
 
 #[test]
+fn the_end_of_a_group_is_asked_for_and_then_made() -> io::Result<()> {
+    use std::os::unix::process::ExitStatusExt;
+    let Some(group) = create("terminate") else { return Ok(()) };
+    fs::create_dir(group.path().join("below"))?;
+    let ready = |count: usize| {
+        while processes(&group) < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert_eq!(group.terminate(0, LONG).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(group.terminate(15, LONG)?, "nobody is in it");
+    // Willing: one in the group, one below, one stopped, one in a session of its own.
+    let below = format!("echo $$ >{}/below/cgroup.procs; exec sleep 1000", group.path().display());
+    let mut willing = ["exec sleep 1000", &below, "kill -STOP $$; exec sleep 1000", "exec setsid sleep 1000"]
+        .map(|script| shell(&group, script));
+    ready(3);
+    assert!(group.terminate(15, LONG)?);
+    for child in &mut willing {
+        assert_eq!(child.wait()?.signal(), Some(15));
+    }
+    // Frozen, they hear all the same; one of them is deaf.
+    let mut deaf =
+        [shell(&group, "trap '' TERM; echo x >&2; while :; do sleep 0.01; done"), shell(&group, "exec sleep 1000")];
+    std::thread::sleep(Duration::from_millis(50));
+    group.freeze()?;
+    assert!(!group.terminate(15, Duration::from_millis(50))?);
+    assert_eq!(group.get("cgroup.freeze")?, "0");
+    assert_eq!([deaf[0].wait()?.signal(), deaf[1].wait()?.signal()], [Some(9), Some(15)]);
+    assert!(group.wait_empty(Duration::ZERO)?);
+    group.remove()
+}
+
+#[test]
 fn frozen_is_stopped_until_thawed() -> io::Result<()> {
     let Some(group) = create("frozen") else { return Ok(()) };
     let mut child =

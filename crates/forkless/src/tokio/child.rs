@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
+use crate::child::SIGCONT;
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::launch::Form;
@@ -33,7 +34,6 @@ pub struct Child {
     process: ManuallyDrop<Process>,
     /// The one that watches the child.
     runtime: Handle,
-    kill_on_drop: bool,
 }
 
 impl Child {
@@ -43,17 +43,18 @@ impl Child {
         let runtime = Handle::try_current().map_err(|_| {
             Error::check(plan.program(), "there is no tokio runtime here: call it in a task, or within Runtime::enter")
         })?;
-        let child = crate::Child::start_with(plan, form, defaults, true)?;
+        let mut child = crate::Child::start_with(plan, form, defaults, true)?;
         // A child that cannot be watched is not left behind.
-        let mut child = Self::unwatched(child, runtime, true);
+        child.kill_on_drop(true);
+        let mut child = Self::unwatched(child, runtime);
         child.watch()?;
-        child.kill_on_drop = kill_on_drop;
+        child.process.child.kill_on_drop(kill_on_drop);
         Ok(child)
     }
 
-    fn unwatched(child: crate::Child, runtime: Handle, kill_on_drop: bool) -> Self {
+    fn unwatched(child: crate::Child, runtime: Handle) -> Self {
         let process = ManuallyDrop::new(Process::new(child));
-        Self { stdin: None, stdout: None, stderr: None, process, runtime, kill_on_drop }
+        Self { stdin: None, stdout: None, stderr: None, process, runtime }
     }
 
     fn watch(&mut self) -> io::Result<()> {
@@ -65,7 +66,8 @@ impl Child {
         Ok(())
     }
 
-    /// A child that was started otherwise, to be awaited in the current runtime. Its streams become non-blocking.
+    /// A child that was started otherwise, to be awaited in the current runtime. Its streams become non-blocking. Whether it is
+    /// killed on drop is as it was.
     ///
     /// ```
     /// # #[tokio::main]
@@ -79,13 +81,13 @@ impl Child {
     ///
     /// # Errors
     /// Where the current thread is in no runtime. Of `pidfd_open(2)`, for a child that was started without a pidfd, and of
-    /// `epoll_ctl(2)`. The child goes on, and is reaped by a later launch.
+    /// `epoll_ctl(2)`. The child is dropped then as [`forkless::Child`](crate::Child) is.
     ///
     /// # Panics
     /// In a runtime without I/O.
     pub fn from_forkless(child: crate::Child) -> io::Result<Self> {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
-        let mut child = Self::unwatched(child, runtime, false);
+        let mut child = Self::unwatched(child, runtime);
         child.watch()?;
         Ok(child)
     }
@@ -192,7 +194,7 @@ impl Child {
     }
 
     /// Asks the child to end, with `signal`; if it has not after `grace`, kills it with SIGKILL. Either way it is waited
-    /// for, as by [`wait`](Self::wait).
+    /// for, as by [`wait`](Self::wait). A stopped child is continued, so that it hears.
     ///
     /// ```
     /// # #[tokio::main]
@@ -212,6 +214,7 @@ impl Child {
     /// In a runtime without time.
     pub async fn terminate(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(signal)?;
+        self.signal(SIGCONT)?;
         if let Ok(answer) = tokio::time::timeout(grace, self.wait()).await {
             return answer;
         }
@@ -224,7 +227,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut process = unsafe { ManuallyDrop::take(&mut self.process) };
-        if self.kill_on_drop {
+        if process.child.dies_with_handle() {
             // An error leaves nothing else to try.
             let _ = process.child.kill();
         }

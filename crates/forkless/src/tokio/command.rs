@@ -36,12 +36,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Command {
     inner: Blocking,
-    kill_on_drop: bool,
 }
 
 impl From<Blocking> for Command {
     fn from(inner: Blocking) -> Self {
-        Self { inner, kill_on_drop: false }
+        Self { inner }
     }
 }
 
@@ -61,7 +60,7 @@ impl Command {
         &mut self.inner
     }
 
-    /// The command of the blocking kind; [`kill_on_drop`](Self::kill_on_drop) is lost.
+    /// The command of the blocking kind.
     pub fn into_forkless(self) -> Blocking {
         self.inner
     }
@@ -175,16 +174,16 @@ impl Command {
         self
     }
 
-    /// Is the child killed (SIGKILL) when its [`Child`], or the future of [`status`](Self::status),
+    /// As [`Command::kill_on_drop`](crate::Command::kill_on_drop), and the same setting: is the child killed (SIGKILL) when its [`Child`], or the future of [`status`](Self::status),
     /// [`output`](Self::output) or [`Child::wait_with_output`], is dropped before it has ended? Not unless told.
     pub fn kill_on_drop(&mut self, kill_on_drop: bool) -> &mut Self {
-        self.kill_on_drop = kill_on_drop;
+        self.inner.kill_on_drop(kill_on_drop);
         self
     }
 
     /// Whether [`kill_on_drop`](Self::kill_on_drop) was asked for.
     pub fn get_kill_on_drop(&self) -> bool {
-        self.kill_on_drop
+        self.inner.kill_on_drop
     }
 
     /// Starts the program and returns when it has been executed, or with the error that kept it from being so: as
@@ -257,12 +256,12 @@ impl Command {
     /// # Errors
     /// As there.
     pub fn prepare(&mut self) -> io::Result<Prepared> {
-        Ok(Prepared { inner: self.inner.prepare()?, kill_on_drop: self.kill_on_drop })
+        Ok(self.inner.prepare()?.into())
     }
 
     fn start(&mut self, form: Form) -> io::Result<Child> {
         let plan = Arc::new(Plan::compile(&self.inner, false)?);
-        Child::start(&plan, form, Defaults::Inherit, self.kill_on_drop)
+        Child::start(&plan, form, Defaults::Inherit, plan.kill_on_drop)
     }
 }
 
@@ -288,12 +287,13 @@ pub struct Prepared {
 
 impl From<crate::Prepared> for Prepared {
     fn from(inner: crate::Prepared) -> Self {
-        Self { inner, kill_on_drop: false }
+        let kill_on_drop = inner.plan().kill_on_drop;
+        Self { inner, kill_on_drop }
     }
 }
 
 impl Prepared {
-    /// As [`Command::kill_on_drop`].
+    /// As [`Command::kill_on_drop`], in place of what the command said.
     pub fn kill_on_drop(&mut self, kill_on_drop: bool) -> &mut Self {
         self.kill_on_drop = kill_on_drop;
         self

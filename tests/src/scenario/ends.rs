@@ -1,0 +1,363 @@
+//! How children and their groups are stopped, asked to end, killed, and what is told of it.
+
+use crate::foreign;
+use crate::observe::{self, eventually, skip};
+use crate::set::failing;
+use forkless::{Change, Child, Command, Pipeline, Stdio, WaitSet};
+use forkless_tests::filter::{Answer, Refusal, refuse};
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+const MOMENT: Duration = Duration::from_millis(30);
+
+const SIGKILL: i32 = libc::SIGKILL;
+const SIGTERM: i32 = libc::SIGTERM;
+const SIGSTOP: i32 = libc::SIGSTOP;
+const SIGCONT: i32 = libc::SIGCONT;
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]);
+    command
+}
+
+fn sleeper() -> Command {
+    let mut command = Command::new("/bin/sleep");
+    command.arg("1000");
+    command
+}
+
+/// Starts it and waits for the first line it writes; the rest of the pipe is read to see who still has it.
+fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("spawn");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("read");
+    assert_eq!(line, "ready\n");
+    (child, out)
+}
+
+/// Waits until nobody has the pipe open any more.
+fn all_gone(mut out: BufReader<std::process::ChildStdout>) {
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("read");
+    assert_eq!(rest, "");
+}
+
+fn change(child: &mut Child) -> Option<Change> {
+    child.wait_change(Some(LONG)).expect("a change")
+}
+
+/// Stops, continuations and ends, with and without a pidfd, and with whatever SIGCHLD does.
+pub fn changes(_: &[String]) {
+    for flags in [0, libc::SA_NOCLDSTOP] {
+        // SAFETY: the default action, with flags.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()), 0);
+        }
+        for pidfd in [true, false] {
+            changes_in_order(pidfd);
+        }
+    }
+    observe::assert_no_orphans();
+}
+
+fn changes_in_order(pidfd: bool) {
+    let mut child = sleeper().pidfd(pidfd).spawn().expect("spawn");
+    let begun = Instant::now();
+    assert_eq!(child.wait_change(Some(MOMENT)).expect("nothing"), None);
+    assert!(begun.elapsed() >= MOMENT, "it came back too early");
+    assert_eq!(child.wait_change(Some(Duration::ZERO)).expect("nothing"), None);
+    for signal in [SIGSTOP, libc::SIGTSTP] {
+        child.signal(signal).expect("signal");
+        assert_eq!(change(&mut child), Some(Change::Stopped(signal)));
+        // Told once; and a stop is no end.
+        assert_eq!(child.wait_change(Some(Duration::ZERO)).expect("nothing"), None);
+        assert!(child.try_wait().expect("wait").is_none());
+        child.signal(SIGCONT).expect("signal");
+        assert_eq!(child.wait_change(None).expect("a change"), Some(Change::Continued));
+    }
+    // What has been overtaken is not told.
+    child.signal(SIGSTOP).expect("signal");
+    eventually("the stop", || observe::state_of(child.id() as i32) == Some('T'));
+    child.signal(SIGCONT).expect("signal");
+    eventually("the continuation", || observe::state_of(child.id() as i32) != Some('T'));
+    assert_eq!(change(&mut child), Some(Change::Continued));
+    // Killed while stopped.
+    child.signal(SIGSTOP).expect("signal");
+    assert_eq!(change(&mut child), Some(Change::Stopped(SIGSTOP)));
+    child.kill().expect("kill");
+    for _ in 0..2 {
+        let Some(Change::Ended(status)) = change(&mut child) else { panic!("it was killed") };
+        assert_eq!(status.signal(), Some(SIGKILL));
+    }
+    assert!(child.usage().is_some());
+    // A program that cannot be executed is an error as that of a wait.
+    let mut missing = failing(Command::new("/no/such/program").pidfd(pidfd));
+    assert_eq!(missing.wait_change(Some(LONG)).expect_err("no program").kind(), ErrorKind::NotFound);
+}
+
+/// Another part of the program takes the news, or the child.
+pub fn changes_taken(_: &[String]) {
+    for pidfd in [true, false] {
+        let mut child = sleeper().pidfd(pidfd).spawn().expect("spawn");
+        let pid = child.id() as i32;
+        child.signal(SIGSTOP).expect("signal");
+        assert_eq!(foreign::wait(pid, libc::WUNTRACED), Ok((pid, SIGSTOP << 8 | 0x7f)));
+        assert_eq!(child.wait_change(Some(MOMENT)).expect("nothing"), None);
+        child.kill().expect("kill");
+        assert_eq!(foreign::wait(pid, 0), Ok((pid, SIGKILL)));
+        match child.wait_change(None) {
+            Ok(Some(Change::Ended(status))) => assert_eq!((status.signal(), pidfd), (Some(SIGKILL), true)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                assert!(!pidfd || !observe::kernel_at_least(6, 15), "{error}");
+                assert_eq!(forkless::Error::of(&error).and_then(forkless::Error::errno), Some(libc::ECHILD));
+            }
+        }
+    }
+    observe::assert_no_orphans();
+}
+
+/// The flag of a dumped core comes by every way to wait.
+pub fn cores(_: &[String]) {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with(['|', '/', '@']) {
+        return skip("the flag of a dumped core", "this machine takes cores elsewhere");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    for limit in [1 << 20, 0] {
+        let mut command = sh("kill -ABRT $$");
+        command.rlimit(forkless::Resource::Core, limit, limit).current_dir(directory.path());
+        let mut set = WaitSet::new().expect("a set");
+        set.insert(command.spawn().expect("spawn"), ()).expect("insert");
+        let in_set = set.wait().expect("wait").expect("an end").status.expect("a status");
+        let Some(Change::Ended(told)) = change(&mut command.spawn().expect("spawn")) else { panic!("it ends") };
+        let waited = command.spawn().expect("spawn").wait().expect("wait");
+        let status = command.pidfd(false).status().expect("status");
+        for status in [in_set, told, waited, status] {
+            assert_eq!((status.signal(), status.core_dumped()), (Some(libc::SIGABRT), limit > 0), "limit {limit}");
+        }
+    }
+    observe::assert_no_orphans();
+}
+
+/// Signals to a group, with its leader running, ended, reaped.
+pub fn groups(_: &[String]) {
+    let mut loner = sleeper().kill_on_drop(true).spawn().expect("spawn");
+    assert_eq!(loner.signal_group(SIGTERM).expect_err("no group").kind(), ErrorKind::InvalidInput);
+    assert_eq!(loner.terminate_group(SIGTERM, MOMENT).expect_err("no group").kind(), ErrorKind::InvalidInput);
+    assert!(loner.wait_timeout(MOMENT).expect("wait").is_none(), "it was signalled");
+    drop(loner);
+    for session in [true, false] {
+        for pidfd in [true, false] {
+            let mut command = sh("sleep 1000 & echo ready; wait; exit 1");
+            if session {
+                command.setsid(true)
+            } else {
+                command.process_group(0)
+            };
+            let (mut child, out) = started(command.pidfd(pidfd));
+            for wrong in [-1, 65, 1000] {
+                let error = child.signal_group(wrong).expect_err("no such signal");
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+            }
+            child.signal_group(0).expect("there is somebody");
+            child.signal_group(SIGTERM).expect("signal");
+            assert_eq!(child.wait().expect("wait").signal(), Some(SIGTERM));
+            all_gone(out);
+            assert_eq!(child.signal_group(1000).expect_err("no such signal").raw_os_error(), Some(libc::EINVAL));
+        }
+    }
+    // One that has just been launched may not lead its group yet; it hears all the same.
+    for _ in 0..observe::scaled(200) {
+        let mut child = sleeper().process_group(0).launch().expect("launch");
+        child.signal_group(SIGKILL).expect("signal");
+        // Killed before exec it has failed to start.
+        assert!(!child.wait_timeout(LONG).is_ok_and(|status| status.is_none()), "the signal was lost");
+    }
+    leader_gone(observe::kernel_at_least(6, 9));
+    observe::assert_no_orphans();
+}
+
+/// The leader has been reaped; the group is found where the kernel finds it by a pidfd.
+fn leader_gone(found: bool) {
+    let mut command = sh("sleep 1000 & echo ready");
+    let (mut child, out) = started(command.process_group(0));
+    assert!(child.wait().expect("wait").success());
+    if found {
+        child.signal_group(SIGTERM).expect("signal");
+        all_gone(out);
+        child.signal_group(SIGTERM).expect("there is nobody left");
+    } else {
+        assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
+        // SAFETY: the sleeper is in it, so the number is the group's.
+        unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+        all_gone(out);
+    }
+    // Without a pidfd the number may be another's.
+    let (mut child, out) = started(sh("sleep 1000 & echo ready").process_group(0).pidfd(false));
+    assert!(child.wait().expect("wait").success());
+    assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
+    // SAFETY: as above.
+    unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+    all_gone(out);
+    // Nor where another has reaped it.
+    for pidfd in [true, false] {
+        let (mut child, out) = started(sh("sleep 1000 & echo ready").process_group(0).pidfd(pidfd));
+        let pid = child.id() as i32;
+        assert_eq!(foreign::wait(pid, 0), Ok((pid, 0)));
+        match child.signal_group(SIGTERM) {
+            Ok(()) => assert!(found && pidfd),
+            Err(error) => {
+                assert_eq!((error.raw_os_error(), found && pidfd), (Some(libc::ECHILD), false));
+                // SAFETY: as above.
+                unsafe { libc::kill(-pid, SIGTERM) };
+            }
+        }
+        all_gone(out);
+    }
+}
+
+/// A kernel that knows no flags of `pidfd_send_signal`.
+pub fn groups_of_old(_: &[String]) {
+    let flags = Refusal::of(libc::SYS_pidfd_send_signal, Answer::Errno(libc::EINVAL)).with_bits(3, 4);
+    refuse(&[flags]).expect("a filter");
+    let (mut child, out) = started(sh("sleep 1000 & echo ready; wait").process_group(0));
+    child.signal_group(SIGTERM).expect("signal");
+    assert_eq!(child.wait().expect("wait").signal(), Some(SIGTERM));
+    all_gone(out);
+    leader_gone(false);
+    // Whoever is left is killed when the child has ended, since the group cannot be found later.
+    let script = "(trap '' TERM; echo ready; while :; do sleep 0.01; done) & exec sleep 1000";
+    for pidfd in [true, false] {
+        let (mut child, out) = started(sh(script).process_group(0).pidfd(pidfd));
+        assert_eq!(child.terminate_group(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+        all_gone(out);
+    }
+    observe::assert_no_orphans();
+}
+
+/// Asked, then killed.
+pub fn terminated(_: &[String]) {
+    for pidfd in [true, false] {
+        let mut willing = sleeper().pidfd(pidfd).spawn().expect("spawn");
+        assert_eq!(willing.terminate(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+        assert_eq!(willing.terminate(SIGTERM, LONG).expect("it is over").signal(), Some(SIGTERM));
+        let (mut deaf, out) = started(sh("trap '' TERM; echo ready; while :; do sleep 0.01; done").pidfd(pidfd));
+        assert_eq!(deaf.terminate(SIGTERM, MOMENT).expect("terminate").signal(), Some(SIGKILL));
+        all_gone(out);
+        // A stopped one hears when it goes on, and says so.
+        let (mut stopped, _out) =
+            started(sh("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done").pidfd(pidfd));
+        stopped.signal(SIGSTOP).expect("signal");
+        assert_eq!(change(&mut stopped), Some(Change::Stopped(SIGSTOP)));
+        assert_eq!(stopped.terminate(SIGTERM, LONG).expect("terminate").code(), Some(7));
+        // One that waits for its input to end is not kept waiting.
+        let mut reader = sh("trap '' TERM; echo ready; cat; exit 8");
+        let (mut reader, _out) = started(reader.stdin(Stdio::piped()).pidfd(pidfd));
+        assert_eq!(reader.terminate(SIGCONT, LONG).expect("terminate").code(), Some(8));
+        let mut wrong = sleeper().kill_on_drop(true).pidfd(pidfd).spawn().expect("spawn");
+        assert_eq!(wrong.terminate(1000, LONG).expect_err("no such signal").raw_os_error(), Some(libc::EINVAL));
+        assert!(wrong.try_wait().expect("wait").is_none());
+    }
+    observe::assert_no_orphans();
+}
+
+/// The same for a group.
+pub fn terminated_groups(_: &[String]) {
+    let deaf = "(trap '' TERM; echo ready; while :; do sleep 0.01; done) &";
+    for pidfd in [true, false] {
+        // All of it is willing, and stopped.
+        let (mut child, out) = started(sh("sleep 1000 & echo ready; wait").process_group(0).pidfd(pidfd));
+        child.signal_group(SIGSTOP).expect("signal");
+        assert_eq!(change(&mut child), Some(Change::Stopped(SIGSTOP)));
+        assert_eq!(child.terminate_group(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+        all_gone(out);
+        // A grandchild is deaf; the child ends.
+        let mut command = sh(&format!("{deaf} exec sleep 1000"));
+        let (mut child, out) = started(command.process_group(0).pidfd(pidfd));
+        assert_eq!(child.terminate_group(SIGTERM, MOMENT).expect("terminate").signal(), Some(SIGTERM));
+        all_gone(out);
+        // The child is deaf too.
+        let mut command = sh(&format!("trap '' TERM; {deaf} while :; do sleep 0.01; done"));
+        let (mut child, out) = started(command.process_group(0).pidfd(pidfd));
+        assert_eq!(child.terminate_group(SIGTERM, MOMENT).expect("terminate").signal(), Some(SIGKILL));
+        all_gone(out);
+    }
+    // The child ends, and a grandchild takes its time: it gets it.
+    if observe::kernel_at_least(6, 9) {
+        let slow =
+            "(trap 'sleep 0.2; echo done; exit' TERM; echo ready; while :; do sleep 0.01; done) & exec sleep 1000";
+        let (mut child, mut out) = started(sh(slow).process_group(0));
+        assert_eq!(child.terminate_group(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("read");
+        assert_eq!(rest, "done\n");
+    } else {
+        skip("time for a group whose leader has ended", "this kernel is older than 6.9");
+    }
+    observe::assert_no_orphans();
+}
+
+/// By command, prepared command, and handle; in a panic; in pipelines, each program as it says.
+pub fn killed_on_drop(_: &[String]) {
+    let held = |kill: bool| {
+        let (read, write) = std::io::pipe().expect("a pipe");
+        let mut command = sh("sleep 0.2; echo lived >&3");
+        command.fd(std::os::fd::OwnedFd::from(write), 3).kill_on_drop(kill);
+        (command, read)
+    };
+    let said = |mut read: std::io::PipeReader| {
+        // A child launched a moment ago keeps its plan, and with it our end of the pipe, until it has been looked after.
+        eventually("orphans reaped", || forkless::reap_orphans() == 0);
+        let mut text = String::new();
+        read.read_to_string(&mut text).expect("read");
+        text
+    };
+    // The shell is killed; its sleep, which has the pipe open, is not, and writes nothing.
+    for (kill, expected) in [(true, ""), (false, "lived\n")] {
+        let (mut command, read) = held(kill);
+        drop(command.spawn().expect("spawn"));
+        drop(command);
+        assert_eq!(said(read), expected, "spawned");
+        let (mut command, read) = held(kill);
+        drop(command.prepare().expect("prepare").launch().expect("launch"));
+        drop(command);
+        assert_eq!(said(read), expected, "prepared and launched");
+        let (mut command, read) = held(!kill);
+        let mut child = command.pidfd(false).spawn().expect("spawn");
+        child.kill_on_drop(kill);
+        drop((child, command));
+        assert_eq!(said(read), expected, "by its handle");
+        let (mut command, read) = held(kill);
+        let child = command.spawn().expect("spawn");
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _child = child;
+            std::panic::resume_unwind(Box::new("planned"));
+        }));
+        assert!(panic.is_err());
+        drop(command);
+        assert_eq!(said(read), expected, "in a panic");
+        let (mut command, read) = held(kill);
+        let mut pipeline = Pipeline::new();
+        pipeline.command(&mut command).expect("a program").command(&mut sh("exec sleep 0.1")).expect("a program");
+        drop(pipeline.spawn().expect("spawn"));
+        drop((pipeline, command));
+        assert_eq!(said(read), expected, "in a pipeline");
+        // One that has been waited for is left alone, and so are statuses.
+        let (mut command, read) = held(kill);
+        assert!(command.status().expect("status").success());
+        let mut child = command.spawn().expect("spawn");
+        assert!(child.wait().expect("wait").success());
+        drop((child, command));
+        assert_eq!(said(read), "lived\nlived\n");
+    }
+    observe::assert_no_orphans();
+}
