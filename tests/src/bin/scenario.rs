@@ -44,6 +44,15 @@ mod hosts;
 #[path = "../scenario/awaited.rs"]
 mod awaited;
 
+#[path = "../scenario/capture.rs"]
+mod capture;
+
+#[path = "../scenario/capture_alone.rs"]
+mod capture_alone;
+
+#[path = "../scenario/pipeline.rs"]
+mod pipeline;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -93,6 +102,26 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-runtime-gone", awaited::runtime_gone),
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
+    ("capture-child", capture::child),
+    ("capture-input", capture::input),
+    ("capture-streams", capture::streams),
+    ("capture-control", capture::control),
+    ("capture-limits", capture::limits),
+    ("capture-times", capture::times),
+    ("capture-no-time", capture::no_time),
+    ("capture-held-open", capture::held_open),
+    ("capture-fails", capture::fails),
+    ("capture-merged", capture::merged),
+    ("capture-memory-files", capture::memory_files),
+    ("capture-refused", capture_alone::refused),
+    ("capture-few-fds", capture_alone::few_fds),
+    ("capture-short-files", capture_alone::short_files),
+    ("capture-signals", capture_alone::signals),
+    ("capture-sigchld-ignored", capture_alone::sigchld_ignored),
+    ("capture-foreign-reaper", capture_alone::foreign_reaper),
+    ("pipelines", pipeline::pipelines),
+    ("pipeline-often", pipeline::often),
+    ("lines", pipeline::lines),
 ];
 
 fn main() -> ExitCode {
