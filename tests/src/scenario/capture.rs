@@ -6,6 +6,7 @@ use forkless_tests::state::State;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -171,6 +172,11 @@ pub fn times(_: &[String]) {
     // Blind: without a pidfd.
     let blind = run(sh("echo x; exec sleep 100").pidfd(false), &soon);
     assert_eq!((blind.timed_out, &blind.stdout[..]), (true, &b"x\n"[..]));
+    // It takes back what we have been told is there: the time counts nevertheless.
+    for _ in 0..scaled(5) {
+        let takes = run(&mut sh("while :; do echo x >&2; done & exec cat /dev/fd/2 >/dev/null"), &soon);
+        assert_eq!((takes.status.signal(), takes.timed_out), (Some(9), true));
+    }
     for group in [false, true] {
         before_exec(group);
     }
@@ -186,13 +192,19 @@ pub fn times(_: &[String]) {
     }
 }
 
-/// A child that the time finds in the middle of its launch.
-fn before_exec(leads_group: bool) {
+/// A FIFO, which nobody opens at its other end, in a directory of its own.
+pub(crate) fn make_fifo() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let fifo = directory.path().join("fifo");
     let path = std::ffi::CString::new(fifo.to_str().expect("text")).expect("no NUL");
     // SAFETY: makes a file.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    (directory, fifo)
+}
+
+/// A child that the time finds in the middle of its launch.
+fn before_exec(leads_group: bool) {
+    let (_directory, fifo) = make_fifo();
     let mut command = sh("cat");
     command.stdin(Stdio::open(&fifo, libc::O_RDONLY, 0));
     if leads_group {

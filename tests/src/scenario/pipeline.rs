@@ -1,6 +1,6 @@
 //! Pipelines and lines: the right bytes, and nothing left behind.
 
-use crate::capture::{LONG, MIB, leaving_nothing, pattern, run, sh};
+use crate::capture::{LONG, MIB, leaving_nothing, make_fifo, pattern, run, sh};
 use crate::observe::{eventually, scaled};
 use forkless::{Capture, Child, Command, Error, Pipeline, Stdio, Step, Stream};
 use std::os::unix::process::ExitStatusExt;
@@ -117,6 +117,12 @@ fn times() {
         let (got, _) = leaving_nothing(|| pipeline(&["exec sleep 100"; 3]).capture(&none)).expect("a capture");
         assert!(got.timed_out);
     }
+    // One that the time finds in its launch.
+    let (_directory, fifo) = make_fifo();
+    let mut held = pipeline(&["exec sleep 100"]);
+    held.command(sh("cat").stdin(Stdio::open(&fifo, libc::O_RDONLY, 0))).expect("a command");
+    let (got, statuses) = leaving_nothing(|| held.capture(&how)).expect("a capture");
+    assert_eq!((got.timed_out, codes(&statuses)), (true, vec![(None, Some(9)); 2]));
     let (got, statuses) =
         leaving_nothing(|| pipeline(&["exec yes", "exec cat"]).capture(&Capture::new().limit(10).kill_at_limit(true)))
             .expect("a capture");
