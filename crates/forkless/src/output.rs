@@ -44,6 +44,8 @@ pub struct Lines {
     chunks: Chunks,
     /// Lines that have not ended yet.
     begun: [Vec<u8>; 2],
+    /// The last thing given of a stream was a piece: a newline now ends that, and no line of its own.
+    in_pieces: [bool; 2],
     whole: VecDeque<(Stream, Vec<u8>)>,
 }
 
@@ -92,12 +94,22 @@ impl Iterator for Chunks {
         loop {
             let n = match self.ready() {
                 Ok(ready) => ready?,
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    // Told once.
+                    self.streams = [None, None];
+                    return Some(Err(error));
+                }
             };
             let mut bytes = Vec::with_capacity(CHUNK);
             match read(self.streams[n].as_ref()?, spare_capacity(&mut bytes)) {
                 Ok(0) => self.streams[n] = None,
-                Ok(_) => return Some(Ok((if n == 0 { Stream::Stdout } else { Stream::Stderr }, bytes))),
+                Ok(count) => {
+                    // Whoever collects small ones is not to hold 64 KiB for each.
+                    if count < CHUNK / 2 {
+                        bytes.shrink_to_fit();
+                    }
+                    return Some(Ok((if n == 0 { Stream::Stdout } else { Stream::Stderr }, bytes)));
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     self.streams[n] = None;
@@ -132,20 +144,23 @@ impl Iterator for Lines {
 
 impl Lines {
     pub(crate) fn new(chunks: Chunks) -> Self {
-        Self { chunks, begun: [Vec::new(), Vec::new()], whole: VecDeque::new() }
+        Self { chunks, begun: [Vec::new(), Vec::new()], in_pieces: [false; 2], whole: VecDeque::new() }
     }
 
     fn split(&mut self, stream: Stream, bytes: &[u8]) {
-        let begun = &mut self.begun[stream as usize];
+        let (begun, in_pieces) = (&mut self.begun[stream as usize], &mut self.in_pieces[stream as usize]);
         let mut pieces = bytes.split(|&byte| byte == b'\n');
         let mut piece = pieces.next().unwrap_or(&[]);
         for after in pieces {
             begun.extend_from_slice(piece);
-            self.whole.push_back((stream, std::mem::take(begun)));
-            piece = after;
+            if !begun.is_empty() || !*in_pieces {
+                self.whole.push_back((stream, std::mem::take(begun)));
+            }
+            (*in_pieces, piece) = (false, after);
         }
         begun.extend_from_slice(piece);
         if begun.len() >= LONGEST_LINE {
+            *in_pieces = true;
             self.whole.push_back((stream, std::mem::take(begun)));
         }
     }

@@ -3,15 +3,20 @@
 use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
 use crate::compile::Plan;
+use crate::error::Error;
 use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::step::Step;
 use crate::{Command, Prepared};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Programs in a row: the standard output of each is the standard input of the next, as in a shell's `a | b | c`.
 ///
@@ -104,8 +109,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// As for [`Command::spawn`], of the first program that could not be started; those that could have been killed and reaped.
+    /// [`Step::Check`] where there is no program.
     pub fn spawn(&self) -> io::Result<RunningPipeline> {
-        self.start([Unsaid::Inherit; 3])
+        self.start([Unsaid::Inherit; 3], None)
     }
 
     /// Runs it to its end.
@@ -117,20 +123,33 @@ impl Pipeline {
     }
 
     /// Runs it to its end, feeding the first program and taking what the last one writes to its standard output and what all of them
-    /// write to their standard errors, as a [`Capture`] says. A time-out is for all together. Memory files are not for pipelines.
+    /// write to their standard errors, as a [`Capture`] says. A time-out is for all together; merged, all standard errors go where
+    /// the last one's standard output goes. Memory files are not for pipelines.
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn), and of reading.
+    /// As for [`spawn`](Self::spawn), and of reading. [`Step::Check`] with a [memory file](Capture::memory_file).
     pub fn capture(&self, how: &Capture) -> io::Result<(Captured, PipelineStatus)> {
-        let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC)?;
+        let first = self.first()?;
+        if how.is_in_memory() {
+            return Err(Error::check(first.program(), "memory files are not for pipelines").into());
+        }
+        let until = how.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let (all, theirs) = make_pipe(first)?;
         let stdin = if how.has_input() { Unsaid::Piped } else { Unsaid::Null };
-        let mut running = self.start([stdin, Unsaid::Piped, Unsaid::Pipe(their_errors.as_fd())])?;
-        drop(their_errors);
+        let stdout = if how.is_merged() { Unsaid::Pipe(theirs.as_fd()) } else { Unsaid::Piped };
+        let mut running = self.start([stdin, stdout, Unsaid::Pipe(theirs.as_fd())], until)?;
+        drop(theirs);
         let stdout = running.children.last_mut().and_then(|last| last.stdout.take()).map(Into::into);
         let stdin = running.children.first_mut().and_then(|first| first.stdin.take()).map(Into::into);
-        let drive: Drive = how.drive([stdout, Some(errors)], stdin);
+        let outputs = if how.is_merged() { [Some(all), stdout] } else { [stdout, Some(all)] };
+        let mut drive: Drive = how.drive(outputs, stdin);
+        // Of which the start has taken its part.
+        drive.timing.timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        running.end_input();
         let driven = drive.run(&mut running.children)?;
-        let statuses = running.wait()?;
+        let ended: Vec<_> = running.children.iter_mut().map(|child| driven.status(child.wait())).collect();
+        let statuses = ended.into_iter().collect::<io::Result<_>>()?;
+        let statuses = PipelineStatus { statuses, pipefail: self.pipefail };
         let [(stdout, stdout_cut), (stderr, stderr_cut)] = driven.readers.map(reader::finish);
         let captured = Captured {
             status: statuses.status(),
@@ -147,26 +166,38 @@ impl Pipeline {
         Ok((captured, statuses))
     }
 
-    /// `ends`: the first one's input, the last one's output, everybody's errors.
-    fn start(&self, ends: [Unsaid<'_>; 3]) -> io::Result<RunningPipeline> {
+    fn first(&self) -> Result<&Arc<Plan>, Error> {
+        self.plans.first().ok_or_else(|| Error::check(OsStr::new("a pipeline"), "it has no program"))
+    }
+
+    /// `ends`: the first one's input, the last one's output, everybody's errors; `until`: how long to wait for them to execute.
+    fn start(&self, ends: [Unsaid<'_>; 3], until: Option<Instant>) -> io::Result<RunningPipeline> {
+        self.first()?;
         let mut running = RunningPipeline { children: Vec::with_capacity(self.plans.len()), pipefail: self.pipefail };
-        match self.start_each(&mut running, ends) {
+        match self.start_each(&mut running, ends, until) {
             Ok(()) => Ok(running),
             Err(error) => {
                 for child in &mut running.children {
-                    let _ = child.kill();
-                    // One that has failed is gone; the others were just killed.
-                    let _ = child.wait();
+                    let _ = if child.leads_group() { child.signal_group(SIGKILL) } else { Ok(()) };
+                    // One that has failed is gone; one that may not be killed is not waited for.
+                    if child.kill().is_ok() {
+                        let _ = child.wait();
+                    }
                 }
                 Err(error)
             }
         }
     }
 
-    fn start_each(&self, running: &mut RunningPipeline, ends: [Unsaid<'_>; 3]) -> io::Result<()> {
+    fn start_each(
+        &self,
+        running: &mut RunningPipeline,
+        ends: [Unsaid<'_>; 3],
+        until: Option<Instant>,
+    ) -> io::Result<()> {
         let mut read_from: Option<OwnedFd> = None;
         for (n, plan) in self.plans.iter().enumerate() {
-            let next = if n + 1 < self.plans.len() { Some(pipe_with(PipeFlags::CLOEXEC)?) } else { None };
+            let next = if n + 1 < self.plans.len() { Some(make_pipe(plan)?) } else { None };
             let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
             let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
             let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
@@ -174,9 +205,22 @@ impl Pipeline {
             // The ends that it has taken are closed here, so that nobody else has them.
             read_from = next.map(|(read, _)| read);
         }
-        running.children.iter_mut().try_for_each(Child::wait_exec)
+        running.children.iter_mut().try_for_each(|child| match until {
+            None => child.wait_exec(),
+            Some(until) => child.wait_exec_timeout(until.saturating_duration_since(Instant::now())).map(drop),
+        })
     }
 }
+
+/// Reading and writing end.
+fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(|errno| {
+        let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on("of a pipeline");
+        if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
+    })
+}
+
+const SIGKILL: i32 = 9;
 
 impl RunningPipeline {
     /// Waits for all programs to end.
@@ -184,11 +228,15 @@ impl RunningPipeline {
     /// # Errors
     /// As for [`Child::wait`]; the others have been waited for nevertheless.
     pub fn wait(&mut self) -> io::Result<PipelineStatus> {
-        // Whoever still reads from us would wait for ever.
-        self.children.iter_mut().for_each(|child| drop(child.stdin.take()));
+        self.end_input();
         let ended: Vec<_> = self.children.iter_mut().map(Child::wait).collect();
         let statuses = ended.into_iter().collect::<io::Result<_>>()?;
         Ok(PipelineStatus { statuses, pipefail: self.pipefail })
+    }
+
+    /// Whoever still reads from us would wait for ever.
+    fn end_input(&mut self) {
+        self.children.iter_mut().for_each(Child::end_input);
     }
 
     /// Kills all programs with SIGKILL.

@@ -91,6 +91,9 @@ impl Pipes {
                 (Stream::Unset, Unsaid::Piped) => Stream::Piped,
                 (Stream::Unset, Unsaid::AsStdout) => {
                     slots[number] = slots[1];
+                    if slots[1] == SLOT_INHERIT {
+                        (slots[number], only_pipes) = (1, false);
+                    }
                     continue;
                 }
                 (Stream::Unset, Unsaid::Pipe(fd)) => {

@@ -52,6 +52,15 @@ mod set;
 #[path = "../scenario/ends.rs"]
 mod ends;
 
+#[path = "../scenario/capture.rs"]
+mod capture;
+
+#[path = "../scenario/capture_alone.rs"]
+mod capture_alone;
+
+#[path = "../scenario/pipeline.rs"]
+mod pipeline;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -129,6 +138,26 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("terminated", ends::terminated),
     ("terminated-groups", ends::terminated_groups),
     ("killed-on-drop", ends::killed_on_drop),
+    ("capture-child", capture::child),
+    ("capture-input", capture::input),
+    ("capture-streams", capture::streams),
+    ("capture-control", capture::control),
+    ("capture-limits", capture::limits),
+    ("capture-times", capture::times),
+    ("capture-no-time", capture::no_time),
+    ("capture-held-open", capture::held_open),
+    ("capture-fails", capture::fails),
+    ("capture-merged", capture::merged),
+    ("capture-memory-files", capture::memory_files),
+    ("capture-refused", capture_alone::refused),
+    ("capture-few-fds", capture_alone::few_fds),
+    ("capture-short-files", capture_alone::short_files),
+    ("capture-signals", capture_alone::signals),
+    ("capture-sigchld-ignored", capture_alone::sigchld_ignored),
+    ("capture-foreign-reaper", capture_alone::foreign_reaper),
+    ("pipelines", pipeline::pipelines),
+    ("pipeline-often", pipeline::often),
+    ("lines", pipeline::lines),
 ];
 
 fn main() -> ExitCode {

@@ -2,9 +2,11 @@
 
 use crate::error::Error;
 use crate::step::Step;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, tell};
-use rustix::io::Errno;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek, tell};
+use rustix::io::{Errno, pread};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -17,7 +19,12 @@ pub struct Content(Kept);
 
 enum Kept {
     Read(Vec<u8>),
-    Mapped { at: NonNull<u8>, len: usize },
+    /// `seen` of the bytes that are mapped.
+    Mapped {
+        at: NonNull<u8>,
+        len: usize,
+        seen: usize,
+    },
 }
 
 // SAFETY: a private owner of memory that nobody can write to.
@@ -26,6 +33,15 @@ unsafe impl Send for Content {}
 unsafe impl Sync for Content {}
 
 impl Content {
+    /// No more than so many bytes of it.
+    fn up_to(mut self, limit: usize) -> Self {
+        match &mut self.0 {
+            Kept::Read(bytes) => bytes.truncate(limit),
+            Kept::Mapped { seen, .. } => *seen = limit.min(*seen),
+        }
+        self
+    }
+
     /// The bytes as a vector; copied if they are in a mapped file.
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
@@ -47,8 +63,9 @@ impl Deref for Content {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Kept::Read(bytes) => bytes,
-            // SAFETY: mapped as long as this lives, and sealed: nobody can change it or make it shorter.
-            Kept::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
+            // SAFETY: mapped as long as this lives, and sealed: nobody can change it or make it shorter; not
+            // longer than the mapping.
+            Kept::Mapped { at, seen, .. } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *seen) },
         }
     }
 }
@@ -77,7 +94,7 @@ impl fmt::Debug for Content {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        if let Kept::Mapped { at, len } = self.0 {
+        if let Kept::Mapped { at, len, .. } = self.0 {
             // SAFETY: the whole mapping, to which nobody refers any more.
             let _ = unsafe { munmap(at.as_ptr().cast(), len) };
         }
@@ -85,7 +102,10 @@ impl Drop for Content {
 }
 
 /// A file in memory for a program to write to. It cannot become longer than its limit.
-pub(super) struct MemoryFile(OwnedFd);
+pub(super) struct MemoryFile {
+    file: OwnedFd,
+    limit: u64,
+}
 
 impl MemoryFile {
     pub(super) fn new(program: &OsStr, limit: usize) -> io::Result<Self> {
@@ -101,43 +121,73 @@ impl MemoryFile {
         };
         let file = file.map_err(failed)?;
         // The length is the limit from the beginning, in a file that has nothing in it yet; how much has been written is told by
-        // the offset, which the program shares with us.
-        ftruncate(&file, limit.min(i64::MAX as usize) as u64).map_err(failed)?;
+        // the offset, which the program shares with us. More than our own limit would be SIGXFSZ, to us; the program has it too.
+        let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX as u64);
+        let limit = most.min(limit as u64);
+        ftruncate(&file, limit).map_err(failed)?;
         fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK).map_err(failed)?;
-        Ok(Self(file))
+        Ok(Self { file, limit })
     }
 
     /// What has been written. Nobody can write any more from now on.
     pub(super) fn content(self) -> io::Result<Content> {
-        let len = tell(&self.0)? as usize;
+        // The program may have set it to anything; what is mapped beyond the file's end would be SIGBUS.
+        let offset = tell(&self.file)?.min(self.limit);
+        let is_sealed = fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok();
+        let len = offset.max(self.end_of_data(offset)) as usize;
+        let written = |bytes: &[u8]| {
+            let behind = bytes[offset as usize..].iter().rposition(|&byte| byte != 0);
+            behind.map_or(offset as usize, |last| offset as usize + last + 1)
+        };
         if len == 0 {
             return Ok(Vec::new().into());
         }
-        if fcntl_add_seals(&self.0, SealFlags::WRITE).is_err() {
-            // Somebody has mapped it for writing: what we map could change under our hands.
-            let mut bytes = vec![0; len];
-            let mut filled = 0;
-            while filled < len {
-                match rustix::io::pread(&self.0, &mut bytes[filled..], filled as u64) {
-                    Ok(0) => break,
-                    Ok(count) => filled += count,
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            bytes.truncate(filled);
+        if !is_sealed {
+            // Somebody has mapped it for writing, or has sealed the seals: what we map could change under our hands.
+            let _ = fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE);
+            let mut bytes = self.copy(len)?;
+            bytes.truncate(written(&bytes));
             return Ok(bytes.into());
         }
         // Not populated: the kernel maps 16 pages at a fault, which costs half of what mapping all at once does.
         // SAFETY: a new mapping, chosen by the kernel, of a file that nobody can write to or make shorter.
-        let at = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &self.0, 0) }?;
+        let at = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &self.file, 0) }?;
         // SAFETY: mmap does not give address 0.
-        Ok(Content(Kept::Mapped { at: unsafe { NonNull::new_unchecked(at.cast()) }, len }))
+        let mapped = Content(Kept::Mapped { at: unsafe { NonNull::new_unchecked(at.cast()) }, len, seen: len });
+        let seen = written(&mapped);
+        Ok(mapped.up_to(seen))
+    }
+
+    /// Where the last page behind `from` ends that has been written to; 0 if there is none.
+    fn end_of_data(&self, from: u64) -> u64 {
+        let mut end = 0;
+        while let Ok(data) = seek(&self.file, SeekFrom::Data(from.max(end))) {
+            match seek(&self.file, SeekFrom::Hole(data)) {
+                Ok(hole) if hole > data => end = hole.min(self.limit),
+                _ => break,
+            }
+        }
+        end
+    }
+
+    fn copy(&self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len)?;
+        while bytes.len() < len {
+            let at = bytes.len() as u64;
+            match pread(&self.file, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.resize(len, 0);
+        Ok(bytes)
     }
 }
 
 impl AsFd for MemoryFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }

@@ -3,11 +3,15 @@
 use super::Timing;
 use super::reader::{Progress, Reader};
 use crate::child::Child;
+use crate::error::Error;
+use crate::step::Step;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, write};
+use rustix::io::{Errno, ioctl_fionread, write};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +22,8 @@ const SIGCONT: i32 = 18;
 pub(crate) struct Drive {
     pub(crate) readers: [Option<Reader>; 2],
     pub(crate) input: Option<Input>,
+    /// Bytes for which there is no pipe.
+    pub(crate) input_left: usize,
     pub(crate) timing: Timing,
     /// It matters when the children end.
     pub(crate) watches: bool,
@@ -37,8 +43,11 @@ impl Input {
 
     /// As much as the pipe takes now; true when there is no more to do.
     fn write(&mut self) -> io::Result<bool> {
-        while self.written < self.bytes.len() {
-            match write(&self.pipe, &self.bytes[self.written..]) {
+        /// A reader that keeps up would keep us here, away from the other streams and the clock.
+        const TURN: usize = 1 << 20;
+        let until = self.bytes.len().min(self.written + TURN);
+        while self.written < until {
+            match write(&self.pipe, &self.bytes[self.written..until]) {
                 Ok(count) => self.written += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),
@@ -47,7 +56,7 @@ impl Input {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(true)
+        Ok(until == self.bytes.len())
     }
 }
 
@@ -57,6 +66,23 @@ pub(crate) struct Driven {
     pub(crate) input_left: usize,
     pub(crate) timed_out: bool,
     pub(crate) held_open: bool,
+    /// The last signal that the children were sent.
+    pub(crate) sent: Option<i32>,
+}
+
+impl Driven {
+    /// How a child ended. One that we have killed so early that it never came to its program was not one that failed to start.
+    pub(crate) fn status(&self, waited: io::Result<ExitStatus>) -> io::Result<ExitStatus> {
+        match (waited, self.sent) {
+            (Err(error), Some(signal)) if is_of_a_signal(&error) => Ok(ExitStatus::from_raw(signal)),
+            (waited, _) => waited,
+        }
+    }
+}
+
+/// Was the child killed before it could execute the program?
+fn is_of_a_signal(error: &io::Error) -> bool {
+    Error::of(error).is_some_and(|error| error.errno().is_none() && error.step() != Step::Check)
 }
 
 /// How far the children have been told to end.
@@ -76,42 +102,39 @@ struct Run<'a> {
     stage: Stage,
     timed_out: bool,
     input_left: usize,
+    sent: Option<i32>,
     /// When the last child was found to have ended.
     ended: Option<Instant>,
-    /// Bytes read after there was no more time for them.
-    late: usize,
 }
 
 impl Drive {
     /// Reads to the ends of the streams.
     pub(crate) fn plain(stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) -> Self {
         let readers = [stdout, stderr].map(|stream| stream.map(|fd| Reader::new(fd, usize::MAX, false)));
-        Self { readers, input: None, timing: Timing::ENDLESS, watches: false }
+        Self { readers, input: None, input_left: 0, timing: Timing::ENDLESS, watches: false }
     }
 
     /// Runs until the streams have ended, or, where that is watched, until the children have and there is no more patience with
     /// the streams. The children may still have to be waited for.
     ///
     /// # Errors
-    /// A launch that failed, and errors of reading; the children have been killed then.
+    /// A launch that failed, and errors of reading; the children have been killed and reaped then.
     pub(crate) fn run(self, children: &mut [Child]) -> io::Result<Driven> {
         let deadline = self.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let mut run = Run {
-            drive: self,
-            children,
-            stage: Stage::Runs(deadline),
-            timed_out: false,
-            input_left: 0,
-            ended: None,
-            late: 0,
-        };
+        let input_left = self.input_left;
+        let stage = Stage::Runs(deadline);
+        let mut run = Run { drive: self, children, stage, timed_out: false, input_left, sent: None, ended: None };
         match run.go() {
             Ok(held_open) => {
                 let input_left = run.input_left + run.end_input();
-                Ok(Driven { readers: run.drive.readers, input_left, timed_out: run.timed_out, held_open })
+                let Run { drive, timed_out, sent, .. } = run;
+                Ok(Driven { readers: drive.readers, input_left, timed_out, held_open, sent })
             }
             Err(error) => {
-                run.signal(SIGKILL);
+                if run.signal(SIGKILL).is_ok() {
+                    // All that can be waited for; why that fails, if it does, is not what is to be told.
+                    run.children.iter_mut().for_each(|child| _ = child.wait());
+                }
                 Err(error)
             }
         }
@@ -133,6 +156,10 @@ impl Run<'_> {
             let flags = fcntl_getfl(&input.pipe)?;
             fcntl_setfl(&input.pipe, flags | OFlags::NONBLOCK)?;
         }
+        if self.drive.watches {
+            // The program, which may open its output for reading, must not get us to wait for bytes that it has taken back.
+            self.drive.readers.iter_mut().flatten().for_each(Reader::never_wait);
+        }
         // Most programs take a short input at once.
         self.feed()?;
         let blind = self.drive.watches && self.children.iter_mut().any(|child| child.pidfd_or_open().is_err());
@@ -143,15 +170,41 @@ impl Run<'_> {
                 return Ok(false);
             }
             if self.drive.watches && self.ended.is_some() && !reads {
+                self.end_groups()?;
                 return Ok(false);
             }
             let patience = self.patience()?;
-            if !self.turn(patience, blind)? && self.ended.is_some() && patience == Some(Duration::ZERO) {
-                return Ok(true);
+            if self.ended.is_some() && patience == Some(Duration::ZERO) {
+                return self.drain();
             }
-            if self.late > 4 << 20 {
-                return Ok(true);
+            self.turn(patience, blind)?;
+        }
+    }
+
+    /// Takes what is in the streams now, and with it all that the children have written, who have ended; however much others may
+    /// go on writing. Gives whether these are still there.
+    fn drain(&mut self) -> io::Result<bool> {
+        /// As much as a pipe is made to hold at most, unless root makes it.
+        const UNKNOWN: u64 = 1 << 20;
+        self.end_groups()?;
+        for n in 0..self.drive.readers.len() {
+            let Some(reader) = &mut self.drive.readers[n] else { continue };
+            reader.never_wait();
+            let Some(fd) = reader.open() else { continue };
+            let until = reader.taken() + ioctl_fionread(fd).unwrap_or(UNKNOWN);
+            // Once more than is needed: it may be the end.
+            while self.read(n)? == Progress::More && self.drive.readers[n].as_ref().is_some_and(|r| r.taken() <= until)
+            {
             }
+        }
+        Ok(self.drive.readers.iter().flatten().any(|reader| reader.open().is_some()))
+    }
+
+    /// The children have ended: if that was, or is by now, for want of time, so do those that they have left in their groups.
+    fn end_groups(&mut self) -> io::Result<()> {
+        match self.stage {
+            Stage::Runs(until) if until.is_none_or(|until| until > Instant::now()) => Ok(()),
+            _ => self.signal(SIGKILL),
         }
     }
 
@@ -178,7 +231,7 @@ impl Run<'_> {
                 return Ok(left);
             }
             self.timed_out = true;
-            self.signal(next);
+            self.signal(next)?;
             self.stage = match next {
                 SIGKILL => Stage::Killed,
                 _ => Stage::Asked(now.checked_add(self.drive.timing.grace)),
@@ -186,24 +239,41 @@ impl Run<'_> {
         }
     }
 
-    /// To those that still run, and with each its process group if it leads one.
-    fn signal(&mut self, signal: i32) {
+    /// To those that still run, and with each its process group if it leads one; SIGKILL also to the groups of those that do not.
+    ///
+    /// # Errors
+    /// One that may not be killed: it would be waited for in vain.
+    fn signal(&mut self, signal: i32) -> io::Result<()> {
         /// A child that is stopped before exec does not come to it.
         const UNTIL_EXEC: Duration = Duration::from_millis(100);
-        for child in self.children.iter_mut().filter(|child| child.is_running()) {
+        if self.children.iter().any(Child::is_running) {
+            self.sent = Some(signal);
+        }
+        let mut told = Ok(());
+        for child in self.children.iter_mut() {
             // Killed before exec it would have failed to start, where its time was up. (An error is found again when it is
             // waited for.)
-            let _ = child.wait_exec_timeout(UNTIL_EXEC);
-            // One that has just ended cannot be told, and one that may not be told cannot be helped.
-            let _ = if child.leads_group() { child.signal_group(signal) } else { child.signal(signal) };
+            let executed = !child.is_running() || child.wait_exec_timeout(UNTIL_EXEC).unwrap_or(true);
+            if child.leads_group() && (child.is_running() || signal == SIGKILL) {
+                // Nobody may be left of it, or nobody that we may signal; before Linux 6.9 it cannot be found without its leader.
+                let _ = child.signal_group(signal);
+            }
+            // Before exec it may not lead its group yet.
+            if !child.leads_group() || !executed || signal == SIGKILL {
+                let answer = child.signal(signal);
+                if signal == SIGKILL {
+                    told = told.and(answer);
+                }
+            }
             if signal != SIGKILL {
                 let _ = if child.leads_group() { child.signal_group(SIGCONT) } else { child.signal(SIGCONT) };
             }
         }
+        told
     }
 
-    /// Sleeps until something happens and answers it; false if nothing did.
-    fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<bool> {
+    /// Sleeps until something happens, or for so long, and answers it.
+    fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<()> {
         /// How often children are looked at that cannot be polled.
         const LOOK: Duration = Duration::from_millis(20);
         let patience =
@@ -230,32 +300,35 @@ impl Run<'_> {
         }
         let limit = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, limit.as_ref()) {
-            Err(Errno::INTR) => return Ok(true),
+            Err(Errno::INTR) => return Ok(()),
             answer => answer?,
         };
         let events: Vec<_> = what.into_iter().zip(fds.iter().map(PollFd::revents)).collect();
         drop(fds);
-        let mut any = false;
-        for (what, events) in events.into_iter().filter(|(_, events)| !events.is_empty()) {
-            any = true;
+        for (what, _) in events.into_iter().filter(|(_, events)| !events.is_empty()) {
             match what {
                 What::Input => self.feed()?,
-                What::Output(n) => self.take(n, events)?,
-                What::End(n) => _ = self.children[n].try_wait()?,
+                What::Output(n) => self.take(n)?,
+                What::End(n) => self.look(n)?,
             }
         }
         if blind {
-            for child in self.children.iter_mut().filter(|child| child.is_running()) {
-                child.try_wait()?;
-            }
+            (0..self.children.len()).try_for_each(|n| self.look(n))?;
         }
         if self.drive.watches && self.ended.is_none() && !self.children.iter().any(Child::is_running) {
             self.ended = Some(Instant::now());
             // Nobody is left who would read it.
             self.input_left += self.end_input();
-            any = true;
         }
-        Ok(any)
+        Ok(())
+    }
+
+    /// Has a child ended?
+    fn look(&mut self, n: usize) -> io::Result<()> {
+        match self.children[n].try_wait() {
+            Err(error) if self.sent.is_some() && is_of_a_signal(&error) => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     fn feed(&mut self) -> io::Result<()> {
@@ -274,29 +347,33 @@ impl Run<'_> {
         self.drive.input.take().map_or(0, |input| input.bytes.len() - input.written)
     }
 
-    fn take(&mut self, n: usize, events: PollFlags) -> io::Result<()> {
-        let Some(reader) = &mut self.drive.readers[n] else { return Ok(()) };
-        if events & (PollFlags::IN | PollFlags::HUP) == PollFlags::HUP {
-            // Hung up and nothing to read: a read would only say so again.
-            reader.close();
-            return Ok(());
-        }
+    /// Reads of a stream that has something.
+    fn take(&mut self, n: usize) -> io::Result<()> {
+        // Also where it has only been hung up: what is written just before the last writer goes may be there nevertheless, since
+        // the kernel looks at both without a lock (pipe_poll() in fs/pipe.c).
         /// The other streams, and the clock, are looked at again after so many reads.
         const READS: usize = 16;
         for _ in 0..READS {
-            if self.ended.is_some() {
-                self.late += 64 << 10;
-            }
-            match reader.read()? {
-                Progress::More if reader.is_large() => {}
-                Progress::TooMuch if !matches!(self.stage, Stage::Killed) => {
-                    self.stage = Stage::Killed;
-                    self.signal(SIGKILL);
-                    break;
-                }
-                _ => break,
+            let more = self.read(n)? == Progress::More;
+            if !more || !self.drive.readers[n].as_ref().is_some_and(Reader::is_large) {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// One read; too much is the end of the children.
+    fn read(&mut self, n: usize) -> io::Result<Progress> {
+        let Some(reader) = &mut self.drive.readers[n] else { return Ok(Progress::End) };
+        match reader.read()? {
+            Progress::TooMuch => {
+                if !matches!(self.stage, Stage::Killed) {
+                    self.stage = Stage::Killed;
+                    self.signal(SIGKILL)?;
+                }
+                Ok(Progress::More)
+            }
+            progress => Ok(progress),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Running a program and taking what it writes, within limits.
 
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
@@ -105,21 +105,27 @@ impl Capture {
     }
 
     /// Standard error goes where standard output goes, in the order in which they are written.
+    ///
+    /// Where the command sends standard output to a file it is an error ([`Step::Check`](crate::Step::Check)): there it takes the
+    /// command's own [`Stdio::dup_of`](crate::Stdio::dup_of).
     pub fn merged(mut self, merged: bool) -> Self {
         self.merged = merged;
         self
     }
 
     /// After this time from the launch the program is ended: by SIGKILL, unless [`terminate`](Self::terminate) says otherwise; and
-    /// with it its process group, if it leads one. The time also ends the waiting for whoever else holds its streams open.
+    /// with it its process group, if it leads one. The time also ends the waiting for whoever else holds its streams open, and the
+    /// group of a program that has ended before.
     ///
     /// What has been written until then is in the result, whose [`Captured::timed_out`] tells. A time of zero ends it at once.
+    /// A program that may not be killed, since it has become another user's, is an error (EPERM), and runs on.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timing.timeout = Some(limit);
         self
     }
 
-    /// When the time is up the program gets `signal` first, and SIGKILL if it has not ended `grace` later.
+    /// When the time is up the program gets `signal` first, and SIGKILL if it has not ended `grace` later. Whoever is left of its
+    /// process group, if it leads one, gets SIGKILL when it has ended.
     pub fn terminate(mut self, signal: i32, grace: Duration) -> Self {
         (self.timing.signal, self.timing.grace) = (signal, grace);
         self
@@ -142,7 +148,10 @@ impl Capture {
     /// - Writes beyond the limit (1 GiB, unless [`limit`](Self::limit) says another) fail with EPERM, as on a full disk. They
     ///   are not counted as cut.
     /// - When the program has ended, so has its output: whoever holds the files still gets EPERM for what it writes.
-    /// - A program that opens `/dev/stdout` anew starts from the beginning, over what it has written.
+    /// - A program that opens `/dev/stdout` anew gets EPERM if it truncates it, as a shell's `> /dev/stdout` does, or else starts
+    ///   from the beginning; one that appends (O_APPEND, as `make` does) appends at the limit, and gets EPERM.
+    /// - A program that writes out of order (`pwrite(2)`, `lseek(2)`, `mmap(2)`) leaves no length: its output reaches to where the
+    ///   file offset stands, or to the last byte behind it that is not zero.
     /// - Output is seen in the end only, so [`kill_at_limit`](Self::kill_at_limit) has no effect.
     pub fn memory_file(mut self, memory_file: bool) -> Self {
         self.memory_file = memory_file;
@@ -151,6 +160,11 @@ impl Capture {
 
     /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
+        if self.merged && plan.stdio[1] == Stream::Compiled && plan.stdio[2] == Stream::Unset {
+            let why =
+                "merged, though the command says what standard output is: stderr(Stdio::dup_of(1)) lets it follow";
+            return Err(Error::check(plan.program(), why).into());
+        }
         let limit = if self.memory_file && self.limit == usize::MAX { MEMORY_FILE_LIMIT } else { self.limit };
         let make = |wanted: bool| wanted.then(|| MemoryFile::new(plan.program(), limit)).transpose();
         let files = [make(self.memory_file)?, make(self.memory_file && !self.merged)?];
@@ -164,10 +178,12 @@ impl Capture {
         let mut child = Child::start(plan, form, defaults, pidfd)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let drive = self.drive(outputs, child.stdin.take().map(Into::into));
+        // It cannot wait for what we would give it by sockets.
+        child.end_input();
         let mut children = [child];
         let driven = drive.run(&mut children)?;
         let [mut child] = children;
-        let status = child.wait()?;
+        let status = driven.status(child.wait())?;
         let [stdout, stderr] = driven.readers;
         let (stdout, stdout_cut) = reader::finish(stdout);
         let (stderr, stderr_cut) = reader::finish(stderr);
@@ -195,12 +211,21 @@ impl Capture {
         self.input.is_some()
     }
 
+    pub(crate) fn is_merged(&self) -> bool {
+        self.merged
+    }
+
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.memory_file
+    }
+
     /// The loop for these streams.
     pub(crate) fn drive(&self, outputs: [Option<OwnedFd>; 2], stdin: Option<OwnedFd>) -> Drive {
         let readers = outputs.map(|stream| stream.map(|fd| Reader::new(fd, self.limit, self.kill_at_limit)));
+        let input_left = if stdin.is_none() { self.input.as_ref().map_or(0, |input| input.len()) } else { 0 };
         // A pipe that the command asked for and that we have nothing for ends here.
         let input = stdin.zip(self.input.as_ref()).map(|(stdin, input)| Input::new(stdin, Arc::clone(input)));
-        Drive { readers, input, timing: self.timing, watches: self.watches() }
+        Drive { readers, input, input_left, timing: self.timing, watches: self.watches() }
     }
 }
 

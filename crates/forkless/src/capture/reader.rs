@@ -3,7 +3,7 @@
 use rustix::buffer::spare_capacity;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read};
-use rustix::pipe::fcntl_setpipe_size;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -28,6 +28,7 @@ pub(crate) struct Reader {
     stops_at_limit: bool,
     is_open: bool,
     is_large: bool,
+    never_waits: bool,
 }
 
 /// What a read came to.
@@ -43,7 +44,16 @@ pub(crate) enum Progress {
 
 impl Reader {
     pub(crate) fn new(fd: OwnedFd, limit: usize, stops_at_limit: bool) -> Self {
-        Self { fd, bytes: Vec::new(), limit, cut: 0, stops_at_limit, is_open: true, is_large: false }
+        Self {
+            fd,
+            bytes: Vec::new(),
+            limit,
+            cut: 0,
+            stops_at_limit,
+            is_open: true,
+            is_large: false,
+            never_waits: false,
+        }
     }
 
     /// The stream to be polled, as long as it has not ended.
@@ -51,9 +61,17 @@ impl Reader {
         self.is_open.then(|| self.fd.as_fd())
     }
 
-    /// The last writer has gone, and nothing is left.
-    pub(crate) fn close(&mut self) {
-        self.is_open = false;
+    /// Bytes read so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.bytes.len() as u64 + self.cut
+    }
+
+    /// Reads do not wait from now on. The reading end is ours alone, so the flag is nobody else's.
+    pub(crate) fn never_wait(&mut self) {
+        if !self.never_waits {
+            let flags = fcntl_getfl(&self.fd).map(|flags| fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK));
+            self.never_waits = matches!(flags, Ok(Ok(())));
+        }
     }
 
     /// One read of what is there.
@@ -65,7 +83,7 @@ impl Reader {
         if self.bytes.capacity() - self.bytes.len() < FIRST {
             let more = if self.bytes.is_empty() { FIRST } else { PIPE.max(self.bytes.len()) };
             // No further than the limit: who sets one wants no more memory used.
-            self.bytes.reserve_exact(more.min(room));
+            self.bytes.try_reserve_exact(more.min(room))?;
         }
         let before = self.bytes.len();
         let count = loop {
@@ -94,17 +112,19 @@ impl Reader {
         Ok(Progress::More)
     }
 
-    /// The stream has turned out to be a long one: fewer turns for both sides, and reads that go on until nothing is there. The
-    /// reading end is ours alone, so the flag is nobody else's.
+    /// The stream has turned out to be a long one: fewer turns for both sides, and reads that go on until nothing is there.
     fn enlarge(&mut self) {
-        let _ = fcntl_setpipe_size(&self.fd, LARGE_PIPE);
-        let flags = fcntl_getfl(&self.fd).map(|flags| fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK));
-        self.is_large = matches!(flags, Ok(Ok(())));
+        self.is_large = true;
+        // Not made smaller, should the program have made it larger.
+        if fcntl_getpipe_size(&self.fd).is_ok_and(|size| size < LARGE_PIPE) {
+            let _ = fcntl_setpipe_size(&self.fd, LARGE_PIPE);
+        }
+        self.never_wait();
     }
 
     /// May be read again without being asked whether anything is there.
     pub(crate) fn is_large(&self) -> bool {
-        self.is_large && self.is_open
+        self.is_large && self.never_waits && self.is_open
     }
 
     /// One read of what is not wanted.

@@ -1,0 +1,19 @@
+//! Pipelines and lines. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
+
+#[path = "../src/scenario/runner.rs"]
+mod runner;
+
+#[test]
+fn pipelines() {
+    runner::run("pipelines");
+}
+
+#[test]
+fn one_pipeline_many_runs() {
+    runner::run("pipeline-often");
+}
+
+#[test]
+fn lines() {
+    runner::run("lines");
+}
