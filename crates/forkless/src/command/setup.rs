@@ -292,7 +292,8 @@ impl Command {
     /// unshared) is refused at the launch. [`thread_death_signal`](Self::thread_death_signal) is the kernel's
     /// own rule.
     ///
-    /// The kernel forgets it when a set-user-id program is executed.
+    /// The kernel forgets it when a set-user-id program is executed, or one that exec gives capabilities which the child had
+    /// not permitted, as it gives them to root.
     pub fn parent_death_signal(&mut self, signal: i32) -> &mut Self {
         self.setup.parent_death_signal = Some(signal);
         self.setup.follows_thread = false;

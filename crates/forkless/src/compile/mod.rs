@@ -237,7 +237,7 @@ fn is_foreign(command: &Command) -> bool {
 
 /// The thread that is to be the child's parent.
 fn creator(command: &Command) -> Creator {
-    if let Some((_, namespace)) = command.sandbox.joins.iter().find(|(kind, _)| *kind == Namespace::Pid) {
+    if let Some((_, namespace)) = command.sandbox.joins.iter().rfind(|(kind, _)| *kind == Namespace::Pid) {
         return Creator::Member(Arc::clone(namespace));
     }
     let of_process = command.setup.parent_death_signal.is_some() && !command.setup.follows_thread;
@@ -554,7 +554,7 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         }
     }
     setup::last(&mut steps);
-    sandbox::capabilities_after(&mut steps);
+    sandbox::capabilities_after(&mut steps, ids.leaves_root());
     sandbox::landlock(&mut steps, descriptors.ruleset);
     let signals = &command.signals;
     if signals.default & !KILL_AND_STOP != 0 {

@@ -127,8 +127,8 @@ fn exists(number: u64) -> bool {
     unsafe { sys::syscall(uapi::__NR_prctl, [PR_CAPBSET_READ, number as usize, 0, 0, 0, 0]) }.is_ok()
 }
 
-/// After the ids: the sets themselves.
-pub(super) fn capabilities_after(steps: &mut Steps<'_>) {
+/// After the ids: the sets themselves. `leaves_root`: the user becomes another one than root.
+pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let sandbox = steps.sandbox;
     let ambient = sandbox.ambient.map_or(0, |set| set.bits() & known());
     let given = [sandbox.permitted, sandbox.effective, sandbox.inheritable, sandbox.ambient];
@@ -140,8 +140,9 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>) {
         true => [known(), known(), 0],
         false => current(),
     };
-    // A change of user keeps what is permitted only on request, and then only what is asked for.
-    let changes = steps.setup.changes_ids();
+    // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
+    const SECBIT_NO_SETUID_FIXUP: u32 = 4;
+    let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
     let or = |set: Option<crate::CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
     let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
     let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;

@@ -146,6 +146,10 @@ pub(super) struct Ids {
 }
 
 impl Ids {
+    pub(super) fn leaves_root(&self) -> bool {
+        self.uid.is_some_and(|uid| uid != 0)
+    }
+
     /// Looks names up, in the parent: what a name server, a cache or a file says must not be asked for in the child.
     pub(super) fn look_up(command: &Command) -> Result<Self, Error> {
         let setup = &command.setup;

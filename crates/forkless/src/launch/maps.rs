@@ -1,6 +1,5 @@
 //! The id maps of a child's new user namespace, which only a process outside it can write.
 
-use super::clone::Cloned;
 use super::stack::Stack;
 use crate::compile::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY};
@@ -13,9 +12,6 @@ use std::thread;
 /// An errno, and on which file.
 pub(super) type MapError = (i32, &'static str);
 
-/// What a clone gave, and what came of the maps of the child that it made.
-type Made = (Result<Cloned, i32>, Option<Result<(), MapError>>);
-
 /// Writes the maps and lets the child go on, or sends it away; an error says on what.
 ///
 /// The child has not been reaped and waits for us, so its pid is its own.
@@ -27,11 +23,13 @@ pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps) -> Result<(), MapEr
 }
 
 /// Where whoever clones stands still until the child has left (`CLONE_VFORK`), another thread writes the maps.
-pub(super) fn write_meanwhile(
+///
+/// Gives what the clone gave, and what came of the maps of the child that it made.
+pub(super) fn write_meanwhile<T>(
     stack: &mut Stack,
     maps: &IdMaps,
-    clone: impl FnOnce(&mut Stack) -> Result<Cloned, i32>,
-) -> io::Result<Made> {
+    clone: impl FnOnce(&mut Stack) -> T,
+) -> io::Result<(T, Option<Result<(), MapError>>)> {
     let (go, asked, child) = stack.handshake();
     child.store(0, Ordering::Relaxed);
     asked.store(ASK_WANTED, Ordering::Relaxed);

@@ -335,17 +335,19 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
     let started = Instant::now();
     let mut tried = false;
     let mut clone = |stack: &mut Stack| {
-        tried = true;
-        // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has left:
-        // by waiting for that here, or by the handle that the stack goes into together with the plan.
-        unsafe { clone::clone(stack, how, forkless_core::child::play) }
+        plan.creator.run(caller.is_first_thread(), || {
+            tried = true;
+            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
+            // left: by waiting for that here, or by the handle that the stack goes into together with the plan.
+            unsafe { clone::clone(stack, how, forkless_core::child::play) }
+        })
     };
-    let on_creator = || match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
-        Some(maps) => maps::write_meanwhile(&mut stack, maps, clone),
+    // Who has joined a process-id namespace can start no thread, so who writes is started here.
+    let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
+        Some(maps) => maps::write_meanwhile(&mut stack, maps, clone).map_err(CreatorError::Thread),
         None => Ok((clone(&mut stack), None)),
     };
-    let created = plan.creator.run(caller.is_first_thread(), on_creator);
-    let made = created.and_then(|made| made.map_err(CreatorError::Thread));
+    let made = made.and_then(|(cloned, maps)| Ok((cloned?, maps)));
     if !tried {
         stack.cancel();
     }
