@@ -43,6 +43,12 @@ pub fn command(ask: &Ask, place: &Place) -> io::Result<Command> {
     for key in &ask.env_remove {
         command.env_remove(place.bytes(key));
     }
+    add(ask, &mut command, place)?;
+    Ok(command)
+}
+
+/// Adds what is asked beside the program, its arguments and its environment.
+pub fn add(ask: &Ask, command: &mut Command, place: &Place) -> io::Result<()> {
     if let Some(directory) = &ask.cwd {
         command.current_dir(place.bytes(directory));
     }
@@ -55,13 +61,17 @@ pub fn command(ask: &Ask, place: &Place) -> io::Result<Command> {
             (number, source) => command.fd(source, number),
         };
     }
-    session_and_signals(ask, &mut command);
-    settings::apply(&ask.set, &mut command, place)?;
-    Ok(command)
+    session_and_signals(ask, command);
+    settings::apply(&ask.set, command, place)
 }
 
 fn session_and_signals(ask: &Ask, command: &mut Command) {
-    command.setsid(ask.setsid).inherit_all(ask.inherit_all);
+    if ask.setsid {
+        command.setsid(true);
+    }
+    if ask.inherit_all {
+        command.inherit_all(true);
+    }
     if let Some(group) = ask.process_group {
         command.process_group(group);
     }

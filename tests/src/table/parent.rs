@@ -5,7 +5,7 @@ use crate::filter::{self, Answer, Refusal};
 use forkless::{Pty, PtySize};
 use std::ffi::CString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -393,24 +393,32 @@ fn mount_read_only(directory: &Path) -> io::Result<()> {
 
 /// A process-id namespace of a child's own, which sleeps until this process ends, or has ended.
 fn other_pids(alive: bool) -> io::Result<fs::File> {
+    let (mut ready, ours) = io::pipe()?;
     // SAFETY: a fork without libc's part in it, which would note a pid; the child only makes system calls.
-    unsafe {
+    let pid = unsafe {
         let flags = libc::CLONE_NEWPID | libc::SIGCHLD;
         let pid = libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) as i32;
         check(pid)?;
         if pid == 0 {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // The last says that it will not outlive us; and nobody is to wait for what it holds.
+            libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
             loop {
                 libc::pause();
             }
         }
-        let namespace = fs::File::open(format!("/proc/{pid}/ns/pid"));
-        if !alive {
-            libc::kill(pid, libc::SIGKILL);
-            check(libc::waitpid(pid, std::ptr::null_mut(), 0))?;
-        }
-        namespace
+        pid
+    };
+    drop(ours);
+    ready.read_to_end(&mut Vec::new())?;
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/pid"));
+    if !alive {
+        // SAFETY: our own child, which nobody has reaped.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // SAFETY: as above; its status does not matter.
+        check(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) })?;
     }
+    namespace
 }
 
 /// Uses up every number below `limit`.
