@@ -105,19 +105,15 @@ fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
     }
 }
 
-/// A setting must not make the launch depend on the parent's memory. By the floor under the same condition, which depends
-/// on nothing but what the machine did meanwhile: the two conditions are far apart in time.
+/// A setting must not make the launch depend on the parent's memory.
 fn settings(rows: &Rows, figures: &mut Vec<Figure>) {
     for setting in [Setting::User, Setting::UserNamespace, Setting::All] {
         let small = Condition { setting, ..Condition::SMALL };
         let large = Condition { parent_mib: 1024, ..small };
         for launcher in ["forkless-prepared", "forkless-status"] {
-            if let (Some(ours), Some(floor)) =
-                (rows.growth(launcher, &large, &small), rows.growth("floor", &large, &small))
-            {
-                let figure =
-                    format!("{launcher} with {} at 1 GiB, by itself small, each by its floor", setting.words());
-                figures.push(Figure::at_most(figure, ours / floor, 1.10));
+            if let Some(growth) = rows.growth(launcher, &large, &small) {
+                let figure = format!("{launcher} with {} at 1 GiB, by itself small", setting.words());
+                figures.push(Figure::at_most(figure, growth, 1.10));
             }
         }
     }
@@ -258,13 +254,11 @@ mod tests {
         let large = Condition { parent_mib: 1024, ..user };
         let rows = [
             row("forkless-status", Condition::SMALL, 50.0, 50.0),
-            row("floor", user, 40.0, 80.0),
             row("forkless-status", user, 100.0, 100.0),
-            row("floor", large, 80.0, 160.0),
-            row("forkless-status", large, 210.0, 210.0),
+            row("forkless-status", large, 105.0, 105.0),
         ];
         let figures = judge(&rows, &[], 2);
-        let words = "forkless-status with change of user at 1 GiB, by itself small, each by its floor";
+        let words = "forkless-status with change of user at 1 GiB, by itself small";
         assert_eq!(figures.len(), 1);
         assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
     }

@@ -112,7 +112,7 @@ impl Kept {
         ours.write_all(&out.bytes).and_then(|()| ours.flush())?;
         io::stderr().write_all(&err.bytes)?;
         for (stream, name) in self.streams.iter().zip(NAMES).filter(|(stream, _)| stream.dropped > 0) {
-            eprintln!("forkless: {} bytes of {name} more than --limit-output were dropped", stream.dropped);
+            super::say(format_args!("{} bytes of {name} more than --limit-output were dropped", stream.dropped));
         }
         Ok(())
     }

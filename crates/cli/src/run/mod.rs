@@ -64,12 +64,17 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// On standard error; where that is gone, as a terminal that has hung up, there is nobody to be told.
+fn say(words: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "forkless: {words}");
+}
+
 /// Runs the program and says how we are to exit.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("forkless: {}", failure.message);
+            say(format_args!("{}", failure.message));
             ExitCode::from(failure.code)
         }
     }
@@ -106,7 +111,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
     drop(command);
     if options.route {
-        eprintln!("forkless: route: {}", child.route());
+        say(format_args!("route: {}", child.route()));
     }
     let mut kept = options.capture.map(|_| Kept::new(&mut child, options.limit_output)).transpose()?;
     let ending = watch.wait(&mut child, patience(options), terminal, kept.as_mut())?;
@@ -118,19 +123,19 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
-        eprintln!("forkless: gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words));
+        say(format_args!("gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words)));
     }
     if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
-        eprintln!("forkless: {words}");
+        say(format_args!("{words}"));
     }
     if options.usage {
         if let Some(usage) = child.usage() {
             let group = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
-            eprint!("{}{group}", UsageBlock { program: &program[0], usage });
+            let _ = write!(io::stderr(), "{}{group}", UsageBlock { program: &program[0], usage });
         }
     }
     if let Some(Err(error)) = group.map(OwnGroup::end) {
-        eprintln!("forkless: not removed: {error}");
+        say(format_args!("not removed: {error}"));
     }
     Ok(code)
 }
