@@ -39,7 +39,7 @@ pub(super) enum CreatorError {
 }
 
 impl Creator {
-    /// Does the work on the creator's thread. `by_caller` says whether that is the calling one.
+    /// Does the work on the creator's thread. `is_first_thread`: the caller is the process's first.
     pub(super) fn run<T: Send>(
         &self,
         is_first_thread: bool,
