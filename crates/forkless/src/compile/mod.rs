@@ -8,6 +8,7 @@ use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, CALLER_VARIABLES, Header, MAX_FDS, Op, OpCode, Pair};
 use forkless_core::sys::uapi;
+use rustix::event::{EventfdFlags, eventfd};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -345,22 +346,40 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    /// A number above all that the child has.
-    fn above(&self) -> RawFd {
-        self.keep.iter().max().map_or(3, |highest| highest + 1)
+    /// A number at which the child has nothing. What it inherits may stand anywhere: there it is one that was free in the
+    /// caller and is held for as long as the plan lives, by a descriptor that ends with exec.
+    fn free_number(&mut self, command: &Command) -> Result<RawFd, Error> {
+        let mut number = self.keep.iter().max().map_or(3, |highest| highest + 1);
+        if command.inherit_all {
+            let failed = |errno: rustix::io::Errno| {
+                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("of the command's own")
+            };
+            let holder = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
+            let mut from = 3;
+            let held = loop {
+                let held = rustix::io::fcntl_dupfd_cloexec(&holder, from).map_err(failed)?;
+                if !self.keep.contains(&held.as_raw_fd()) {
+                    break held;
+                }
+                from = held.as_raw_fd() + 1;
+            };
+            number = held.as_raw_fd();
+            self.owned.push(Arc::new(held));
+        }
+        self.keep.push(number);
+        Ok(number)
     }
 
     /// Passes a descriptor for the child's own use; gives its number there.
-    fn lend(&mut self, fd: &Arc<OwnedFd>, outlives_exec: bool) -> RawFd {
-        let number = self.above();
+    fn lend(&mut self, command: &Command, fd: &Arc<OwnedFd>, outlives_exec: bool) -> Result<RawFd, Error> {
+        let number = self.free_number(command)?;
         self.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
-        self.keep.push(number);
         self.highest_source = self.highest_source.max(fd.as_raw_fd());
         self.owned.push(Arc::clone(fd));
         if !outlives_exec {
             self.passing.push(number);
         }
-        number
+        Ok(number)
     }
 }
 
@@ -435,24 +454,27 @@ fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         let mut start = [0; 2];
         rustix::io::pread(fd, &mut start, 0) == Ok(2) && &start == b"#!"
     };
-    found.program = command.program_fd.as_ref().map(|fd| found.lend(fd, is_script(fd)));
-    found.ruleset = command.sandbox.landlock.as_ref().map(|fd| found.lend(fd, false));
+    if let Some(fd) = &command.program_fd {
+        found.program = Some(found.lend(command, fd, is_script(fd))?);
+    }
+    if let Some(fd) = &command.sandbox.landlock {
+        found.ruleset = Some(found.lend(command, fd, false)?);
+    }
     for one in &command.sandbox.mounts {
         if let MountStep::Attach { tree, .. } = one {
-            let number = found.lend(tree, false);
+            let number = found.lend(command, tree, false)?;
             found.trees.push(number);
         }
     }
     if !command.setup.hand_backs.is_empty() {
-        let number = found.above();
+        let number = found.free_number(command)?;
         found.sockets.push(number);
         found.pairs.push(Pair { source: -1 - (2 + found.sockets.len() as i32), target: number });
-        found.keep.push(number);
         found.passing.push(number);
         found.back = Some(number);
     }
     if command.pty.is_some() {
-        found.terminal = Some(terminal(command, &mut found));
+        found.terminal = Some(terminal(command, &mut found)?);
     }
     if found.pairs.len() > MAX_FDS {
         return refuse(format!(
@@ -476,15 +498,14 @@ fn is_terminal(command: &Command, number: RawFd) -> bool {
 
 /// A number at which the child finds the terminal of `pty`: a standard stream or, if none of them is it, one that is
 /// closed by exec.
-fn terminal(command: &Command, found: &mut Descriptors) -> RawFd {
+fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> {
     if let Some(number) = (0..3).find(|&number| is_terminal(command, number)) {
-        return number;
+        return Ok(number);
     }
-    let number = found.above();
+    let number = found.free_number(command)?;
     found.pairs.push(Pair { source: -1 - TERMINAL_SLOT as i32, target: number });
-    found.keep.push(number);
     found.passing.push(number);
-    number
+    Ok(number)
 }
 
 /// A copy of a copy has no order in which it could be made.
