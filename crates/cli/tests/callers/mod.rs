@@ -113,9 +113,11 @@ pub(crate) fn field(text: &str, name: &str) -> Option<String> {
 
 /// The binary under a path that everybody can execute: the build directory may be open to its owner alone.
 pub(crate) fn binary() -> &'static str {
-    static PATH: OnceLock<(String, File)> = OnceLock::new();
+    static PATH: OnceLock<(String, std::os::fd::OwnedFd)> = OnceLock::new();
     let (path, _) = PATH.get_or_init(|| {
         let file = File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");
+        // Out of the way of the numbers that shells name.
+        let file = rustix::io::fcntl_dupfd_cloexec(&file, 100).expect("a descriptor");
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("no close-on-exec");
         (format!("/proc/self/fd/{}", file.as_raw_fd()), file)
     });
