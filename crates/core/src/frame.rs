@@ -4,6 +4,7 @@
 //! that the child writes besides its stack: the step it is in, and what went wrong. All zero bytes are a valid frame
 //! of a run that is over, which is what a forked copy of the parent finds there.
 
+use crate::park::Shared;
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32};
@@ -95,6 +96,12 @@ pub struct Frame {
     pub asked: AtomicU32,
     /// The child's pid, where the launcher has asked the kernel to write it here.
     pub pid: AtomicI32,
+    /// For children of a pool: what they share with it.
+    pub pool: *const Shared,
+    /// For children of a pool: the process group to join when launched.
+    pub group: i32,
+    /// For children of a pool: 1 where the child wakes the refiller.
+    pub refills: u32,
     /// The results of calls, for later ones.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.

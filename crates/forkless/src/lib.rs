@@ -43,6 +43,8 @@ mod launch;
 
 mod prepared;
 
+mod pool;
+
 mod child;
 
 mod wait;
@@ -78,6 +80,7 @@ pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks}
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
+pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
 pub use stdio::Stdio;

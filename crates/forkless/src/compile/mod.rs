@@ -66,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) vfork: bool,
     /// The child has to know its parent.
     pub(crate) names_parent: bool,
+    /// The child's signal mask is the caller's.
+    pub(crate) inherits_mask: bool,
     /// The child sees no parent: it is in another process-id namespace.
     pub(crate) is_in_other_pids: bool,
     /// The thread that clones it.
@@ -122,6 +124,12 @@ impl Stream {
 }
 
 impl Plan {
+    /// Can it be played by a child that was cloned before the plan was known?
+    pub(crate) fn can_be_parked(&self) -> bool {
+        let born = self.namespaces != 0 || self.cgroup.is_some() || self.inherit_all;
+        !born && !self.vfork && !self.names_parent && matches!(self.creator, Creator::Caller)
+    }
+
     /// Compiles a command; `resolve` looks for the program now, so that runs need not search.
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
         check(command)?;
@@ -159,6 +167,7 @@ impl Plan {
             changes_ids: command.setup.changes_ids() || command.sandbox.joins(Namespace::User),
             vfork: command.setup.oom_score_adj.is_some(),
             reads_early,
+            inherits_mask: command.signals.inherit_mask,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
             creator: creator(command),

@@ -8,8 +8,9 @@
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::orphan;
+use crate::pool;
 use crate::wait::{self, Ended};
-use forkless_core::frame::{GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
+use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
@@ -35,11 +36,14 @@ mod probe;
 
 mod stack;
 
+pub(crate) mod surroundings;
+
 pub use stack::mapped_stacks;
 
+pub(crate) use clone::clone_parked;
 use clone::{Cloned, How};
-pub(crate) use creator::Creator;
 use creator::CreatorError;
+pub(crate) use creator::{Creator, without_signals};
 use dumpable::KeepDumpable;
 use probe::{Feature, Features, is_refusal};
 pub(crate) use stack::Stack;
@@ -56,7 +60,9 @@ pub(crate) enum Form {
 }
 
 /// What one run adds to a plan.
-pub(crate) struct Run {
+pub(crate) struct Run<'a> {
+    /// Where there may be a child that has been cloned already.
+    pub(crate) pool: Option<&'a pool::Inner>,
     /// The parent's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
     /// What the first three slots hold may be opened anew through `/proc`.
@@ -99,6 +105,8 @@ pub struct Route {
 pub enum Launcher {
     /// A child that shares the caller's memory until exec.
     Clone,
+    /// The same, cloned before it was needed: see [`Pool`](crate::Pool).
+    Pool,
 }
 
 /// The system call that made the child.
@@ -141,6 +149,7 @@ pub enum Passing {
 impl fmt::Display for Route {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = match self.call {
+            Call::Clone3 if self.launcher == Launcher::Pool => "parked in shared memory by clone3",
             Call::Clone3 => "clone3 in shared memory",
             Call::Clone => "clone in shared memory (clone3 is refused or missing here)",
         };
@@ -162,16 +171,26 @@ impl fmt::Display for Route {
 }
 
 /// Launches a plan.
-pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
+pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
     let mut copy_sources = plan.is_foreign;
     let caller = Caller::of(plan, run);
+    let mut pool = run.pool;
     loop {
-        let route = route(plan, run, &caller, features, copy_sources);
+        let mut route = route(plan, run, &caller, features, copy_sources);
         let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
-        let mut running = match attempt(plan, run, &caller, route) {
-            Ok(running) => running,
+        // There, at most once: whatever is wrong with a parked child is not so with one that is cloned now.
+        let parked = match pool.take() {
+            Some(pool) => from_pool(pool, plan, run, &caller, route)?,
+            None => None,
+        };
+        let made = parked.map_or_else(|| attempt(plan, run, &caller, route), Ok);
+        let mut running = match made {
+            Ok(running) => {
+                route = running.route;
+                running
+            }
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
                 features = Features::lose(Feature::Clone3);
                 continue;
@@ -213,6 +232,10 @@ pub(crate) fn run(plan: &Plan, run: &Run) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
+        if route.launcher == Launcher::Pool && outcome == Outcome::Killed(None) {
+            // It has not begun.
+            continue;
+        }
         if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
             return Err(failure::failed(plan, outcome));
         }
@@ -253,7 +276,7 @@ struct Caller {
 
 impl Caller {
     /// Asked for each launch: a forked copy of this process has other numbers.
-    fn of(plan: &Plan, run: &Run) -> Self {
+    fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
         let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
         let needed = creates || plan.names_parent || passes;
@@ -268,7 +291,7 @@ impl Caller {
 }
 
 /// Does the child read descriptors of ours after the clone? (The standard streams it inherits do not count.)
-fn passes_descriptors(plan: &Plan, run: &Run, route: Route) -> bool {
+fn passes_descriptors(plan: &Plan, run: &Run<'_>, route: Route) -> bool {
     let shares = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
     shares && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
@@ -295,37 +318,75 @@ enum Refused {
     Creator(CreatorError),
 }
 
+/// A parked child that goes on with this plan, if there is one that can.
+fn from_pool(
+    pool: &pool::Inner,
+    plan: &Plan,
+    run: &Run<'_>,
+    caller: &Caller,
+    route: Route,
+) -> Result<Option<Running>, Error> {
+    if !matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)) {
+        return Ok(None);
+    }
+    let started = Instant::now();
+    let mask = plan.inherits_mask.then(|| sys::signal_mask().unwrap_or(0));
+    let taken = pool.take(plan, run.pidfd, |frame| {
+        ready(frame, plan, run, caller, route);
+        // It was cloned with every signal blocked.
+        frame.has_caller_mask = mask.is_some() as u32;
+        frame.caller_mask = mask.unwrap_or(0);
+    });
+    let taken = taken.map_err(|error| failure::clone_error(plan, true, error))?;
+    let route = Route { launcher: Launcher::Pool, ..route };
+    Ok(taken.map(|pool::Taken { pid, pidfd, stack }| Running {
+        pid,
+        pidfd,
+        stack,
+        left: false,
+        ended: None,
+        started,
+        route,
+        maps: None,
+    }))
+}
+
+/// Fills a frame for one run.
+fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
+    frame.plan = plan.header();
+    // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
+    frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+    frame.thread = caller.tid;
+    *frame.missed.get_mut() = 0;
+    *frame.variables.get_mut() = [usize::MAX; VARIABLES];
+    frame.slots = run.slots;
+    frame.only_pipes = run.only_pipes as u32;
+    frame.announce = (passes_descriptors(plan, run, route) && run.form == Form::Launch) as u32;
+    *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
+    frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
+    frame.reset_handlers = 0;
+    frame.has_caller_mask = caller.mask.is_some() as u32;
+    frame.caller_mask = caller.mask.unwrap_or(0);
+    (frame.table, frame.keep_below) = match route.table {
+        DescriptorTable::Private => (Table::Private, 3),
+        DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
+        DescriptorTable::Copied | DescriptorTable::CopiedOnRequest => (Table::Copied, 0),
+    };
+}
+
 /// Stack, frame, clone.
-fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Running, Refused> {
+fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<Running, Refused> {
     let mut stack = Stack::take().map_err(Refused::Stack)?;
-    let passes = passes_descriptors(plan, run, route);
     stack.begin(|frame| {
-        frame.plan = plan.header();
-        // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
-        frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
-        frame.thread = caller.tid;
-        *frame.missed.get_mut() = 0;
+        ready(frame, plan, run, caller, route);
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
-        *frame.variables.get_mut() = [usize::MAX; VARIABLES];
-        frame.slots = run.slots;
-        frame.only_pipes = run.only_pipes as u32;
-        frame.announce = (passes && run.form == Form::Launch) as u32;
-        *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
-        frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
-        frame.reset_handlers = 0;
-        frame.has_caller_mask = caller.mask.is_some() as u32;
-        frame.caller_mask = caller.mask.unwrap_or(0);
-        (frame.table, frame.keep_below) = match route.table {
-            DescriptorTable::Private => (Table::Private, 3),
-            DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
-            DescriptorTable::Copied | DescriptorTable::CopiedOnRequest => (Table::Copied, 0),
-        };
     });
     let writes_meanwhile = plan.vfork && plan.id_maps.is_some();
     let how = How {
         clone3: route.call == Call::Clone3,
         share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
+        share_directory: false,
         pidfd: run.pidfd,
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
@@ -357,7 +418,7 @@ fn attempt(plan: &Plan, run: &Run, caller: &Caller, route: Route) -> Result<Runn
 }
 
 /// The best way that the known features allow.
-fn route(plan: &Plan, run: &Run, caller: &Caller, features: Features, copy_sources: bool) -> Route {
+fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Route {
     let call = if features.has(Feature::Clone3) { Call::Clone3 } else { Call::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);

@@ -98,8 +98,7 @@ fn probe_once() -> Result<u32, ProbeError> {
             frame.plan = null();
             frame.table = Table::Private;
         });
-        let how =
-            How { clone3, share_files: true, pidfd: false, namespaces: 0, cgroup: -1, vfork: false, tells_pid: false };
+        let how = How { clone3, share_files: true, ..How::PLAIN };
         // SAFETY: `probe` follows the child's rules; the stack is held until the child is reaped.
         match unsafe { clone::clone(&mut stack, how, probe) } {
             Ok(cloned) => break cloned.pid,
