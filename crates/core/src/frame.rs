@@ -4,7 +4,7 @@
 //! that the child writes besides its stack: the step it is in, and what went wrong. All zero bytes are a valid frame
 //! of a run that is over, which is what a forked copy of the parent finds there.
 
-use crate::park::Shared;
+use crate::park::{Seat, Shared};
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32};
@@ -100,8 +100,14 @@ pub struct Frame {
     pub pool: *const Shared,
     /// For children of a pool: the process group to join when launched.
     pub group: i32,
-    /// For children of a pool: 1 where the child wakes the refiller.
-    pub refills: u32,
+    /// For children of a pool: 1 where they are batch processes until they are launched.
+    pub batch: u32,
+    /// For children of a pool: the processors to run on, where the launch has kept it on the caller's; else 0.
+    pub affinity: u64,
+    /// For children of a pool: the seat for which to clone a successor when launched, or null.
+    pub seat: *const Seat,
+    /// For children of a pool: the refiller's word, where it is to be woken, or null.
+    pub demand: *const AtomicU32,
     /// The results of calls, for later ones.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.

@@ -32,6 +32,8 @@ pub const CLONING: u32 = 2;
 pub const PARKED: u32 = 3;
 /// [`Seat::state`]: somebody who launches has it.
 pub const TAKEN: u32 = 4;
+/// [`Seat::state`]: a stack is here, for the child that was launched last from here to clone its successor on.
+pub const HEIR: u32 = 5;
 
 /// The place of one parked child.
 #[repr(C)]
@@ -40,6 +42,8 @@ pub struct Seat {
     pub state: AtomicU32,
     /// The frame at the end of the child's stack.
     pub frame: AtomicPtr<Frame>,
+    /// With `HEIR`, and `CLONING` after that: the pid of the child that is to clone, or 0.
+    pub maker: AtomicI32,
 }
 
 /// What host, refiller and parked children tell each other.
@@ -49,8 +53,6 @@ pub struct Shared {
     pub demand: AtomicU32,
     /// 1: the refiller is to end.
     pub end: AtomicU32,
-    /// How many children have been made. The refiller's own.
-    pub made: AtomicU32,
     /// How many could not be. The refiller's own.
     pub failures: AtomicU32,
     /// Why the last one could not.
@@ -59,6 +61,10 @@ pub struct Shared {
     pub is_ready: AtomicU32,
     /// The refiller's, and so every parked child's.
     pub identity: UnsafeCell<Identity>,
+    /// The host's pid.
+    pub host: i32,
+    /// The host's thread that is the parent of all that is parked.
+    pub owner: i32,
     /// 1: the host is an ordinary process for the scheduler, and parked children are not, until they are launched.
     pub batch: u32,
     /// Lowest address of a stack and its length, from the frame's address downwards.
@@ -157,20 +163,17 @@ const PATIENCE: uapi::__kernel_timespec = uapi::__kernel_timespec { tv_sec: 5, t
 /// The same for a parked child, which the refiller sends away unless that has been killed.
 const LONG_PATIENCE: uapi::__kernel_timespec = uapi::__kernel_timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Ends with the host's thread that made it, however that ends: exec, exit, a signal.
-unsafe fn end_with_host(frame: *mut Frame) {
+/// Ends with the host's thread that is its parent, however that ends: exec, exit, a signal.
+unsafe fn end_with_host(shared: &Shared) {
     const SIGKILL: usize = 9;
-    // SAFETY: the frame's numbers were written before the clone.
+    // SAFETY: changes this process, which is not the host; asks whether a thread is there.
     unsafe {
-        let (process, thread) = ((*frame).parent, (*frame).thread);
         let _ = prctl(PR_SET_PDEATHSIG, SIGKILL);
         // A thread that ended before that sends nothing.
-        let args = [process as usize, thread as usize, 0, 0, 0, 0];
+        let args = [shared.host as usize, shared.owner as usize, 0, 0, 0, 0];
         if sys::syscall(uapi::__NR_tgkill, args) == Err(errno::ESRCH) {
             sys::exit(0);
         }
-        // Out of the way of signals for the host's group, and of a terminal's.
-        let _ = sys::syscall(uapi::__NR_setpgid, [0; 6]);
     }
 }
 
@@ -178,10 +181,13 @@ unsafe fn end_with_host(frame: *mut Frame) {
 pub unsafe extern "C-unwind" fn refill(frame: *mut Frame) -> ! {
     const SCHED_BATCH: usize = 3;
     // SAFETY: the frame and the shared block outlive this process (module contract).
-    let (shared, host) = unsafe { (&*(*frame).pool, (*frame).parent) };
+    let shared = unsafe { &*(*frame).pool };
     // SAFETY: changes this process; the name ends in NUL; the kernel reads a priority of 0.
     unsafe {
-        end_with_host(frame);
+        end_with_host(shared);
+        // Out of the way of signals for the host's group, and of a terminal's, with all that will be parked. They have no
+        // groups of their own: a successor would be in that of its maker, which then could not become a session's leader.
+        let _ = sys::syscall(uapi::__NR_setpgid, [0; 6]);
         let _ = prctl(PR_SET_NAME, c"forkless-pool".as_ptr() as usize);
         if shared.batch != 0 {
             // Who is woken does not push its waker off the processor.
@@ -199,7 +205,7 @@ pub unsafe extern "C-unwind" fn refill(frame: *mut Frame) -> ! {
         for seat in &shared.seats {
             if seat.state.load(Acquire) == WANTED && shared.end.load(Relaxed) == 0 {
                 // SAFETY: the seat is the refiller's while it is wanted.
-                failed = unsafe { fill(frame, shared, seat) }.is_err();
+                failed = unsafe { fill(shared, seat) }.is_err();
                 if failed {
                     break;
                 }
@@ -209,7 +215,7 @@ pub unsafe extern "C-unwind" fn refill(frame: *mut Frame) -> ! {
         let patience = if failed { &SECOND } else { &PATIENCE };
         if shared.demand.load(Acquire) == asked
             && sys::futex_wait_within(&shared.demand, asked, Some(patience)).is_err()
-            && sys::getppid() != host
+            && sys::getppid() != shared.host
         {
             send_away(shared);
             break;
@@ -229,20 +235,35 @@ fn send_away(shared: &Shared) {
     }
 }
 
-/// Clones one child.
-unsafe fn fill(own: *mut Frame, shared: &Shared, seat: &Seat) -> Result<()> {
-    let frame = seat.frame.load(Acquire);
+/// Clones one child to a seat that is the caller's.
+unsafe fn fill(shared: &Shared, seat: &Seat) -> Result<()> {
     seat.state.store(CLONING, Release);
-    // SAFETY: the frame is nobody's but the refiller's until the child exists.
-    let answer = unsafe {
+    // SAFETY: the frame is nobody's but the caller's until the child exists.
+    let answer = unsafe { clone(shared, seat.frame.load(Acquire)) };
+    match answer {
+        Ok(_) => {
+            seat.state.store(PARKED, Release);
+            Ok(())
+        }
+        Err(error) => {
+            shared.errno.store(error, Relaxed);
+            shared.failures.store(shared.failures.load(Relaxed).wrapping_add(1), Relaxed);
+            seat.state.store(WANTED, Release);
+            Err(error)
+        }
+    }
+}
+
+/// The clone itself, of a child like the calling process, which is one of the pool's.
+unsafe fn clone(shared: &Shared, frame: *mut Frame) -> Result<i32> {
+    // SAFETY: `fill`'s.
+    unsafe {
         (*frame).step.store(0, Relaxed);
         (*frame).errno.store(0, Relaxed);
         (*frame).detail.store(-1, Relaxed);
         (*frame).go.store(GO_WAIT, Relaxed);
         (*frame).pid.store(0, Relaxed);
-        (*frame).pool = (*own).pool;
-        (*frame).parent = (*own).parent;
-        (*frame).thread = (*own).thread;
+        (*frame).pool = shared;
         (*frame).word.store(RUNNING, Release);
         let flags = uapi::CLONE_VM
             | uapi::CLONE_FILES
@@ -264,22 +285,12 @@ unsafe fn fill(own: *mut Frame, shared: &Shared, seat: &Seat) -> Result<()> {
             set_tid_size: 0,
             cgroup: 0,
         };
-        sys::clone3_call(&args, 64, park, frame)
-    };
-    match answer {
-        Ok(_) => {
-            shared.made.store(shared.made.load(Relaxed).wrapping_add(1), Relaxed);
-            seat.state.store(PARKED, Release);
-            Ok(())
+        let answer = sys::clone3_call(&args, 64, park, frame);
+        if answer.is_err() {
+            // There is no child.
+            (*frame).word.store(LEFT, Release);
         }
-        Err(error) => {
-            // SAFETY: there is no child.
-            unsafe { (*frame).word.store(LEFT, Release) };
-            shared.errno.store(error, Relaxed);
-            shared.failures.store(shared.failures.load(Relaxed).wrapping_add(1), Relaxed);
-            seat.state.store(WANTED, Release);
-            Err(error)
-        }
+        answer
     }
 }
 
@@ -287,8 +298,9 @@ unsafe fn fill(own: *mut Frame, shared: &Shared, seat: &Seat) -> Result<()> {
 pub unsafe extern "C-unwind" fn park(frame: *mut Frame) -> ! {
     // SAFETY: the host writes the rest of the frame only while this waits, and `go` last.
     unsafe {
-        let (go, host) = (&(*frame).go, (*frame).parent);
-        end_with_host(frame);
+        let (go, shared) = (&(*frame).go, &*(*frame).pool);
+        let host = shared.host;
+        end_with_host(shared);
         loop {
             match go.load(Acquire) {
                 GO => break,
@@ -298,6 +310,10 @@ pub unsafe extern "C-unwind" fn park(frame: *mut Frame) -> ! {
             if sys::futex_wait_within(go, GO_WAIT, Some(&LONG_PATIENCE)).is_err() && sys::getppid() != host {
                 sys::exit(0);
             }
+        }
+        if let Some(seat) = (*frame).seat.as_ref() {
+            // Before anything is changed, so that it is what this one was. The shared block may be gone when this returns.
+            let _ = fill(shared, seat);
         }
         match resume(&*frame) {
             Ok(()) => child::play(frame),
@@ -312,35 +328,56 @@ pub unsafe extern "C-unwind" fn park(frame: *mut Frame) -> ! {
 /// What a child that is cloned now would have been spared.
 unsafe fn resume(frame: &Frame) -> Result<()> {
     const SCHED_OTHER: usize = 0;
-    // SAFETY: the shared block outlives every parked child; changes this process, the child.
+    // SAFETY: changes this process, the child; the word's address is a name, be it still there or not.
     unsafe {
-        let shared = &*frame.pool;
         sys::syscall(uapi::__NR_unshare, [uapi::CLONE_FS as usize, 0, 0, 0, 0, 0])?;
         prctl(PR_SET_PDEATHSIG, 0)?;
         sys::syscall(uapi::__NR_setpgid, [0, frame.group as usize, 0, 0, 0, 0])?;
-        if shared.batch != 0 {
+        if frame.batch != 0 {
             let priority = 0i32;
             let args = [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0];
             sys::syscall(uapi::__NR_sched_setscheduler, args)?;
+        }
+        if frame.affinity != 0 {
+            let args = [0, 8, &raw const frame.affinity as usize, 0, 0, 0];
+            sys::syscall(uapi::__NR_sched_setaffinity, args)?;
         }
         // What was sent to it before it was launched was not meant for the program.
         let (all, no_time) = (!0u64, uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 });
         let args = [&raw const all as usize, 0, &raw const no_time as usize, 8, 0, 0];
         while sys::syscall(uapi::__NR_rt_sigtimedwait, args).is_ok() {}
-        if frame.refills != 0 {
-            sys::futex_wake_within(&shared.demand);
+        if !frame.demand.is_null() {
+            sys::futex_wake_within(&*frame.demand);
         }
     }
     Ok(())
 }
 
-/// Entry of a child that finds out whether parked children would work here: `unshare(2)` of what is shared with the host.
+/// What a pool's probe has found, in `detail`.
+pub mod probed {
+    /// A child can be launched; else `errno` says why not.
+    pub const RESUMES: i32 = 1;
+    /// `pidfd_open(2)` works.
+    pub const PIDFD_OPEN: i32 = 2;
+}
+
+/// Entry of a child that finds out whether parked children would work here: it does what they do.
+///
+/// Each success is noted at once: a filter may kill it for the next call.
 pub unsafe extern "C-unwind" fn probe(frame: *mut Frame) -> ! {
     // SAFETY: as for `child::probe`; changes the child alone.
     unsafe {
-        let answer = sys::syscall(uapi::__NR_unshare, [uapi::CLONE_FS as usize, 0, 0, 0, 0, 0]);
-        (*frame).errno.store(answer.err().unwrap_or(0), Release);
-        (*frame).detail.store(1, Release);
+        let frame = &*frame;
+        let answer = sys::syscall(uapi::__NR_setpgid, [0; 6]).and_then(|_| resume(frame));
+        match answer {
+            Ok(()) => frame.detail.store(probed::RESUMES, Release),
+            Err(error) => frame.errno.store(error, Release),
+        }
+        // In a table of its own.
+        let unshared = answer.is_ok() && sys::close_range(3, u32::MAX, sys::CLOSE_RANGE_UNSHARE).is_ok();
+        if unshared && sys::pidfd_open(sys::getpid(), 0).is_ok() {
+            frame.detail.store(probed::RESUMES | probed::PIDFD_OPEN, Release);
+        }
     }
     sys::exit(0)
 }

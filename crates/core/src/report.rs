@@ -24,6 +24,8 @@ pub enum Outcome {
     /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
     /// the first one.
     Killed(Option<(u32, OpCode)>),
+    /// A parked child could not be made what one is that is cloned at the launch, for this errno; it has done nothing.
+    NotResumed(i32),
 }
 
 /// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
@@ -33,7 +35,10 @@ pub enum Outcome {
 pub unsafe fn outcome(frame: &Frame) -> Outcome {
     let step = frame.step.load(Acquire);
     if step == 0 {
-        return Outcome::Killed(None);
+        return match frame.errno.load(Relaxed) {
+            0 => Outcome::Killed(None),
+            errno => Outcome::NotResumed(errno),
+        };
     }
     let plan: *const Header = frame.plan;
     // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).

@@ -7,16 +7,17 @@ use super::parent::{self, Place};
 use super::{Case, Report, refusals};
 use crate::observe::observe;
 use crate::state::{State, without_limits};
-use forkless::{Child, Command, Prepared, Route};
+use forkless::{Child, Command, Pool, PoolOptions, Prepared, Route};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 use std::{fs, mem};
 
 /// The ways to run a command.
-pub const FRONT_ENDS: [&str; 8] = [
+pub const FRONT_ENDS: [&str; 11] = [
     "Command::spawn",
     "Command::launch",
     "Command::status",
@@ -25,6 +26,9 @@ pub const FRONT_ENDS: [&str; 8] = [
     "Prepared::launch",
     "Prepared::status",
     "Prepared::output",
+    "Pool::spawn",
+    "Pool::launch",
+    "Pool::status",
 ];
 
 /// What came of it.
@@ -75,7 +79,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     let mut wrong: Vec<(String, Vec<&str>)> = Vec::new();
     for front_end in FRONT_ENDS {
         let named = |asked: &Vec<String>| asked.iter().any(|name| front_end.ends_with(name.as_str()));
-        if !case.front_ends.as_ref().is_none_or(named) {
+        if !case.front_ends.as_ref().is_none_or(named) || case.no_threads && front_end.starts_with("Pool") {
             continue;
         }
         let mut complaints = play_one(case, route, front_end, place, &before)?;
@@ -98,7 +102,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     }
     // A look-up of names loads libraries.
     let looks_up = case.ask.set.user.is_some() || case.ask.set.group.is_some();
-    State::assert_mappings(&before.state, if looks_up { 64 } else { 16 });
+    State::assert_mappings(&before.state, if looks_up { 64 } else { 24 });
     if case.ask.set.cgroup.is_some() {
         parent::remove_cgroup();
     }
@@ -110,7 +114,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
 fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &Before) -> io::Result<Vec<String>> {
     let mut command = command(&case.ask, place)?;
     let prepared = match front_end.split_once("::") {
-        Some(("Prepared", _)) => match command.prepare() {
+        Some(("Prepared" | "Pool", _)) => match command.prepare() {
             Ok(prepared) => Some(prepared),
             Err(error) => return Ok(check::check(case, route, front_end, &failed(error), None, place, before)),
         },
@@ -121,15 +125,60 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
         drop(mem::replace(&mut command, Command::new("no such program")));
     }
     let mut wrong = Vec::new();
+    let pool = if front_end.starts_with("Pool") {
+        match full_pool() {
+            Ok(pool) => Some(pool),
+            // What the parent has become, or may not do, leaves no room for one.
+            Err(_) if route != "normal" || case.leaves_no_room_for_a_pool() => return Ok(wrong),
+            Err(error) => return Ok(vec![format!("no pool: {error}")]),
+        }
+    } else {
+        None
+    };
     for _ in 0..1 + prepared.is_some() as usize {
         let file = report_file(place);
         let _ = fs::remove_file(&file);
-        let played = run(&mut command, prepared.as_ref(), front_end, case);
+        let played = match (&pool, &prepared) {
+            (Some(pool), Some(prepared)) => run_in(pool, prepared, front_end, case),
+            _ => run(&mut command, prepared.as_ref(), front_end, case),
+        };
         let report = without_limits(|| fs::read_to_string(&file)).ok();
         let report = report.map(|text| toml::from_str::<Report>(&text).expect("a report"));
         wrong.extend(check::check(case, route, front_end, &played, report.as_ref(), place, before));
     }
+    if let Some(stats) = pool.as_ref().map(Pool::stats)
+        && (stats.pooled, stats.unfit) == (0, 0)
+        && stats.failures == 0
+        && route == "normal"
+        && !case.leaves_no_room_for_a_pool()
+    {
+        wrong.push(format!("no parked child was launched: {stats:?}"));
+    }
     Ok(wrong)
+}
+
+/// A pool that has children parked, as far as there can be any.
+fn full_pool() -> io::Result<Pool> {
+    let pool = PoolOptions::new().marks(1, 3).idle(None).recheck(Duration::ZERO).start()?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while pool.stats().parked == 0 && pool.stats().failures == 0 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    Ok(pool)
+}
+
+fn run_in(pool: &Pool, prepared: &Prepared, front_end: &str, case: &Case) -> Played {
+    let child = match front_end {
+        "Pool::spawn" => pool.spawn(prepared),
+        "Pool::launch" => pool.launch(prepared),
+        _ => {
+            return match pool.status(prepared) {
+                Ok(status) => Played { status: Some(status), ..Played::default() },
+                Err(error) => failed(error),
+            };
+        }
+    };
+    child.map_or_else(failed, |child| to_the_end(child, case))
 }
 
 fn failed(error: io::Error) -> Played {

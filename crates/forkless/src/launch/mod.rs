@@ -232,7 +232,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if route.launcher == Launcher::Pool && outcome == Outcome::Killed(None) {
+        if route.launcher == Launcher::Pool && matches!(outcome, Outcome::Killed(None) | Outcome::NotResumed(_)) {
             // It has not begun.
             continue;
         }
@@ -326,12 +326,13 @@ fn from_pool(
     caller: &Caller,
     route: Route,
 ) -> Result<Option<Running>, Error> {
-    if !matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)) {
+    if !plan.can_be_parked() || !matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)) {
+        pool.note_unfit();
         return Ok(None);
     }
     let started = Instant::now();
     let mask = plan.inherits_mask.then(|| sys::signal_mask().unwrap_or(0));
-    let taken = pool.take(plan, run.pidfd, |frame| {
+    let taken = pool.take(run.pidfd, |frame| {
         ready(frame, plan, run, caller, route);
         // It was cloned with every signal blocked.
         frame.has_caller_mask = mask.is_some() as u32;

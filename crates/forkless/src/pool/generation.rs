@@ -5,12 +5,12 @@ use crate::error::Error;
 use crate::launch::surroundings::{Identity, Namespaces, Settings, Tasks};
 use crate::launch::{self, Stack, clone_parked};
 use crate::wait;
-use forkless_core::frame::{Frame, GO_AWAY, LEFT};
-use forkless_core::park::{CLONING, EMPTY, PARKED, SEATS, Seat, Shared, TAKEN, WANTED, probe, refill};
-use forkless_core::sys::{self, errno};
+use forkless_core::frame::{Frame, GO, GO_AWAY, LEFT};
+use forkless_core::park::{CLONING, EMPTY, HEIR, PARKED, SEATS, Seat, Shared, TAKEN, WANTED, probe, probed, refill};
+use forkless_core::sys::{self, errno, uapi};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,11 @@ pub(super) struct Generation {
     pub(super) identity: Identity,
     pub(super) namespaces: Namespaces,
     pub(super) settings: Settings,
-    /// Children that are no longer parked: launched or lost.
-    gone: AtomicU32,
     pub(super) lost: AtomicU64,
+    /// See [`few_processors`].
+    processors: u64,
+    /// `pidfd_open(2)` works.
+    pub(super) opens_pidfds: bool,
 }
 
 // SAFETY: a stack is touched only by who has taken its seat, which one thread does at a time.
@@ -56,19 +58,23 @@ impl Generation {
             let why = "the children of this process are born in another process-id namespace";
             return Err(failed(errno::EINVAL).note(why));
         }
-        check_unshare(pid, thread)?;
+        let (batch, processors) = (is_ordinary(), few_processors());
+        let opens_pidfds = check_resume(batch, processors)?;
         let mut stack = Stack::take().map_err(failed)?;
         let mut shared = Box::new(Shared {
             demand: AtomicU32::new(0),
             end: AtomicU32::new(0),
-            made: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             errno: AtomicI32::new(0),
             is_ready: AtomicU32::new(0),
             identity: UnsafeCell::new(Identity::NONE),
-            batch: is_ordinary() as u32,
+            host: pid,
+            owner: thread,
+            batch: batch.into(),
             stack_length: stack.span().1,
-            seats: [const { Seat { state: AtomicU32::new(EMPTY), frame: AtomicPtr::new(null_mut()) } }; SEATS],
+            seats: [const {
+                Seat { state: AtomicU32::new(EMPTY), frame: AtomicPtr::new(null_mut()), maker: AtomicI32::new(0) }
+            }; SEATS],
         });
         let mut stacks = Vec::with_capacity(high);
         for seat in &mut shared.seats[..high] {
@@ -80,7 +86,7 @@ impl Generation {
         let shared = ManuallyDrop::new(shared);
         let at: *const Shared = &raw const **shared;
         let cloned = clone_parked(&mut stack, refill, |frame| {
-            (frame.pool, frame.parent, frame.thread) = (at, pid, thread);
+            frame.pool = at;
         });
         let pid = match cloned {
             Ok(pid) => pid,
@@ -98,8 +104,9 @@ impl Generation {
             identity: Identity::NONE,
             namespaces: Namespaces::NONE,
             settings: Settings::default(),
-            gone: AtomicU32::new(0),
             lost: AtomicU64::new(0),
+            processors,
+            opens_pidfds,
         };
         new.look().map(|()| new)
     }
@@ -128,8 +135,12 @@ impl Generation {
     }
 
     /// Children parked now, as far as is known.
-    pub(super) fn parked(&self) -> u32 {
-        self.shared.made.load(Ordering::Relaxed).wrapping_sub(self.gone.load(Ordering::Relaxed))
+    pub(super) fn parked(&self) -> usize {
+        self.seats().filter(|seat| seat.state.load(Ordering::Relaxed) == PARKED).count()
+    }
+
+    fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.shared.seats.iter().take(self.stacks.len())
     }
 
     pub(super) fn failures(&self) -> (u32, i32) {
@@ -147,7 +158,7 @@ impl Generation {
             }
             if state == EMPTY {
                 // There was no memory for a stack.
-                self.give_stack(at);
+                self.give_stack(at, None);
                 continue;
             }
             // SAFETY: the seat is ours.
@@ -160,23 +171,38 @@ impl Generation {
             // Somebody has killed it.
             wait::reap(pid);
             self.lost.fetch_add(1, Ordering::Relaxed);
-            waiting.replace();
+            drop(waiting.leave());
             self.ask();
         }
         None
     }
 
-    /// Gives a seat that is ours a stack, for another child, if there is memory for one.
-    fn give_stack(&self, at: usize) {
+    /// Finds the seats whose child was killed after its launch, before it could clone a successor: they are the refiller's.
+    pub(super) fn find_killed(&self) {
+        for seat in self.seats().filter(|seat| seat.state.load(Ordering::Acquire) == HEIR) {
+            if has_died(seat.maker.load(Ordering::Relaxed)) {
+                let _ = seat.state.compare_exchange(HEIR, WANTED, Ordering::Release, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives a seat that is ours a stack for another child, if there is memory for one.
+    fn give_stack(&self, at: usize, maker: Option<i32>) -> bool {
         let seat = &self.shared.seats[at];
         let new = Stack::take().ok();
-        let state = if new.is_some() { WANTED } else { EMPTY };
         if let Some(new) = &new {
             seat.frame.store(new.frame_ptr(), Ordering::Relaxed);
+            seat.maker.store(maker.unwrap_or(0), Ordering::Relaxed);
         }
+        let state = match (&new, maker) {
+            (Some(_), Some(_)) => HEIR,
+            (Some(_), None) => WANTED,
+            (None, _) => EMPTY,
+        };
         // SAFETY: the seat is ours.
         unsafe { *self.stacks[at].get() = new };
         seat.state.store(state, Ordering::Release);
+        state == HEIR
     }
 
     /// Has the refiller look for work.
@@ -193,7 +219,7 @@ impl Generation {
             return;
         }
         wait::reap(self.pid);
-        let mut all = true;
+        let mut all = self.successors_are_made();
         for seat in &self.shared.seats {
             if let Some(frame) = child_of(seat) {
                 frame.go.store(GO_AWAY, Ordering::Release);
@@ -219,6 +245,23 @@ impl Generation {
     }
 }
 
+impl Generation {
+    /// Waits until no child that has been launched is about to clone its successor.
+    fn successors_are_made(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        for seat in self.seats() {
+            let maker = seat.maker.load(Ordering::Relaxed);
+            while maker != 0 && matches!(seat.state.load(Ordering::Acquire), HEIR | CLONING) && !has_died(maker) {
+                if Instant::now() > deadline {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        true
+    }
+}
+
 impl Drop for Generation {
     fn drop(&mut self) {
         self.end();
@@ -240,23 +283,68 @@ impl Waiting<'_> {
         generation.shared.seats[at].state.store(PARKED, Ordering::Release);
     }
 
-    /// Leaves the seat to a new child.
-    pub(super) fn replace(self) -> Stack {
+    /// Leaves the seat to a new child, which the refiller is to make.
+    fn leave(self) -> Stack {
         let Self { generation, at, stack, .. } = self;
-        generation.gone.fetch_add(1, Ordering::Relaxed);
-        generation.give_stack(at);
+        generation.give_stack(at, None);
         stack
     }
 
-    /// Tells the child whether it is to wake the refiller, which is so where no more than `low` are left beside it.
-    pub(super) fn note_demand(&mut self, low: usize) {
-        let left = self.generation.parked().wrapping_sub(1);
-        let refills = left as usize <= low;
-        if refills {
-            self.generation.shared.demand.fetch_add(1, Ordering::Release);
+    /// Readies the frame for a launch from a process group, and leaves the seat to the child's successor, which it clones
+    /// before anything else. Where no more than `low` are left it wakes the refiller as well.
+    pub(super) fn go(mut self, group: i32, low: usize) -> Stack {
+        let Self { generation, at, pid, .. } = self;
+        let has_heir = generation.give_stack(at, Some(pid));
+        let left =
+            generation.seats().filter(|seat| matches!(seat.state.load(Ordering::Relaxed), PARKED | CLONING | HEIR));
+        let shared = &**generation.shared;
+        let is_low = left.count() <= low;
+        if is_low {
+            shared.demand.fetch_add(1, Ordering::Release);
         }
-        self.frame().refills = refills as u32;
+        if generation.processors != 0 {
+            stay(pid);
+        }
+        let frame = self.frame();
+        (frame.group, frame.batch, frame.affinity) = (group, shared.batch, generation.processors);
+        frame.seat = if has_heir { &raw const shared.seats[at] } else { null() };
+        frame.demand = if is_low { &raw const shared.demand } else { null() };
+        frame.go.store(GO, Ordering::Release);
+        sys::futex_wake_within(&frame.go);
+        self.stack
     }
+}
+
+/// Keeps a sleeping child on the calling thread's processor. If that is refused it runs where the kernel likes.
+fn stay(pid: i32) {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes a number; reads a mask; the pid is a parked child's.
+    unsafe {
+        if sys::syscall(uapi::__NR_getcpu, [&raw mut cpu as usize, 0, 0, 0, 0, 0]).is_ok() {
+            let mask = 1u64.checked_shl(cpu).unwrap_or(!0);
+            let args = [pid as usize, 8, &raw const mask as usize, 0, 0, 0];
+            let _ = sys::syscall(uapi::__NR_sched_setaffinity, args);
+        }
+    }
+}
+
+/// Has a child of ours ended, or been reaped? One that has not may be another one that has got its number.
+fn has_died(pid: i32) -> bool {
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let mut info = sys::SignalInfo::EMPTY;
+    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid != 0
+}
+
+/// The processors that the calling thread may run on, where they are so few that a launched child is kept on its caller's; or 0.
+///
+/// With two of them the other one is mostly asleep, or busy with the child before. To wake it takes longer (14 µs on a
+/// virtual machine, all of them the caller's) than it takes until the caller waits for something.
+fn few_processors() -> u64 {
+    const FEW: usize = 2;
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let numbers = (0..64).filter(|&cpu| set.is_set(cpu));
+    let mask = numbers.fold(0u64, |mask, cpu| mask | 1 << cpu);
+    if set.count() as usize <= FEW && mask.count_ones() == set.count() { mask } else { 0 }
 }
 
 /// The child in a seat, if there is one.
@@ -290,19 +378,27 @@ fn ended(stack: &Stack, pid: i32) -> bool {
     false
 }
 
-/// Can children stop sharing our directory here?
-fn check_unshare(pid: i32, thread: i32) -> Result<(), Error> {
+/// Can children go on, once they are parked? Gives whether pidfds can be opened.
+fn check_resume(batch: bool, processors: u64) -> Result<bool, Error> {
     let mut stack = Stack::take().map_err(failed)?;
-    let cloned = clone_parked(&mut stack, probe, |frame| (frame.parent, frame.thread) = (pid, thread));
-    let child = cloned.map_err(not_cloned)?;
-    wait::reap(child);
+    // SAFETY: a question.
+    let group = unsafe { sys::syscall(uapi::__NR_getpgid, [0; 6]) }.map_err(failed)?;
+    let cloned = clone_parked(&mut stack, probe, |frame| {
+        (frame.group, frame.batch, frame.affinity) = (group as i32, batch.into(), processors);
+        frame.demand = null();
+    });
+    wait::reap(cloned.map_err(not_cloned)?);
     let frame = stack.frame();
-    match (frame.detail.load(Ordering::Acquire), frame.errno.load(Ordering::Acquire)) {
-        (1, 0) => Ok(()),
-        (_, error) => Err(failed(if error == 0 { errno::EPERM } else { error })
-            .on("for its children")
-            .note("unshare(2) of CLONE_FS is refused here, as by the default filters of container engines")),
+    let found = frame.detail.load(Ordering::Acquire);
+    if found > 0 && found & probed::RESUMES != 0 {
+        return Ok(found & probed::PIDFD_OPEN != 0);
     }
+    let why = "unshare(2) of CLONE_FS, setpgid(2) or another call that its children need is refused here, as by the default filter of container engines";
+    Err(match frame.errno.load(Ordering::Acquire) {
+        0 => failed(errno::EPERM),
+        error => failed(error),
+    }
+    .note(why))
 }
 
 fn not_cloned(error: i32) -> Error {

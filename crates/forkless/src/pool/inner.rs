@@ -2,11 +2,10 @@
 
 use super::generation::Generation;
 use super::{PoolOptions, PoolStats};
-use crate::compile::Plan;
 use crate::launch::Stack;
 use crate::launch::surroundings::{Identity, Tasks, shares_files_and_directory};
-use forkless_core::frame::{Frame, GO};
-use forkless_core::sys::{self, uapi};
+use forkless_core::frame::Frame;
+use forkless_core::sys::{self, errno, uapi};
 use std::cell::Cell;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::RwLock;
@@ -71,15 +70,11 @@ impl Inner {
     /// Launches a parked child, if there is one that is what a clone of the calling thread would be. `ready` fills the frame.
     ///
     /// An error is that of `pidfd_open(2)`.
-    pub(crate) fn take(&self, plan: &Plan, pidfd: bool, ready: impl FnOnce(&mut Frame)) -> Result<Option<Taken>, i32> {
+    pub(crate) fn take(&self, pidfd: bool, ready: impl FnOnce(&mut Frame)) -> Result<Option<Taken>, i32> {
         let count = |which: &AtomicU64| {
             which.fetch_add(1, Ordering::Relaxed);
         };
         if sys::getpid() != self.process {
-            return Ok(None);
-        }
-        if !plan.can_be_parked() {
-            count(&self.counts.unfit);
             return Ok(None);
         }
         // While the owner is at it nobody waits.
@@ -97,12 +92,18 @@ impl Inner {
             self.ask_owner();
             return Ok(None);
         };
+        if pidfd && !generation.opens_pidfds {
+            // clone has its own way to make one.
+            self.note_unfit();
+            return Ok(None);
+        }
         let Some(mut waiting) = generation.take() else {
             count(&self.counts.empty);
             if generation.is_alive() {
-                generation.ask()
+                generation.find_killed();
+                generation.ask();
             } else {
-                self.ask_owner()
+                self.ask_owner();
             }
             return Ok(None);
         };
@@ -110,21 +111,20 @@ impl Inner {
         let pidfd = match pidfd.then(|| sys::pidfd_open(pid, 0)) {
             Some(Err(error)) => {
                 waiting.put_back();
+                if !matches!(error, errno::EMFILE | errno::ENFILE | errno::ENOMEM) {
+                    // Refused by now.
+                    self.note_unfit();
+                    return Ok(None);
+                }
                 return Err(error);
             }
             // SAFETY: a new descriptor, ours.
             Some(Ok(fd)) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
             None => None,
         };
-        waiting.note_demand(self.options.low);
-        let frame = waiting.frame();
-        frame.group = group;
-        ready(frame);
-        let stack = waiting.replace();
+        ready(waiting.frame());
+        let stack = waiting.go(group, self.options.low);
         count(&self.counts.pooled);
-        let go = &stack.frame().go;
-        go.store(GO, Ordering::Release);
-        sys::futex_wake_within(go);
         Ok(Some(Taken { pid, pidfd, stack }))
     }
 
@@ -161,6 +161,11 @@ impl Inner {
         if !self.asked.swap(true, Ordering::Relaxed) {
             (self.wake)();
         }
+    }
+
+    /// A plan cannot be played by a parked child.
+    pub(crate) fn note_unfit(&self) {
+        self.counts.unfit.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn launched(&self) -> u64 {
@@ -208,7 +213,7 @@ impl Inner {
             let (failures, last) = generation.failures();
             stats.failures += u64::from(failures);
             stats.lost += get(&generation.lost);
-            stats.parked = generation.parked() as usize;
+            stats.parked = generation.parked();
             stats.refiller = generation.is_alive().then_some(generation.pid as u32);
             errno = if last == 0 { errno } else { last };
         }
