@@ -61,6 +61,9 @@ mod capture_alone;
 #[path = "../scenario/pipeline.rs"]
 mod pipeline;
 
+#[path = "../scenario/pool.rs"]
+mod pool;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -158,6 +161,21 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pipelines", pipeline::pipelines),
     ("pipeline-often", pipeline::often),
     ("lines", pipeline::lines),
+    ("pool-fresh", pool::fresh),
+    ("pool-fresh-control", pool::fresh_control),
+    ("pool-descriptors", pool::descriptors),
+    ("pool-leaks", pool::leaks),
+    ("pool-invisible", pool::invisible),
+    ("pool-killed", pool::killed),
+    ("pool-signalled", pool::signalled),
+    ("pool-forked", pool::forked),
+    ("pool-forked-storm", pool::forked_storm),
+    ("pool-maker-ends", pool::maker_ends),
+    ("pool-idle", pool::idle),
+    ("pool-host", pool::host),
+    ("pool-ends", pool::ends),
+    ("pool-limits", pool::limits),
+    ("pool-refused", pool::refused),
 ];
 
 fn main() -> ExitCode {

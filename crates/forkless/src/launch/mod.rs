@@ -542,7 +542,7 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
 }
 
 /// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
-fn is_stopped(pid: i32) -> bool {
+pub(crate) fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid

@@ -76,7 +76,8 @@ impl Tasks {
         }
     }
 
-    /// The rest: some thirty system calls. What cannot be asked of another thread is the calling one's.
+    /// The rest: some thirty system calls. `process`: whose limits; 0 for the calling one, which may always ask for its own. What
+    /// cannot be asked of another thread is the calling one's.
     pub(crate) fn settings(&self, process: i32, thread: i32) -> Result<Settings> {
         let mut text = [MaybeUninit::uninit(); 4096];
         let status = self.read(thread, "status", &mut text)?;

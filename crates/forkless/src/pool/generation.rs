@@ -108,11 +108,11 @@ impl Generation {
             processors,
             opens_pidfds,
         };
-        new.look().map(|()| new)
+        new.look(&own).map(|()| new)
     }
 
     /// Finds out what the refiller is. Whatever fails, it is ended by the drop.
-    fn look(&mut self) -> Result<(), Error> {
+    fn look(&mut self, own: &Tasks) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         while self.shared.is_ready.load(Ordering::Acquire) == 0 {
             let nap = sys::uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -123,10 +123,15 @@ impl Generation {
         }
         // SAFETY: written before `is_ready`, and not again.
         self.identity = unsafe { *self.shared.identity.get() };
-        let no_proc = |errno: i32| failed(errno).on("looking at its own processes in /proc");
-        let tasks = Tasks::of(self.pid).map_err(no_proc)?;
-        self.namespaces = tasks.namespaces(self.pid).map_err(no_proc)?;
-        self.settings = tasks.settings(self.pid, self.pid).map_err(no_proc)?;
+        let look = |tasks: &Tasks, process, thread| Ok((tasks.namespaces(thread)?, tasks.settings(process, thread)?));
+        (self.namespaces, self.settings) = match Tasks::of(self.pid).and_then(|tasks| look(&tasks, self.pid, self.pid))
+        {
+            // A process that has changed its ids may not look at others, not even its own. What the calling thread has, the
+            // refiller got.
+            Err(errno::EACCES | errno::EPERM) => look(own, 0, sys::gettid()),
+            answer => answer,
+        }
+        .map_err(|errno: i32| failed(errno).on("looking at its own processes in /proc"))?;
         Ok(())
     }
 
@@ -301,6 +306,11 @@ impl Waiting<'_> {
         let is_low = left.count() <= low;
         if is_low {
             shared.demand.fetch_add(1, Ordering::Release);
+        }
+        if launch::is_stopped(pid) {
+            const SIGCONT: i32 = 18;
+            // SAFETY: a parked child of ours, which nobody else can have reaped.
+            let _ = unsafe { sys::kill(pid, SIGCONT) };
         }
         if generation.processors != 0 {
             stay(pid);

@@ -147,7 +147,7 @@ impl Inner {
             .get()
             .is_some_and(|(pool, number, when)| (pool, number) == me && when.elapsed() < self.options.recheck);
         if !recently {
-            if self.tasks.settings(self.process, thread).ok()? != generation.settings {
+            if self.tasks.settings(0, thread).ok()? != generation.settings {
                 return None;
             }
             COMPARED.set(Some((me.0, me.1, Instant::now())));

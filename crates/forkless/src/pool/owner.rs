@@ -174,7 +174,7 @@ impl Keeper {
         let (tasks, thread) = (Tasks::own()?, sys::gettid());
         Ok(Identity::of_caller()? != generation.identity
             || tasks.namespaces(thread)? != generation.namespaces
-            || tasks.settings(self.inner.process, thread)? != generation.settings)
+            || tasks.settings(0, thread)? != generation.settings)
     }
 
     fn renew(&mut self) -> io::Result<()> {
