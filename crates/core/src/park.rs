@@ -83,7 +83,7 @@ const GROUPS: usize = 64;
 
 /// Who a thread is, for the kernel: what a few fast system calls tell.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Identity {
     /// Real, effective and saved user id, then group id.
     ids: [u32; 6],
@@ -111,29 +111,39 @@ impl Identity {
         session: 0,
     };
 
-    /// The calling thread's: nine system calls. An error where one is refused, or where there are too many groups.
+    /// Becomes the calling thread's: nine system calls. After an error (one is refused, or there are too many groups) it is nobody's.
     ///
     /// Source: getresuid(2), getgroups(2), capget(2), prctl(2), getsid(2).
-    pub fn of_caller() -> Result<Self> {
-        let mut found = Self::NONE;
-        let [ruid, euid, suid, rgid, egid, sgid] = &mut found.ids;
+    pub fn read(&mut self) -> Result<()> {
         let at = |word: &mut u32| word as *mut u32 as usize;
+        self.group_count = u32::MAX;
+        let [ruid, euid, suid, rgid, egid, sgid] = &mut self.ids;
         let mut header = [0x2008_0522u32, 0];
         // SAFETY: the kernel writes the words that each call names, all of which live here.
         unsafe {
             sys::syscall(uapi::__NR_getresuid, [at(ruid), at(euid), at(suid), 0, 0, 0])?;
             sys::syscall(uapi::__NR_getresgid, [at(rgid), at(egid), at(sgid), 0, 0, 0])?;
-            let groups = found.groups.as_mut_ptr() as usize;
-            found.group_count = sys::syscall(uapi::__NR_getgroups, [GROUPS, groups, 0, 0, 0, 0])? as u32;
-            let sets = found.capabilities.as_mut_ptr() as usize;
+            let sets = self.capabilities.as_mut_ptr() as usize;
             sys::syscall(uapi::__NR_capget, [header.as_mut_ptr() as usize, sets, 0, 0, 0, 0])?;
-            found.securebits = prctl(PR_GET_SECUREBITS, 0)? as u32;
-            found.no_new_privs = prctl(PR_GET_NO_NEW_PRIVS, 0)? as u32;
+            self.securebits = prctl(PR_GET_SECUREBITS, 0)? as u32;
+            self.no_new_privs = prctl(PR_GET_NO_NEW_PRIVS, 0)? as u32;
             // Built without filters, the kernel knows no such question.
-            found.seccomp = prctl(PR_GET_SECCOMP, 0).unwrap_or(0) as u32;
-            found.session = sys::syscall(uapi::__NR_getsid, [0; 6])? as i32;
+            self.seccomp = prctl(PR_GET_SECCOMP, 0).unwrap_or(0) as u32;
+            self.session = sys::syscall(uapi::__NR_getsid, [0; 6])? as i32;
+            let groups = self.groups.as_mut_ptr() as usize;
+            self.group_count = sys::syscall(uapi::__NR_getgroups, [GROUPS, groups, 0, 0, 0, 0])? as u32;
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Is it somebody's, and the same as another one? The host asks, so this may call what compares memory.
+    #[inline]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let groups = |of: &Self| of.group_count as usize;
+        (self.group_count, self.securebits, self.no_new_privs, self.seccomp, self.session)
+            == (other.group_count, other.securebits, other.no_new_privs, other.seccomp, other.session)
+            && (self.ids, self.capabilities) == (other.ids, other.capabilities)
+            && self.groups.get(..groups(self)).is_some_and(|own| Some(own) == other.groups.get(..groups(other)))
     }
 
     /// May it enter namespaces? Who has no CAP_SYS_ADMIN, and is one of several threads, cannot (`unshare(2)`, `setns(2)`).
@@ -195,7 +205,8 @@ pub unsafe extern "C-unwind" fn refill(frame: *mut Frame) -> ! {
             let args = [0, SCHED_BATCH, &raw const priority as usize, 0, 0, 0];
             let _ = sys::syscall(uapi::__NR_sched_setscheduler, args);
         }
-        *shared.identity.get() = Identity::of_caller().unwrap_or(Identity::NONE);
+        // One that cannot be read is nobody's, and no child is launched.
+        let _ = (*shared.identity.get()).read();
     }
     shared.is_ready.store(1, Release);
     sys::futex_wake_within(&shared.is_ready);

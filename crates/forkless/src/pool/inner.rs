@@ -131,8 +131,9 @@ impl Inner {
     /// Would a child of the calling thread be like those that are parked? Gives the process group that it would be in.
     fn is_like(&self, generation: &Generation) -> Option<i32> {
         let thread = sys::gettid();
-        let identity = Identity::of_caller().ok()?;
-        if identity != generation.identity {
+        let mut identity = Identity::NONE;
+        identity.read().ok()?;
+        if !identity.is_like(&generation.identity) {
             return None;
         }
         if !shares_files_and_directory(thread, self.owner.load(Ordering::Relaxed)).ok()? {

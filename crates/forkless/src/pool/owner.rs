@@ -172,7 +172,9 @@ impl Keeper {
     /// Has the process, of which this thread is an ordinary one, changed?
     fn differs(&self, generation: &Generation) -> sys::Result<bool> {
         let (tasks, thread) = (Tasks::own()?, sys::gettid());
-        Ok(Identity::of_caller()? != generation.identity
+        let mut identity = Identity::NONE;
+        identity.read()?;
+        Ok(!identity.is_like(&generation.identity)
             || tasks.namespaces(thread)? != generation.namespaces
             || tasks.settings(0, thread)? != generation.settings)
     }
