@@ -45,6 +45,8 @@ mod prepared;
 
 mod pool;
 
+mod advice;
+
 mod child;
 
 mod wait;
@@ -70,13 +72,14 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};
+pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
