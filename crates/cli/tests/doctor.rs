@@ -270,6 +270,21 @@ fn everybody_may_ask() {
     }
 }
 
+/// Who runs into a limit asks why: what can be told without a process is told.
+#[test]
+fn where_no_process_can_be_made_it_says_so() {
+    let file = fs::File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");
+    // Root has no such limit.
+    let mut command = Caller::Ordinary.forkless(&["--nproc", "1", "--exec-fd", "0", "forkless", "doctor", "--json"]);
+    let report = parsed(&command.stdin(Stdio::from(file)).output().expect("forkless starts"));
+    assert_eq!((&report["verdict"]["health"], &report["verdict"]["exit_status"]), (&"broken".into(), &1.into()));
+    assert!(report["verdict"]["words"].as_str().is_some_and(|words| words.starts_with("No process can be made")));
+    assert_eq!(feature(&report, "clone3")["state"], "untried");
+    assert_eq!(report["measurements"]["none"], "no process can be made just now");
+    let limits = report["limits"].as_array().expect("limits");
+    assert_eq!(limits.iter().find(|limit| limit["name"] == "RLIMIT_NPROC").expect("told")["value"], 1);
+}
+
 #[test]
 fn without_proc_it_goes_on() {
     for caller in Caller::with_user_namespaces("doctor without /proc") {

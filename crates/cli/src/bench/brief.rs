@@ -16,7 +16,7 @@ use super::{
     conditions::{Condition, Parent},
     contestants::Contestant,
     engines::Engines,
-    machine::{Machine, meminfo_mib},
+    machine::Machine,
     program::Program,
     race::{Budget, Stage, race},
     record::{Report, Row},
@@ -43,28 +43,29 @@ pub(crate) struct Parentage {
 }
 
 impl Brief {
-    /// Gives each contestant that time in a small parent, and fork twice as much in a larger one.
+    /// Gives each contestant that time in a small parent, and fork twice as much in a larger one, where that can be had:
+    /// half of `memory_mib` is left alone.
     ///
     /// # Errors
     /// When a contestant does not launch, named; when a signal came, which is held back meanwhile.
-    pub(crate) fn measure(contestants: &[Contestant], time: Duration) -> Result<Self> {
+    pub(crate) fn measure(contestants: &[Contestant], time: Duration, memory_mib: u64) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut handlers = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             handlers.push(signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?);
         }
-        let report = Self::race(contestants, time, &stop);
+        let report = Self::race(contestants, time, memory_mib / 2, &stop);
         handlers.into_iter().for_each(|handler| _ = low_level::unregister(handler));
         Ok(Self { report: report? })
     }
 
-    fn race(contestants: &[Contestant], time: Duration, stop: &AtomicBool) -> Result<Report> {
+    fn race(contestants: &[Contestant], time: Duration, memory_mib: u64, stop: &AtomicBool) -> Result<Report> {
         let stage = Stage {
             program: Program::embedded()?,
             writers: Vec::new(),
             settings: Settings::none(),
             engines: Engines::none(),
-            memory_mib: meminfo_mib("MemAvailable").unwrap_or(0) / 2,
+            memory_mib,
             quick: true,
         };
         let run = |condition: &Condition, contestants: &[Contestant], time| {
@@ -72,9 +73,11 @@ impl Brief {
         };
         let mut rows = run(&Condition::SMALL, contestants, time)?;
         let large = Condition { parent_mib: PARENT_MIB, ..Condition::SMALL };
-        if contestants.contains(&Contestant::Fork) && stage.memory_mib >= PARENT_MIB {
-            let _parent = Parent::become_like(&large)?;
-            rows.extend(run(&large, &[Contestant::Fork], 2 * time)?);
+        if contestants.contains(&Contestant::Fork) && memory_mib >= PARENT_MIB {
+            // A limit of our own (RLIMIT_AS) may refuse it.
+            if let Ok(_parent) = Parent::become_like(&large) {
+                rows.extend(run(&large, &[Contestant::Fork], 2 * time)?);
+            }
         }
         Ok(Report::new(Machine::read(), rows, Vec::new()))
     }
@@ -97,16 +100,18 @@ impl Brief {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::machine::meminfo_mib, *};
 
     #[test]
     fn a_short_race_has_a_row_for_each_and_the_cost_of_memory() {
         let names = [Contestant::Floor, Contestant::Fork, Contestant::ForklessStatus];
-        let brief = Brief::measure(&names, Duration::from_millis(20)).expect("measured");
+        let available = meminfo_mib("MemAvailable").unwrap_or(0);
+        let brief = Brief::measure(&names, Duration::from_millis(20), available).expect("measured");
         assert_eq!(brief.rows().map(|row| row.launcher).collect::<Vec<_>>(), names.map(Contestant::name));
         assert!(brief.rows().all(|row| row.ratio_to_floor.is_some() && row.parent_mib == 0));
-        let available = meminfo_mib("MemAvailable").unwrap_or(0) / 2;
-        assert_eq!(brief.fork().is_some(), available >= PARENT_MIB);
+        assert_eq!(brief.fork().is_some(), available / 2 >= PARENT_MIB);
         assert!(brief.fork().is_none_or(|fork| fork.small_us > 0.0));
+        let little = Brief::measure(&names, Duration::from_millis(20), PARENT_MIB).expect("measured");
+        assert!(little.fork().is_none() && little.rows().count() == names.len());
     }
 }

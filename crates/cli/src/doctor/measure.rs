@@ -20,11 +20,11 @@ const LAUNCHERS: [(Option<Way>, Contestant); 6] = [
 /// Time for all of them. Setting up, and fork in a larger parent, which has the time of two, come on top.
 const TIME: Duration = Duration::from_millis(1_800);
 
-/// Measures all that can launch here; `shared_memory`: ours can.
-pub(crate) fn measure(shared_memory: bool) -> (Measurements, Option<Parentage>) {
+/// Measures all that can launch here; `shared_memory`: ours can. `memory_mib` may be used.
+pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Option<Parentage>) {
     let can = |way: &Option<Way>| shared_memory || !matches!(way, Some(Way::Clone | Way::Pool));
     let list: Vec<Contestant> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, one)| *one).collect();
-    match Brief::measure(&list, TIME / list.len() as u32) {
+    match Brief::measure(&list, TIME / list.len() as u32, memory_mib) {
         Ok(brief) => (told(&brief), brief.fork()),
         Err(error) => (none(&format!("{error:#}")), None),
     }

@@ -30,6 +30,7 @@ pub(crate) use options::DoctorOptions;
 
 use self::{
     chart::Chart,
+    limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
 };
 use crate::bench::{Parentage, search};
@@ -51,8 +52,11 @@ pub(crate) fn main(options: &DoctorOptions) -> ExitCode {
 
 fn run(options: &DoctorOptions) -> Result<u8> {
     // Where no process can be made just now nothing is known, and nothing can be measured either.
-    let support = Support::probe().ok();
-    let situation = situation(options, support.unwrap_or(Support::NONE))?;
+    let (support, trouble) = match Support::probe() {
+        Ok(support) => (Some(support), None),
+        Err(error) => (None, Some(error)),
+    };
+    let situation = situation(options, support.unwrap_or(Support::ALL))?;
     let command = prepared(options)?;
     let advice = situation.advise(command.as_ref());
     let chart = Chart::of(Some(&advice).filter(|_| !options.no_path));
@@ -62,15 +66,15 @@ fn run(options: &DoctorOptions) -> Result<u8> {
 
     let root = Path::new("/");
     let features = features::probe(support);
-    let limits = limits::read(root, situation.files);
+    let limits = limits::read(&Holder { root: root.to_path_buf(), pid: options.pid, files: situation.files });
     let (measurements, fork) = match (support, options.no_measure) {
         (_, true) => (measure::none("--no-measure"), None),
         (None, _) => (measure::none("no process can be made just now"), None),
-        (Some(support), _) => measure::measure(support.shared_memory),
+        (Some(support), _) => measure::measure(support.shared_memory, limits::memory_left_mib(&limits)),
     };
     let report = Report {
         version: FORMAT_VERSION,
-        verdict: Verdict::of(&features, &limits),
+        verdict: Verdict::of(&features, &limits, trouble.as_ref()),
         launch: launch(options, &situation, &advice, command.as_ref(), fork),
         features,
         limits,

@@ -1,5 +1,7 @@
 //! What doctor says: one structure, of which both the text and the JSON are made. `docs/doctor.md` describes every field.
 
+use std::io;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,21 +45,27 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// From what is missing of what launches rest on, and from limits that are near.
-    pub(crate) fn of(features: &[Feature], limits: &[Limit]) -> Self {
+    /// From what is missing of what launches rest on, and from limits that are near; `trouble`: why nothing could be tried.
+    pub(crate) fn of(features: &[Feature], limits: &[Limit], trouble: Option<&io::Error>) -> Self {
         let missing: Vec<&Feature> = features.iter().filter(|feature| feature.is_missed()).collect();
         let near = limits.iter().filter_map(|limit| limit.warning.clone());
         let broken = missing.iter().any(|feature| feature.name == "CLONE_VM");
         let losses: Vec<String> = missing.iter().map(|feature| feature.loss()).chain(near).collect();
-        let (health, words) = match (broken, losses.len()) {
-            (true, _) => (Health::Broken, "forkless cannot launch here: no child can share its caller's memory."),
-            (false, 0) => (Health::Well, "Everything forkless needs is here."),
-            (false, 1) => (Health::Losses, "forkless works here, with one loss."),
-            (false, _) => (Health::Losses, "forkless works here, with losses."),
+        let (health, words) = match (trouble, broken, losses.len()) {
+            (Some(error), ..) => (
+                Health::Broken,
+                format!("No process can be made just now ({error}): what follows supposes that one could."),
+            ),
+            (_, true, _) => {
+                (Health::Broken, "forkless cannot launch here: no child can share its caller's memory.".to_owned())
+            }
+            (_, _, 0) => (Health::Well, "Everything forkless needs is here.".to_owned()),
+            (_, _, 1) => (Health::Losses, "forkless works here, with one loss.".to_owned()),
+            _ => (Health::Losses, "forkless works here, with losses.".to_owned()),
         };
         let absent = features.iter().filter(|feature| feature.state == State::Missing && !feature.is_missed());
         let settings_missing = absent.map(|feature| feature.name).collect();
-        Self { health, words: words.to_owned(), losses, settings_missing, exit_status: (health != Health::Well) as u8 }
+        Self { health, words, losses, settings_missing, exit_status: (health != Health::Well) as u8 }
     }
 }
 
@@ -116,6 +124,9 @@ pub(crate) struct Limit {
     pub(crate) words: String,
     /// What is wrong with it.
     pub(crate) warning: Option<String>,
+    /// Bytes before it is reached, where it is one of memory.
+    #[serde(skip)]
+    pub(crate) memory_left: Option<u64>,
 }
 
 /// Where we are.
