@@ -152,7 +152,8 @@ fn launchers_are_measured_in_one_run() {
 /// What doctor says under a filter that refuses these calls, as `run` installs it.
 fn refused(calls: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["run", &format!("--system-call-filter=~{calls}:EPERM"), env!("CARGO_BIN_EXE_forkless")]);
+    command.args(["run", "--no-new-privs", &format!("--system-call-filter=~{calls}:EPERM")]);
+    command.arg(env!("CARGO_BIN_EXE_forkless"));
     parsed(&command.args(["doctor", "--no-measure", "--json"]).output().expect("forkless starts"))
 }
 
@@ -374,6 +375,12 @@ fn a_running_process_is_looked_at() {
     assert!(text(&["--pid", &pid]).contains(&format!("process {pid} with")));
     // What is said goes before what is seen.
     assert_eq!(json(&["--pid", &pid, "--closures", "--threads=7"])["launch"]["launcher"], "Zygote");
+    if !rustix::process::geteuid().is_root() && fs::read_dir("/proc/1/fd").is_err() {
+        assert_eq!(json(&["--pid=1"])["launch"]["caller"]["files"], Value::Null, "what may not be looked at");
+        assert_eq!(json(&["--pid=1", "--files=9"])["launch"]["caller"]["files"], 9);
+    } else {
+        skipped("files that may not be looked at", "all may be");
+    }
     sleeper.kill().expect("killed");
     sleeper.wait().expect("reaped");
     let gone = output(&["--pid", &pid]);

@@ -25,6 +25,9 @@
 //! # Terminals
 //! [`Command::pty`] puts a child on a pseudo-terminal, whose other side is a [`Pty`]; [`RawMode`] is for the caller's own.
 //!
+//! # Which way to launch
+//! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; one that needs
 //! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.

@@ -151,7 +151,7 @@ fn launch(
             threads: situation.threads,
             memory_bytes: situation.memory,
             resident_bytes: options.pid.and_then(resident),
-            files: situation.files,
+            files: options.files.or_else(|| may_look(options.pid).then_some(situation.files)),
             rate_per_s: situation.rate,
             closures: situation.code,
             may_share: situation.may_share,
@@ -163,6 +163,11 @@ fn launch(
         steps: command.map(Prepared::steps).unwrap_or_default(),
         fork_us: fork.map(|fork| (fork.small_us + fork.gib_us * gib).round()),
     }
+}
+
+/// Another user's process does not show its open files.
+fn may_look(pid: Option<u32>) -> bool {
+    pid.is_none_or(|pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok())
 }
 
 /// What `ps` calls RSS.

@@ -166,7 +166,8 @@ pub(crate) struct Caller {
     pub(crate) memory_bytes: u64,
     /// All that is resident, shared with others or not; only with a pid.
     pub(crate) resident_bytes: Option<u64>,
-    pub(crate) files: u64,
+    /// None where they may not be looked at.
+    pub(crate) files: Option<u64>,
     pub(crate) rate_per_s: f64,
     pub(crate) closures: bool,
     pub(crate) may_share: bool,

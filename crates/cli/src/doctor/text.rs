@@ -17,7 +17,10 @@ pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
     let mut out = format!("{}\n", report.verdict.words);
     report.verdict.losses.iter().for_each(|loss| out += &item("!", loss));
     if !report.verdict.settings_missing.is_empty() {
-        out += &item("-", &format!("What some settings need is not: {}.", report.verdict.settings_missing.join(", ")));
+        out += &item(
+            "-",
+            &format!("Some settings cannot be had, for want of: {}.", report.verdict.settings_missing.join(", ")),
+        );
     }
     launch(&mut out, &report.launch);
     let _ = write!(out, "\nWhich launcher? (heavy lines: the way taken)\n{chart}");
@@ -25,7 +28,23 @@ pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
     measured(&mut out, &report.measurements, colour);
     limits(&mut out, &report.limits);
     system(&mut out, report);
-    out
+    if colour { painted(&out) } else { out }
+}
+
+/// The signs in colour.
+fn painted(text: &str) -> String {
+    let paint = |line: &str| {
+        let sign = line.strip_prefix("  ").and_then(|rest| rest.chars().next());
+        let tint = match sign {
+            Some('✓') => 32,
+            Some('✗') => 31,
+            Some('!' | '?') => 33,
+            _ => return format!("{line}\n"),
+        };
+        let (sign, words) = line[2..].split_once(' ').unwrap_or((&line[2..], ""));
+        format!("  \u{1b}[{tint}m{sign}\u{1b}[0m {words}\n")
+    };
+    text.lines().map(paint).collect()
 }
 
 /// A sign, then words that keep to the right of it.
@@ -47,8 +66,8 @@ fn launch(out: &mut String, launch: &Launch) {
     }
     if let Some(us) = launch.fork_us {
         let files = match launch.caller.files {
-            few if few < 100 => String::new(),
-            many => format!(", and it would copy a table of {} open files", thousands(many)),
+            None | Some(..100) => String::new(),
+            Some(many) => format!(", and it would copy a table of {} open files", thousands(many)),
         };
         *out += &item("-", &format!("fork would hold such a caller for about {} each time{files}.", duration(us)));
     }
@@ -71,7 +90,7 @@ fn caller(caller: &Caller) -> String {
     let mut parts = vec![memory];
     parts.extend(caller.resident_bytes.map(|bytes| format!("{} MiB resident", thousands(bytes >> 20))));
     parts.push(plural(caller.threads, "thread"));
-    parts.push(plural(caller.files, "open file"));
+    parts.extend(caller.files.map(|files| plural(files, "open file")));
     if caller.rate_per_s > 0.0 {
         parts.push(format!("{} launches/s", caller.rate_per_s));
     }
@@ -111,7 +130,7 @@ fn sign(state: State) -> &'static str {
 
 fn measured(out: &mut String, found: &Measurements, colour: bool) {
     if let Some(why) = &found.none {
-        *out += &format!("\nNot measured: {why}\n");
+        let _ = writeln!(out, "\n{}", wrap(&format!("Not measured: {why}"), WIDTH).join("\n"));
         return;
     }
     let mut table = new_table(colour);
@@ -177,4 +196,24 @@ fn system(out: &mut String, report: &Report) {
         return;
     }
     *out += "\nWhat each missing thing means, and which kernels have it, is in docs/platforms.md.\n";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_are_painted_and_nothing_else() {
+        let text = "first\n  ✓ here\n    ✓ not a sign\n  - item\n  ! near\n";
+        let painted = painted(text);
+        assert_eq!(painted.matches('\u{1b}').count(), 4);
+        assert_eq!(painted.replace("\u{1b}[32m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", ""), text);
+    }
+
+    #[test]
+    fn items_keep_to_the_right_of_their_sign() {
+        let text = item("!", &"word ".repeat(40));
+        assert!(text.starts_with("  ! word") && text.lines().skip(1).all(|line| line.starts_with("    word")));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+    }
 }
