@@ -59,7 +59,7 @@ type Words = (&'static str, &'static str, &'static str, &'static str);
 const LAUNCHES: [Words; 6] = [
     (
         "CLONE_VM",
-        "2.2",
+        "2.0",
         "a child shares the caller's memory until exec: no page table is copied",
         "nothing can be launched by Clone or Pool; posix_spawn and fork may be left",
     ),
