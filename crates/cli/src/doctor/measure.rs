@@ -8,7 +8,7 @@ use super::report::{Measured, Measurements};
 use crate::bench::{Brief, Contestant, Parentage};
 
 /// Who is measured, and which launcher it stands for. The floor is what the others are compared with.
-const LAUNCHERS: [(Option<Way>, Contestant); 6] = [
+const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (None, Contestant::Floor),
     (Some(Way::Clone), Contestant::ForklessSpawn),
     (Some(Way::Clone), Contestant::ForklessStatus),

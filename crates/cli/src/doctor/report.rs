@@ -56,9 +56,10 @@ impl Verdict {
                 Health::Broken,
                 format!("No process can be made just now ({error}): what follows supposes that one could."),
             ),
-            (_, true, _) => {
-                (Health::Broken, "forkless cannot launch here: no child can share its caller's memory.".to_owned())
-            }
+            (_, true, _) => (
+                Health::Broken,
+                "The usual way to launch does not work here: no child can share its caller's memory.".to_owned(),
+            ),
             (_, _, 0) => (Health::Well, "Everything forkless needs is here.".to_owned()),
             (_, _, 1) => (Health::Losses, "forkless works here, with one loss.".to_owned()),
             _ => (Health::Losses, "forkless works here, with losses.".to_owned()),

@@ -160,12 +160,16 @@ fn measured(out: &mut String, found: &Measurements, colour: bool) {
     }
 }
 
-/// "Clone (status)": the launcher, and the function of it.
+/// "Clone (status)": the launcher, and the function of it; the library's own fork is not the one in C.
 fn name(row: &Measured) -> String {
     match (row.launcher, row.contestant.strip_prefix("forkless-")) {
         (None, _) => format!("{} (vfork in C)", row.contestant),
-        (Some(launcher), Some(form)) => format!("{launcher} ({form})"),
         (Some(launcher), None) => format!("{launcher} (in C)"),
+        (Some(launcher), Some(form)) => {
+            let letters = form.chars().filter(char::is_ascii_alphanumeric);
+            let plain = letters.eq(launcher.to_ascii_lowercase().chars());
+            format!("{launcher} ({})", if plain { "forkless" } else { form })
+        }
     }
 }
 
@@ -208,6 +212,27 @@ mod tests {
         let painted = painted(text);
         assert_eq!(painted.matches('\u{1b}').count(), 4);
         assert_eq!(painted.replace("\u{1b}[32m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", ""), text);
+    }
+
+    #[test]
+    fn rows_are_named_by_launcher() {
+        let named = |launcher, contestant| {
+            let us = 1.0;
+            name(&Measured {
+                launcher,
+                contestant,
+                n: 9,
+                held_p50_us: us,
+                held_p99_us: us,
+                total_p50_us: us,
+                total_p99_us: us,
+                ratio_to_floor: None,
+            })
+        };
+        assert_eq!(named(None, "floor"), "floor (vfork in C)");
+        assert_eq!(named(Some("Clone"), "forkless-status"), "Clone (status)");
+        assert_eq!(named(Some("PosixSpawn"), "posix_spawn"), "PosixSpawn (in C)");
+        assert_eq!(named(Some("PosixSpawn"), "forkless-posix_spawn"), "PosixSpawn (forkless)");
     }
 
     #[test]
