@@ -1,4 +1,5 @@
-//! The `forkless` command: `forkless run` starts a program, `forkless bench` measures every way to start one.
+//! The `forkless` command: `forkless run` starts a program, `forkless bench` measures every way to start one,
+//! `forkless doctor` says which of them suits, and what this machine has for it.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -7,6 +8,7 @@
 
 mod run;
 mod bench;
+mod doctor;
 
 use std::{ffi::OsStr, process::ExitCode};
 
@@ -24,6 +26,7 @@ struct Cli {
 enum Command {
     Run(Box<run::RunOptions>),
     Bench(Box<bench::BenchOptions>),
+    Doctor(Box<doctor::DoctorOptions>),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
+        Command::Doctor(options) => doctor::main(&options),
         Command::Bench(options) => match bench::main(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -25,6 +25,9 @@
 //! # Terminals
 //! [`Command::pty`] puts a child on a pseudo-terminal, whose other side is a [`Pty`]; [`RawMode`] is for the caller's own.
 //!
+//! # Which way to launch
+//! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; one that needs
 //! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
@@ -44,6 +47,8 @@ mod launch;
 mod prepared;
 
 mod pool;
+
+mod advice;
 
 mod child;
 
@@ -70,13 +75,14 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, mapped_stacks};
+pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};

@@ -21,6 +21,7 @@ mod targets;
 mod table;
 mod plots;
 mod page;
+mod brief;
 
 use std::{
     fs,
@@ -34,19 +35,24 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+pub(crate) use brief::{Brief, Parentage};
+pub(crate) use conditions::thousands;
+pub(crate) use contestants::Contestant;
+pub(crate) use machine::Machine;
 pub(crate) use options::BenchOptions;
+pub(crate) use program::{TARGET_PROGRAM, search};
+pub(crate) use record::Row;
+pub(crate) use table::{figure, new_table};
 
 use self::{
     alive::AliveRow,
     conditions::{Condition, Limits, OUTPUTS, Parent, Sweeps},
-    contestants::Contestant,
     engines::Engines,
-    machine::Machine,
     options::Part,
     program::Program,
     quiet::Quiet,
     race::{Budget, Stage},
-    record::{Report, Row, write_to},
+    record::{Report, write_to},
     settings::Settings,
 };
 

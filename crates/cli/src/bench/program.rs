@@ -12,9 +12,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use forkless::Support;
 
 /// The static program of `c/target.c`, built by `build.rs`.
-const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/target-program"));
+pub(crate) const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/target-program"));
 
 /// The static program of `c/worker.c`, which writes or waits.
 const WORKER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker-program"));
@@ -121,15 +122,20 @@ impl Program {
 /// It also waits for the moment when nobody has the file open for writing: in a process with other threads, a child that
 /// was forked while we wrote has it until it execs (ETXTBSY).
 fn try_out(path: &Path, args: &[&str]) -> Result<()> {
-    let status =
-        forkless::Command::new(path).args(args).retry_busy(Duration::from_secs(2)).status().with_context(|| {
-            format!("programs in {} cannot be run; set TMPDIR to another directory", std::env::temp_dir().display())
-        })?;
+    // Where ours cannot, the others may take part all the same.
+    let status = if Support::probe().is_ok_and(|support| support.shared_memory) {
+        forkless::Command::new(path).args(args).retry_busy(Duration::from_secs(2)).status()
+    } else {
+        std::process::Command::new(path).args(args).status()
+    };
+    let status = status.with_context(|| {
+        format!("programs in {} cannot be run; set TMPDIR to another directory", std::env::temp_dir().display())
+    })?;
     super::contestants::check(status)
 }
 
 /// Finds a program in `PATH` the way execvp(3) does, except that only regular executable files count.
-fn search(name: &OsStr) -> Result<PathBuf> {
+pub(crate) fn search(name: &OsStr) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     for directory in std::env::split_paths(&path) {
         let candidate = Path::new(".").join(directory).join(name);

@@ -127,7 +127,8 @@ pub(crate) fn headline(condition: &Condition) -> String {
 /// A line below the head, and nothing else.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
-fn new_table(colour: bool) -> Table {
+/// A table without rows.
+pub(crate) fn new_table(colour: bool) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
     if colour {

@@ -18,7 +18,7 @@ use std::{
 
 use forkless::{Command, Stdio, Step, Usage};
 
-pub(crate) use options::RunOptions;
+pub(crate) use options::{RunOptions, amount};
 
 use options::OwnGroup;
 

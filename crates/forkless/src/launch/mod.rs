@@ -38,7 +38,10 @@ mod stack;
 
 pub(crate) mod surroundings;
 
+mod support;
+
 pub use stack::mapped_stacks;
+pub use support::Support;
 
 pub(crate) use clone::clone_parked;
 use clone::{Cloned, How};

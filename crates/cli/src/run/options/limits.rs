@@ -96,7 +96,7 @@ fn limit(word: &str) -> Result<Limit, String> {
 }
 
 /// A number, with a suffix as systemd's settings have them, or `unlimited`.
-pub(super) fn amount(word: &str) -> Result<u64, String> {
+pub(crate) fn amount(word: &str) -> Result<u64, String> {
     if word == "unlimited" {
         return Ok(RLIM_INFINITY);
     }

@@ -32,6 +32,7 @@ use super::{
 
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::ChildOptions;
+pub(crate) use limits::amount;
 
 /// Run PROGRAM and exit with its exit code
 ///

@@ -1,0 +1,302 @@
+//! Limits and settings of the system that a launch can run into. What is not there, or cannot be read, is null and no error.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rustix::process::{Resource, getrlimit};
+use serde_json::{Value, json};
+
+use super::report::Limit;
+
+/// From here on, in percent of what is allowed, a limit is near.
+const NEAR: u64 = 90;
+
+/// Whose they are, and what is known of it.
+pub(crate) struct Holder {
+    /// `/`.
+    pub(crate) root: PathBuf,
+    /// A running process, or this one.
+    pub(crate) pid: Option<u32>,
+    /// What it has open.
+    pub(crate) files: u64,
+}
+
+impl Holder {
+    /// A file about it in /proc.
+    fn text(&self, name: &str) -> Option<String> {
+        let process = self.pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+        fs::read_to_string(self.root.join("proc").join(process).join(name)).ok()
+    }
+}
+
+/// Reads them all.
+pub(crate) fn read(holder: &Holder) -> Vec<Limit> {
+    let mut limits =
+        vec![open_files(holder), resource(holder, "RLIMIT_NPROC", Resource::Nproc, "processes of its user").0];
+    limits.extend(groups(holder));
+    limits.extend(sysctls(&holder.root));
+    limits.extend(flags(holder));
+    limits.extend(memory(&holder.root));
+    limits
+}
+
+/// Memory that may be used before one of them is reached, in MiB.
+pub(crate) fn memory_left_mib(limits: &[Limit]) -> u64 {
+    limits.iter().filter_map(|limit| limit.memory_left).min().unwrap_or(0) >> 20
+}
+
+fn limit(name: &str, value: Value, words: &str) -> Limit {
+    Limit { name: name.to_owned(), value, words: words.to_owned(), warning: None, memory_left: None }
+}
+
+/// The soft one, and as a number: that of a running process is in its `/proc/PID/limits`, `proc_pid_limits(5)`.
+fn resource(holder: &Holder, name: &str, resource: Resource, words: &str) -> (Limit, Option<u64>) {
+    let title = if resource == Resource::Nofile { "Max open files" } else { "Max processes" };
+    let (soft, hard) = match holder.pid {
+        None => (getrlimit(resource).current, getrlimit(resource).maximum),
+        Some(_) => {
+            let text = holder.text("limits");
+            let line = text.as_ref().and_then(|text| text.lines().find_map(|line| line.strip_prefix(title)));
+            let Some(line) = line else { return (limit(name, Value::Null, words), None) };
+            let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+            (numbers.next().flatten(), numbers.next().flatten())
+        }
+    };
+    let said = |most: Option<u64>| most.map_or_else(|| json!("unlimited"), |most| json!(most));
+    let raised = if soft == hard { String::new() } else { format!("; can be raised to {}", said(hard)) };
+    (limit(name, said(soft), &format!("{words}{raised}")), soft)
+}
+
+fn open_files(holder: &Holder) -> Limit {
+    let (found, most) = resource(holder, "RLIMIT_NOFILE", Resource::Nofile, "open files of a process");
+    // A launch with three pipes and a pidfd needs some numbers more.
+    let warning = most.filter(|&most| holder.files.saturating_add(8) > most).map(|most| {
+        let files = holder.files;
+        format!("RLIMIT_NOFILE: {files} open files and the pipes to a child do not fit in {most}")
+    });
+    Limit { warning, ..found }
+}
+
+/// What each control group up the tree allows, by version 1 or 2: the lowest number counts.
+fn groups(holder: &Holder) -> Vec<Limit> {
+    let kinds = [
+        ("pids", "pids.max", "pids.current", "processes and threads in this control group"),
+        ("memory", "memory.max", "memory.current", "memory of this control group, in bytes"),
+        ("memory", "memory.high", "memory.current", "memory from which on it is slowed down, in bytes"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory of this control group, in bytes"),
+    ];
+    let mut limits = Vec::new();
+    for directory in kinds.iter().flat_map(|(controller, ..)| own_groups(holder, controller)).collect::<Vec<_>>() {
+        for (_, most, now, words) in kinds {
+            let Some(value) = number_or_word(&directory.join(most)) else { continue };
+            let name = Path::new("/").join(directory.strip_prefix(&holder.root).unwrap_or(&directory)).join(most);
+            let name = name.to_string_lossy().into_owned();
+            if limits.iter().any(|limit: &Limit| limit.name == name) {
+                continue;
+            }
+            limits.push(group(name, value, number_or_word(&directory.join(now)), words));
+        }
+    }
+    limits
+}
+
+fn group(name: String, value: Value, now: Option<Value>, words: &str) -> Limit {
+    /// What version 1 writes for no limit: the largest number of whole pages.
+    const NONE: u64 = 1 << 62;
+    let used = now.as_ref().and_then(Value::as_u64);
+    let most = value.as_u64().filter(|most| *most < NONE);
+    let value = if most.is_none() { json!("unlimited") } else { value };
+    let words = used.map_or_else(|| words.to_owned(), |used| format!("{words}; {used} now"));
+    let is_near = |(used, most): &(u64, u64)| u128::from(*used) * 100 >= u128::from(*most) * u128::from(NEAR);
+    let warning = used.zip(most).filter(is_near).map(|(used, most)| format!("{name}: {used} of {most} are used"));
+    let is_memory = name.rsplit('/').next().is_some_and(|file| file.starts_with("memory."));
+    let memory_left = used.zip(most).map(|(used, most)| most.saturating_sub(used)).filter(|_| is_memory);
+    Limit { name, value, words, warning, memory_left }
+}
+
+/// The directories of its groups from its own up to the root, of version 2 and of this controller of version 1:
+/// `proc_pid_mountinfo(5)`, `cgroups(7)`.
+fn own_groups(holder: &Holder, controller: &str) -> Vec<PathBuf> {
+    let root = &holder.root;
+    // Its paths are told from where we are, so the mounts are ours.
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let groups = holder.text("cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        let Some((place, kind)) = line.split_once(" - ") else { continue };
+        let (place, kind): (Vec<_>, Vec<_>) = (place.split(' ').collect(), kind.split(' ').collect());
+        let (Some(mount_root), Some(mount_point)) = (place.get(3), place.get(4)) else { continue };
+        let has_it = kind.get(2).is_some_and(|options| options.split(',').any(|one| one == controller));
+        let of_group = |line: &&str| match kind[0] {
+            "cgroup2" => line.starts_with("0::"),
+            "cgroup" => has_it && line.split(':').nth(1).is_some_and(|all| all.split(',').any(|one| one == controller)),
+            _ => false,
+        };
+        let Some(group) = groups.lines().find(of_group).and_then(|line| line.splitn(3, ':').nth(2)) else { continue };
+        let inside = Path::new(group).strip_prefix(mount_root).unwrap_or(Path::new(""));
+        let top = root.join(mount_point.trim_start_matches('/'));
+        let own = top.join(inside);
+        found.extend(own.ancestors().take_while(|directory| directory.starts_with(&top)).map(Path::to_path_buf));
+    }
+    found
+}
+
+/// Name, what it means.
+const SYSCTLS: [(&str, &str); 11] = [
+    ("kernel.pid_max", "process ids"),
+    ("kernel.threads-max", "threads of the whole system"),
+    ("vm.overcommit_memory", "with 2 a fork needs as much free memory as the caller has; others do not"),
+    ("vm.max_map_count", "mappings of a process"),
+    ("vm.memfd_noexec", "with 2 files in memory cannot be executed"),
+    ("kernel.yama.ptrace_scope", "from 1 on pidfd_getfd on the parent is refused to ordinary users"),
+    ("user.max_user_namespaces", "user namespaces"),
+    ("kernel.unprivileged_userns_clone", "with 0 user namespaces are for root only"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "with 1 user namespaces of ordinary users may do next to nothing"),
+    ("kernel.seccomp.actions_avail", "what filters may answer"),
+    ("fs.nr_open", "the most that RLIMIT_NOFILE can be"),
+];
+
+fn sysctls(root: &Path) -> impl Iterator<Item = Limit> {
+    SYSCTLS.into_iter().map(move |(name, words)| {
+        let path = root.join("proc/sys").join(name.replace('.', "/"));
+        limit(name, number_or_word(&path).unwrap_or(Value::Null), words)
+    })
+}
+
+/// Our own are asked for by prctl(2), which needs no /proc; whether another process is dumpable is not told.
+fn flags(holder: &Holder) -> [Limit; 3] {
+    let status = holder.pid.and_then(|_| holder.text("status")).unwrap_or_default();
+    let ask = |what: i32, name: &str| {
+        if holder.pid.is_some() {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            return line.and_then(|word| word.trim().parse::<u64>().ok()).map_or(Value::Null, |value| json!(value));
+        }
+        // SAFETY: the three that are asked for read a flag of this process.
+        let answer = unsafe { libc::prctl(what, 0, 0, 0, 0) };
+        if answer < 0 { Value::Null } else { json!(answer) }
+    };
+    let words = [
+        "with 2 a filter decides over its system calls and those of its children",
+        "with 1 set-user-id programs give its children nothing",
+        "unless 1 its /proc/self is root's, and id maps need privileges",
+    ];
+    [
+        limit("seccomp", ask(libc::PR_GET_SECCOMP, "Seccomp"), words[0]),
+        limit("no_new_privs", ask(libc::PR_GET_NO_NEW_PRIVS, "NoNewPrivs"), words[1]),
+        limit("dumpable", ask(libc::PR_GET_DUMPABLE, "Dumpable"), words[2]),
+    ]
+}
+
+fn memory(root: &Path) -> Option<Limit> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let kib = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let (total, available) = (kib("MemTotal")?, kib("MemAvailable")?);
+    let words = format!("memory that is left, in bytes, of {} MiB", total >> 10);
+    // What is left fills with caches, so this is nearer than the limits above may come.
+    let near = available * 100 < total * 3;
+    let warning = near.then(|| format!("MemAvailable: {} MiB of {} MiB are left", available >> 10, total >> 10));
+    let memory_left = Some(available << 10);
+    Some(Limit { warning, memory_left, ..limit("MemAvailable", json!(available << 10), &words) })
+}
+
+/// What the file says, as a number where it is one.
+fn number_or_word(path: &Path) -> Option<Value> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    Some(text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find<'a>(limits: &'a [Limit], name: &str) -> &'a Limit {
+        limits.iter().find(|limit| limit.name == name).unwrap_or_else(|| panic!("no {name} in {limits:#?}"))
+    }
+
+    #[test]
+    fn where_nothing_can_be_read_nothing_breaks() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let limits = read(&Holder { root: root.path().to_path_buf(), pid: None, files: 3 });
+        assert_eq!(find(&limits, "kernel.yama.ptrace_scope").value, Value::Null);
+        assert!(find(&limits, "RLIMIT_NOFILE").value.is_number() || find(&limits, "RLIMIT_NOFILE").value.is_string());
+        assert!(limits.iter().all(|limit| limit.warning.is_none()), "{limits:?}");
+        assert_eq!(memory_left_mib(&limits), 0);
+        let limits = read(&Holder { root: root.path().to_path_buf(), pid: Some(1), files: 3 });
+        assert!(limits.iter().all(|limit| limit.value.is_null()), "{limits:?}");
+    }
+
+    #[test]
+    fn more_files_than_may_be_open_are_told() {
+        let limits = read(&Holder { root: "/nonexistent".into(), pid: None, files: u64::MAX });
+        let unlimited = getrlimit(Resource::Nofile).current.is_none();
+        assert_eq!(find(&limits, "RLIMIT_NOFILE").warning.is_some(), !unlimited);
+    }
+
+    /// A tree of both versions, as hybrid systems have it.
+    #[test]
+    fn control_groups_are_followed_up_to_the_root() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("directories");
+            fs::write(path, text).expect("written");
+        };
+        write("proc/self/cgroup", "5:pids,cpu:/a/b\n1:name=systemd:/a/b\n0::/box/user/one\n");
+        write(
+            "proc/self/mountinfo",
+            "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+             32 31 0:29 / /sys/fs/cgroup/pids,cpu rw shared:3 - cgroup cgroup rw,pids,cpu\n\
+             33 31 0:30 /box /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+        );
+        write("sys/fs/cgroup/pids,cpu/a/b/pids.max", "max\n");
+        write("sys/fs/cgroup/pids,cpu/a/pids.max", "100\n");
+        write("sys/fs/cgroup/pids,cpu/a/pids.current", "89\n");
+        write("sys/fs/cgroup/unified/user/one/pids.max", "10\n");
+        write("sys/fs/cgroup/unified/user/one/pids.current", "9\n");
+        write("sys/fs/cgroup/unified/user/memory.max", "1000000\n");
+        write("sys/fs/cgroup/unified/user/memory.current", "4096\n");
+        write("sys/fs/cgroup/other/pids.max", "1\n");
+
+        let limits = groups(&Holder { root: root.path().to_path_buf(), pid: None, files: 3 });
+        let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "/sys/fs/cgroup/pids,cpu/a/b/pids.max",
+                "/sys/fs/cgroup/pids,cpu/a/pids.max",
+                "/sys/fs/cgroup/unified/user/one/pids.max",
+                "/sys/fs/cgroup/unified/user/memory.max",
+            ]
+        );
+        assert_eq!(limits[0].value, "unlimited");
+        assert_eq!((limits[1].value.as_u64(), &limits[1].warning), (Some(100), &None));
+        assert!(limits[1].words.ends_with("; 89 now"), "{}", limits[1].words);
+        let near = limits[2].warning.as_deref().expect("nine of ten");
+        assert_eq!(near, "/sys/fs/cgroup/unified/user/one/pids.max: 9 of 10 are used");
+        assert_eq!(limits[3].warning, None);
+        assert_eq!(limits.iter().filter_map(|limit| limit.memory_left).collect::<Vec<_>>(), [1_000_000 - 4_096]);
+
+        write(
+            "proc/77/limits",
+            "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max processes             unlimited            unlimited            processes \n\
+             Max open files            1024                 524288               files     \n",
+        );
+        write("proc/77/cgroup", "0::/box/user\n");
+        write("proc/77/status", "Name:\tx\nSeccomp:\t2\nNoNewPrivs:\t1\n");
+        let limits = read(&Holder { root: root.path().to_path_buf(), pid: Some(77), files: 1_020 });
+        assert_eq!(find(&limits, "RLIMIT_NOFILE").value, 1_024);
+        assert!(find(&limits, "RLIMIT_NOFILE").words.ends_with("; can be raised to 524288"));
+        assert!(find(&limits, "RLIMIT_NOFILE").warning.is_some());
+        assert_eq!(find(&limits, "RLIMIT_NPROC").value, "unlimited");
+        assert_eq!((&find(&limits, "seccomp").value, &find(&limits, "no_new_privs").value), (&json!(2), &json!(1)));
+        assert!(limits.iter().any(|limit| limit.name == "/sys/fs/cgroup/unified/user/memory.max"));
+        assert!(limits.iter().all(|limit| !limit.name.contains("/one/")));
+    }
+}

@@ -1,0 +1,178 @@
+//! `forkless doctor`: what this machine has for launching, which way suits, and why.
+//!
+//! In story order: what is asked, what the machine has and allows, which way that leads to, what each takes, and how it is
+//! told. `docs/doctor.md` is the page for users.
+
+mod options;
+mod report;
+mod trial;
+mod features;
+mod limits;
+mod system;
+mod measure;
+mod chart;
+mod picture;
+mod text;
+
+use std::{
+    fs, io,
+    io::{IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use forkless::{Advice, Answer, Command, Prepared, Situation, Support};
+use rustix::fs::{Access, access};
+
+pub(crate) use options::DoctorOptions;
+
+use self::{
+    chart::Chart,
+    limits::Holder,
+    report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
+};
+use crate::bench::{Parentage, search};
+
+/// A bad question, or an answer that cannot be written.
+const FAILED: u8 = 2;
+
+/// Says it all, and how we are to exit.
+pub(crate) fn main(options: &DoctorOptions) -> ExitCode {
+    match run(options) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            // Where standard error is gone there is nobody to be told.
+            let _ = writeln!(io::stderr(), "forkless: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(options: &DoctorOptions) -> Result<u8> {
+    // Where no process can be made just now nothing is known, and nothing can be measured either.
+    let (support, trouble) = match Support::probe() {
+        Ok(support) => (Some(support), None),
+        Err(error) => (None, Some(error)),
+    };
+    let situation = situation(options, support.unwrap_or(Support::ALL))?;
+    let command = prepared(options)?;
+    let advice = situation.advise(command.as_ref());
+    let chart = Chart::of(Some(&advice).filter(|_| !options.no_path));
+    if options.svg.as_deref() == Some(Path::new("-")) {
+        return written(&picture::svg(&chart)).map(|()| 0);
+    }
+
+    let root = Path::new("/");
+    let features = features::probe(support);
+    let limits = limits::read(&Holder { root: root.to_path_buf(), pid: options.pid, files: situation.files });
+    let (measurements, fork) = match (support, options.no_measure) {
+        (_, true) => (measure::none("--no-measure"), None),
+        (None, _) => (measure::none("no process can be made just now"), None),
+        (Some(support), _) => measure::measure(support.shared_memory, limits::memory_left_mib(&limits)),
+    };
+    let report = Report {
+        version: FORMAT_VERSION,
+        verdict: Verdict::of(&features, &limits, trouble.as_ref()),
+        launch: launch(options, &situation, &advice, command.as_ref(), fork),
+        features,
+        limits,
+        system: system::read(root),
+        measurements,
+    };
+    if let Some(path) = &options.svg {
+        fs::write(path, picture::svg(&chart)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let answer = match options.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => {
+            let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            text::render(&report, &chart::text(&chart), colour)
+        }
+    };
+    written(&answer)?;
+    Ok(report.verdict.exit_status)
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn written(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        answer => answer.context("cannot write to standard output"),
+    }
+}
+
+/// The caller that was described.
+fn situation(options: &DoctorOptions, support: Support) -> Result<Situation> {
+    let mut situation = match options.pid {
+        Some(pid) => Situation::of_process(pid).with_context(|| format!("--pid: process {pid}"))?,
+        // Without /proc nothing is known of ourselves; we are small.
+        None => Situation::of_caller().unwrap_or_else(|_| Situation::small(support)),
+    };
+    situation.threads = options.threads.unwrap_or(situation.threads);
+    situation.memory = options.memory.unwrap_or(situation.memory);
+    situation.files = options.files.unwrap_or(situation.files);
+    situation.rate = options.rate.unwrap_or(0.0);
+    situation.code = options.closures;
+    situation.may_share = !options.no_shared_memory;
+    Ok(situation)
+}
+
+/// The command that was asked about; it is compiled and never run.
+fn prepared(options: &DoctorOptions) -> Result<Option<Prepared>> {
+    let Some((program, args)) = options.words.split_first() else { return Ok(None) };
+    // A plan holds for a program that is yet to come; who asks about one has mistyped it.
+    let path = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { search(program)? };
+    access(&path, Access::EXEC_OK).with_context(|| format!("cannot run {}", path.display()))?;
+    Ok(Some(Command::new(program).args(args).prepare()?))
+}
+
+fn launch(
+    options: &DoctorOptions,
+    situation: &Situation,
+    advice: &Advice,
+    command: Option<&Prepared>,
+    fork: Option<Parentage>,
+) -> Launch {
+    let step = |answer: &Answer| Step {
+        question: answer.question.name(),
+        words: answer.question.words(),
+        answer: answer.yes,
+        why: answer.why.clone(),
+    };
+    let gib = situation.memory as f64 / f64::from(1 << 30);
+    let words = options.words.iter().map(|word| word.to_string_lossy().into_owned());
+    Launch {
+        program: command.map(|_| words.collect()),
+        caller: Caller {
+            pid: options.pid,
+            threads: situation.threads,
+            memory_bytes: situation.memory,
+            resident_bytes: options.pid.and_then(resident),
+            files: options.files.or_else(|| may_look(options.pid).then_some(situation.files)),
+            rate_per_s: situation.rate,
+            closures: situation.code,
+            may_share: situation.may_share,
+        },
+        launcher: advice.way.name(),
+        words: advice.way.words(),
+        in_this_version: advice.way.launcher().is_some(),
+        path: advice.path.iter().map(step).collect(),
+        steps: command.map(Prepared::steps).unwrap_or_default(),
+        fork_us: fork.map(|fork| (fork.small_us + fork.gib_us * gib).round()),
+    }
+}
+
+/// Another user's process does not show its open files.
+fn may_look(pid: Option<u32>) -> bool {
+    pid.is_none_or(|pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok())
+}
+
+/// What `ps` calls RSS.
+fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let rest = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(rest.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}

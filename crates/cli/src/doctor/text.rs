@@ -1,0 +1,244 @@
+//! What doctor says, for people: the most important line first.
+
+use std::fmt::Write;
+
+use comfy_table::CellAlignment;
+
+use super::{
+    chart::wrap,
+    report::{Caller, Feature, Health, Launch, Limit, Measured, Measurements, Need, Report, State},
+};
+use crate::bench::{figure, new_table, thousands};
+
+const WIDTH: usize = super::chart::WIDTH;
+
+/// All of it.
+pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
+    let mut out = format!("{}\n", report.verdict.words);
+    report.verdict.losses.iter().for_each(|loss| out += &item("!", loss));
+    if !report.verdict.settings_missing.is_empty() {
+        out += &item(
+            "-",
+            &format!("Some settings cannot be had, for want of: {}.", report.verdict.settings_missing.join(", ")),
+        );
+    }
+    launch(&mut out, &report.launch);
+    let _ = write!(out, "\nWhich launcher? (heavy lines: the way taken)\n{chart}");
+    features(&mut out, &report.features);
+    measured(&mut out, &report.measurements, colour);
+    limits(&mut out, &report.limits);
+    system(&mut out, report);
+    if colour { painted(&out) } else { out }
+}
+
+/// The signs in colour.
+fn painted(text: &str) -> String {
+    let paint = |line: &str| {
+        let sign = line.strip_prefix("  ").and_then(|rest| rest.chars().next());
+        let tint = match sign {
+            Some('✓') => 32,
+            Some('✗') => 31,
+            Some('!' | '?') => 33,
+            _ => return format!("{line}\n"),
+        };
+        let (sign, words) = line[2..].split_once(' ').unwrap_or((&line[2..], ""));
+        format!("  \u{1b}[{tint}m{sign}\u{1b}[0m {words}\n")
+    };
+    text.lines().map(paint).collect()
+}
+
+/// A sign, then words that keep to the right of it.
+fn item(sign: &str, words: &str) -> String {
+    let lines = wrap(words, WIDTH - 4);
+    let first = lines.first().map_or("", String::as_str);
+    let rest: String = lines.iter().skip(1).map(|line| format!("    {line}\n")).collect();
+    format!("  {sign} {first}\n{rest}")
+}
+
+fn launch(out: &mut String, launch: &Launch) {
+    let what = launch.program.as_ref().map_or_else(|| "a program".to_owned(), |words| words.join(" "));
+    let heading = format!("To launch {what} from {}: {}", caller(&launch.caller), launch.launcher);
+    let _ = writeln!(out, "\n{}", wrap(&heading, WIDTH).join("\n"));
+    let here = if launch.in_this_version { "" } else { "; this version of forkless has not got it" };
+    *out += &item(" ", &format!("{}{here}", launch.words));
+    for step in &launch.path {
+        *out += &item("-", &format!("{} {}: {}.", step.words, if step.answer { "Yes" } else { "No" }, step.why));
+    }
+    if let Some(us) = launch.fork_us {
+        let files = match launch.caller.files {
+            None | Some(..100) => String::new(),
+            Some(many) => format!(", and it would copy a table of {} open files", thousands(many)),
+        };
+        *out += &item("-", &format!("fork would hold such a caller for about {} each time{files}.", duration(us)));
+    }
+    if !launch.steps.is_empty() {
+        *out += "\nWhat the child does\n";
+        for (number, step) in (1..).zip(&launch.steps) {
+            let _ = writeln!(out, "{number:3}. {step}");
+        }
+    }
+}
+
+/// In words: what differs from a small caller.
+fn caller(caller: &Caller) -> String {
+    let who = caller.pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
+    let plural = |count: u64, one: &str| format!("{} {one}{}", thousands(count), if count == 1 { "" } else { "s" });
+    let memory = match caller.memory_bytes >> 20 {
+        0 => "little memory of its own".to_owned(),
+        mib => format!("{} MiB of its own memory", thousands(mib)),
+    };
+    let mut parts = vec![memory];
+    parts.extend(caller.resident_bytes.map(|bytes| format!("{} MiB resident", thousands(bytes >> 20))));
+    parts.push(plural(caller.threads, "thread"));
+    parts.extend(caller.files.map(|files| plural(files, "open file")));
+    if caller.rate_per_s > 0.0 {
+        parts.push(format!("{} launches/s", caller.rate_per_s));
+    }
+    format!("{who} with {}", parts.join(", "))
+}
+
+fn duration(us: f64) -> String {
+    if us < 1_000.0 { format!("{us:.0} µs") } else { format!("{} ms", figure(us / 1_000.0)) }
+}
+
+fn features(out: &mut String, features: &[Feature]) {
+    for (need, title) in [(Need::Launches, "What every launch rests on"), (Need::Settings, "What some things rest on")]
+    {
+        let _ = writeln!(out, "\n{title}");
+        for feature in features.iter().filter(|feature| feature.needed_for == need) {
+            let (sign, name) = (sign(feature.state), feature.name);
+            let more = feature.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
+            *out += &match feature.state {
+                State::Here => item(sign, &format!("{name}{more}: {}", feature.purpose)),
+                State::Untried => item(sign, &format!("{name}: not tried{more}")),
+                State::Missing => {
+                    let without = feature.without;
+                    item(sign, &format!("{name} (Linux {}) is missing or refused{more}: {without}", feature.since))
+                }
+            };
+        }
+    }
+}
+
+fn sign(state: State) -> &'static str {
+    match state {
+        State::Here => "✓",
+        State::Missing => "✗",
+        State::Untried => "?",
+    }
+}
+
+fn measured(out: &mut String, found: &Measurements, colour: bool) {
+    if let Some(why) = &found.none {
+        let _ = writeln!(out, "\n{}", wrap(&format!("Not measured: {why}"), WIDTH).join("\n"));
+        return;
+    }
+    let mut table = new_table(colour);
+    table.set_header(["launcher", "held p50", "held p99", "total p50", "total p99", "ratio"]);
+    for row in &found.rows {
+        let ratio = row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+        let times = [row.held_p50_us, row.held_p99_us, row.total_p50_us, row.total_p99_us].map(figure);
+        table.add_row([name(row)].into_iter().chain(times).chain([ratio]));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let rows: String = table
+        .to_string()
+        .lines()
+        .map(|line| format!("{}\n", line.chars().skip(1).collect::<String>().trim_end()))
+        .collect();
+    *out +=
+        "\nMeasured here in a small process, in µs (held: until the caller goes on;\nratio: of total, to the floor)\n";
+    *out += &rows;
+    if found.debug_build {
+        *out +=
+            &item("!", "this forkless is a debug build, and slower than it would be; posix_spawn and fork are not.");
+    }
+    if let Some(us) = found.fork_us_per_gib {
+        *out += &item("-", &format!("fork holds its caller for {} more for each GiB that this has.", duration(us)));
+    }
+}
+
+/// "Clone (status)": the launcher, and the function of it; the library's own fork is not the one in C.
+fn name(row: &Measured) -> String {
+    match (row.launcher, row.contestant.strip_prefix("forkless-")) {
+        (None, _) => format!("{} (vfork in C)", row.contestant),
+        (Some(launcher), None) => format!("{launcher} (in C)"),
+        (Some(launcher), Some(form)) => {
+            let letters = form.chars().filter(char::is_ascii_alphanumeric);
+            let plain = letters.eq(launcher.to_ascii_lowercase().chars());
+            format!("{launcher} ({})", if plain { "forkless" } else { form })
+        }
+    }
+}
+
+fn limits(out: &mut String, limits: &[Limit]) {
+    *out += "\nLimits\n";
+    for limit in limits {
+        let value = match &limit.value {
+            serde_json::Value::Null => continue,
+            serde_json::Value::String(word) => word.clone(),
+            value => value.to_string(),
+        };
+        let sign = if limit.warning.is_some() { "!" } else { " " };
+        *out += &item(sign, &format!("{} = {value} ({})", limit.name, limit.words));
+    }
+}
+
+fn system(out: &mut String, report: &Report) {
+    let system = &report.system;
+    let _ = writeln!(out, "\nThis system");
+    let cores = if system.cores == 1 { "core" } else { "cores" };
+    let words = format!(
+        "Linux {}, {}, {}, {} {cores}, {} MiB; forkless {}",
+        system.kernel, system.architecture, system.libc, system.cores, system.memory_mib, system.forkless
+    );
+    *out += &item(" ", &words);
+    system.hints.iter().for_each(|hint| *out += &item(" ", hint));
+    if report.verdict.health == Health::Well {
+        return;
+    }
+    *out += "\nWhat each missing thing means, and which kernels have it, is in docs/platforms.md.\n";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_are_painted_and_nothing_else() {
+        let text = "first\n  ✓ here\n    ✓ not a sign\n  - item\n  ! near\n";
+        let painted = painted(text);
+        assert_eq!(painted.matches('\u{1b}').count(), 4);
+        assert_eq!(painted.replace("\u{1b}[32m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", ""), text);
+    }
+
+    #[test]
+    fn rows_are_named_by_launcher() {
+        let named = |launcher, contestant| {
+            let us = 1.0;
+            name(&Measured {
+                launcher,
+                contestant,
+                n: 9,
+                held_p50_us: us,
+                held_p99_us: us,
+                total_p50_us: us,
+                total_p99_us: us,
+                ratio_to_floor: None,
+            })
+        };
+        assert_eq!(named(None, "floor"), "floor (vfork in C)");
+        assert_eq!(named(Some("Clone"), "forkless-status"), "Clone (status)");
+        assert_eq!(named(Some("PosixSpawn"), "posix_spawn"), "PosixSpawn (in C)");
+        assert_eq!(named(Some("PosixSpawn"), "forkless-posix_spawn"), "PosixSpawn (forkless)");
+    }
+
+    #[test]
+    fn items_keep_to_the_right_of_their_sign() {
+        let text = item("!", &"word ".repeat(40));
+        assert!(text.starts_with("  ! word") && text.lines().skip(1).all(|line| line.starts_with("    word")));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+    }
+}

@@ -1,0 +1,464 @@
+//! Which way to launch suits a caller and its command, and why: a few questions, asked in one order.
+//!
+//! The questions and where each answer leads are data, [`Question::then`], so that a chart can be drawn of them.
+
+use crate::compile::{Plan, describe};
+use crate::launch::{Launcher, Support};
+use crate::prepared::Prepared;
+use crate::step::Step;
+use forkless_core::plan::OpCode;
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// A way to make a child, as advice has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Way {
+    /// A child that shares the caller's memory until exec, as [`Command`](crate::Command) makes it.
+    Clone,
+    /// Such children cloned ahead and parked, each of which has only to be let go.
+    Pool,
+    /// A small helper process beside the caller that launches for it.
+    Zygote,
+    /// `posix_spawn(3)` of the C library.
+    PosixSpawn,
+    /// `fork(2)`, with all that it copies.
+    Fork,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Clone, Self::Pool, Self::Zygote, Self::PosixSpawn, Self::Fork];
+
+    /// Its name, as it stands here.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clone => "Clone",
+            Self::Pool => "Pool",
+            Self::Zygote => "Zygote",
+            Self::PosixSpawn => "PosixSpawn",
+            Self::Fork => "Fork",
+        }
+    }
+
+    /// What it is, in a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Clone => "a child that shares the caller's memory until exec",
+            Self::Pool => "children cloned ahead and parked",
+            Self::Zygote => "a small helper process that launches for the caller",
+            Self::PosixSpawn => "the C library's posix_spawn",
+            Self::Fork => "fork, with a copy of the page tables",
+        }
+    }
+
+    /// By which name this version of forkless has it; none where it has not, and it must be had from elsewhere.
+    pub fn launcher(self) -> Option<Launcher> {
+        match self {
+            Self::Clone => Some(Launcher::Clone),
+            Self::Pool => Some(Launcher::Pool),
+            Self::Zygote | Self::PosixSpawn | Self::Fork => None,
+        }
+    }
+}
+
+/// A question on the way to a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Question {
+    /// Does code of the caller's run between the clone and the exec?
+    Code,
+    /// Has the caller one thread, little memory and few open files?
+    Small,
+    /// Can a child share the caller's memory on this machine?
+    Shared,
+    /// Can `posix_spawn(3)` do all that is asked for?
+    Fits,
+    /// May a child share this caller's memory?
+    Allowed,
+    /// Are there so many launches, all the time, that children are worth having ready?
+    Steady,
+}
+
+/// Where an answer leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Next {
+    /// To another question.
+    Ask(Question),
+    /// To a choice.
+    Take(Way),
+}
+
+impl Question {
+    /// The first to be asked.
+    pub const FIRST: Self = Self::Code;
+
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Code, Self::Small, Self::Shared, Self::Fits, Self::Allowed, Self::Steady];
+
+    /// A name that stays.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Small => "small",
+            Self::Shared => "shared-memory",
+            Self::Fits => "posix-spawn",
+            Self::Allowed => "may-share",
+            Self::Steady => "steady-rate",
+        }
+    }
+
+    /// The question in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Code => "Must code of your own run before the exec?",
+            Self::Small => "Is the caller small, with one thread?",
+            Self::Shared => "Can a child share memory on this machine?",
+            Self::Fits => "Can posix_spawn do all that is asked?",
+            Self::Allowed => "May a child share the caller's memory?",
+            Self::Steady => "Are launches many, and their latency vital?",
+        }
+    }
+
+    /// Where the answer leads.
+    pub fn then(self, yes: bool) -> Next {
+        match (self, yes) {
+            (Self::Code, true) => Next::Ask(Self::Small),
+            (Self::Code, false) => Next::Ask(Self::Shared),
+            (Self::Small, true) => Next::Take(Way::Fork),
+            (Self::Small, false) => Next::Take(Way::Zygote),
+            (Self::Shared, true) => Next::Ask(Self::Allowed),
+            (Self::Shared, false) => Next::Ask(Self::Fits),
+            (Self::Fits, true) => Next::Take(Way::PosixSpawn),
+            (Self::Fits, false) => Next::Take(Way::Fork),
+            (Self::Allowed, true) => Next::Ask(Self::Steady),
+            (Self::Allowed, false) => Next::Take(Way::Zygote),
+            (Self::Steady, true) => Next::Take(Way::Pool),
+            (Self::Steady, false) => Next::Take(Way::Clone),
+        }
+    }
+}
+
+/// What a choice depends on beside the command: the machine, the process that launches, and what is known of its launches.
+///
+/// ```
+/// use forkless::{Command, Situation, Way};
+///
+/// let mut situation = Situation::of_caller()?;
+/// let command = Command::new("true").prepare()?;
+/// # situation.support = forkless::Support::ALL;
+/// assert_eq!(situation.advise(Some(&command)).way, Way::Clone);
+///
+/// // A shell's worth of code between fork and exec, in a large program with threads.
+/// situation.code = true;
+/// (situation.threads, situation.memory) = (8, 4 << 30);
+/// let advice = situation.advise(Some(&command));
+/// assert_eq!(advice.way, Way::Zygote);
+/// assert!(advice.to_string().contains("8 threads"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Situation {
+    /// What the machine allows.
+    pub support: Support,
+    /// Threads of the caller.
+    pub threads: u64,
+    /// Memory of the caller's own, in bytes: what `fork` copies page tables for, or would have to look through.
+    pub memory: u64,
+    /// Open files of the caller.
+    pub files: u64,
+    /// Launches per second, kept up.
+    pub rate: f64,
+    /// Code of the caller's is to run in the child, as with `pre_exec`.
+    pub code: bool,
+    /// A child may share the caller's memory until its exec.
+    pub may_share: bool,
+}
+
+impl Situation {
+    /// A caller with more memory is not small: its fork takes more than a millisecond.
+    pub const SMALL_MEMORY: u64 = 32 << 20;
+    /// A caller with more open files is not small: fork copies the table, and the child closes what it is not to have.
+    pub const SMALL_FILES: u64 = 1_000;
+    /// From so many launches per second on, children that are ready save more than they cost to keep.
+    pub const STEADY_RATE: f64 = 100.0;
+
+    /// A small caller that launches now and then.
+    pub fn small(support: Support) -> Self {
+        Self { support, threads: 1, memory: 0, files: 3, rate: 0.0, code: false, may_share: true }
+    }
+
+    /// The calling process as it is: `/proc/self`.
+    ///
+    /// # Errors
+    /// As [`Support::probe`], and where `/proc` cannot be read.
+    pub fn of_caller() -> io::Result<Self> {
+        Self::of("self")
+    }
+
+    /// Another process as it is, on this machine: `/proc/PID`.
+    ///
+    /// # Errors
+    /// As [`of_caller`](Self::of_caller); there may be no such process. Its open files are counted as three where the caller
+    /// may not look at them (`PermissionDenied` from `/proc/PID/fd`).
+    pub fn of_process(pid: u32) -> io::Result<Self> {
+        Self::of(&pid.to_string())
+    }
+
+    fn of(process: &str) -> io::Result<Self> {
+        let support = Support::probe()?;
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let number = |name: &str| {
+            let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            rest.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        // Linux 4.5 tells anonymous memory apart; only that has page tables which fork must copy. A kernel thread has none.
+        let memory = number("RssAnon").or_else(|| number("VmRSS")).unwrap_or(0) << 10;
+        let files = fs::read_dir(format!("/proc/{process}/fd")).map_or(3, |entries| entries.count() as u64);
+        // Ours has the directory being read among them.
+        let files = files.saturating_sub((process == "self") as u64);
+        Ok(Self { threads: number("Threads").unwrap_or(1), memory, files, ..Self::small(support) })
+    }
+
+    /// The way to launch such a command, or, without one, any that asks for nothing unusual.
+    pub fn advise(&self, command: Option<&Prepared>) -> Advice {
+        let mut path = Vec::new();
+        let mut question = Question::FIRST;
+        loop {
+            let (yes, why) = self.answer(question, command);
+            path.push(Answer { question, yes, why });
+            match question.then(yes) {
+                Next::Ask(next) => question = next,
+                Next::Take(way) => return Advice { way, path },
+            }
+        }
+    }
+
+    fn answer(&self, question: Question, command: Option<&Prepared>) -> (bool, String) {
+        let answer = |yes: bool, why: &str| (yes, why.to_owned());
+        match question {
+            Question::Code if self.code => answer(true, "code of the caller's is to run in the child"),
+            Question::Code => answer(false, "all that the child does can be listed beforehand"),
+            Question::Small => self.is_small(),
+            Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
+            Question::Shared => answer(false, "CLONE_VM is refused here, or shares nothing"),
+            Question::Fits => match command.and_then(|command| beyond_posix_spawn(command.plan())) {
+                None => answer(true, "nothing is asked for that posix_spawn has not got"),
+                Some(what) => (false, format!("posix_spawn has no way to {what}")),
+            },
+            Question::Allowed if self.may_share => answer(true, "nobody has said that it may not"),
+            Question::Allowed => answer(false, "the caller's memory is to be its own"),
+            Question::Steady => self.is_steady(command),
+        }
+    }
+
+    /// Many launches, and children that can be had beforehand.
+    fn is_steady(&self, command: Option<&Prepared>) -> (bool, String) {
+        let told = format!("{} launches/s", self.rate);
+        if self.rate < Self::STEADY_RATE {
+            (false, format!("{told}, fewer than {}", Self::STEADY_RATE))
+        } else if !self.support.clone3 {
+            (false, format!("{told}, but there can be no pool without clone3"))
+        } else if command.is_some_and(|command| !command.plan().can_be_parked()) {
+            (false, format!("{told}, but each child of this command must be cloned for it"))
+        } else {
+            (true, format!("{told}, at least {}", Self::STEADY_RATE))
+        }
+    }
+
+    fn is_small(&self) -> (bool, String) {
+        let mut large = Vec::new();
+        if self.threads > 1 {
+            // What they hold at that moment, a lock of the allocator's say, is held in the child for ever.
+            large.push(format!("{} threads, whose locks a fork would copy as they are", self.threads));
+        }
+        if self.memory > Self::SMALL_MEMORY {
+            large.push(format!("{} MiB of memory", self.memory >> 20));
+        }
+        if self.files > Self::SMALL_FILES {
+            large.push(format!("{} open files", self.files));
+        }
+        if large.is_empty() {
+            let mib = self.memory.div_ceil(1 << 20);
+            return (true, format!("one thread, {mib} MiB of memory, {} open files", self.files));
+        }
+        (false, large.join("; "))
+    }
+}
+
+/// The first thing in a plan that `posix_spawn(3)` cannot do: it has file actions, `chdir`, `setsid`, process groups, the
+/// signal mask and default actions.
+fn beyond_posix_spawn(plan: &Plan) -> Option<String> {
+    if plan.namespaces != 0 {
+        return Some(Step::Namespace.words().to_owned());
+    }
+    if plan.cgroup.is_some() {
+        return Some("start in a control group".to_owned());
+    }
+    (0..=plan.last_op()).map(|index| plan.op(index)).find_map(|op| match op.code {
+        OpCode::Table | OpCode::Taken | OpCode::Place | OpCode::CloseOthers | OpCode::Open | OpCode::Dup => None,
+        OpCode::SetSid | OpCode::SetPgid | OpCode::Chdir | OpCode::SigDefault | OpCode::SigMask | OpCode::Exec => None,
+        OpCode::SigIgnore => Some("ignore signals".to_owned()),
+        OpCode::ExecFd => Some("execute a descriptor".to_owned()),
+        _ => Some(describe::step_of(op).words().to_owned()),
+    })
+}
+
+/// One question with its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// What was asked.
+    pub question: Question,
+    /// The answer.
+    pub yes: bool,
+    /// Why that one.
+    pub why: String,
+}
+
+/// A choice, and how it came about: from [`Situation::advise`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Advice {
+    /// What to launch by.
+    pub way: Way,
+    /// The questions that led there, in the order in which they were asked.
+    pub path: Vec<Answer>,
+}
+
+/// "Clone: a child that …. All that …; CLONE_VM …."
+impl fmt::Display for Advice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}, because ", self.way.name(), self.way.words())?;
+        for (index, answer) in self.path.iter().enumerate() {
+            let join = if index > 0 { "; " } else { "" };
+            write!(out, "{join}{}", answer.why)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, Namespace, Resource};
+
+    fn way(situation: &Situation, command: &mut Command) -> Way {
+        let prepared = command.prepare().unwrap();
+        situation.advise(Some(&prepared)).way
+    }
+
+    /// Situations and what suits them, one line each.
+    #[test]
+    fn each_situation_has_its_way() {
+        let small = Situation::small(Support::ALL);
+        let emulated = Situation::small(Support::NONE);
+        let large = Situation { threads: 1, memory: 1 << 30, files: 15_000, ..small.clone() };
+        let code = |of: &Situation| Situation { code: true, ..of.clone() };
+        let table = [
+            (small.clone(), Way::Clone),
+            (large.clone(), Way::Clone),
+            (Situation { threads: 64, ..large.clone() }, Way::Clone),
+            (Situation { rate: 99.0, ..small.clone() }, Way::Clone),
+            (Situation { rate: 100.0, ..small.clone() }, Way::Pool),
+            (Situation { rate: 1e6, support: Support { clone3: false, ..Support::ALL }, ..small.clone() }, Way::Clone),
+            (Situation { may_share: false, ..small.clone() }, Way::Zygote),
+            (Situation { may_share: false, rate: 1e6, ..small.clone() }, Way::Zygote),
+            (code(&small), Way::Fork),
+            (code(&Situation { threads: 2, ..small.clone() }), Way::Zygote),
+            (code(&Situation { memory: Situation::SMALL_MEMORY, ..small.clone() }), Way::Fork),
+            (code(&Situation { memory: Situation::SMALL_MEMORY + 1, ..small.clone() }), Way::Zygote),
+            (code(&Situation { files: Situation::SMALL_FILES + 1, ..small.clone() }), Way::Zygote),
+            (code(&emulated), Way::Fork),
+            (emulated.clone(), Way::PosixSpawn),
+            (Situation { rate: 1e6, ..emulated.clone() }, Way::PosixSpawn),
+            // What is refused beside CLONE_VM costs something and changes nothing.
+            (Situation::small(Support { shared_memory: true, ..Support::NONE }), Way::Clone),
+        ];
+        for (situation, wanted) in table {
+            assert_eq!(situation.advise(None).way, wanted, "{situation:?}");
+            assert_eq!(way(&situation, &mut Command::new("true")), wanted, "{situation:?}");
+        }
+    }
+
+    /// The command counts where there is no sharing of memory, and nowhere else.
+    #[test]
+    fn what_posix_spawn_has_not_got_needs_a_fork() {
+        let (small, emulated) = (Situation::small(Support::ALL), Situation::small(Support::NONE));
+        type Ask = fn(&mut Command);
+        let fitting: [Ask; 4] = [
+            |command| _ = command.current_dir("/"),
+            |command| _ = command.process_group(0),
+            |command| _ = command.setsid(true),
+            |command| _ = command.stdin(crate::Stdio::piped()),
+        ];
+        let unfit: [(Ask, &str); 4] = [
+            (|command| _ = command.rlimit(Resource::Core, 0, 0), "set the limit"),
+            (|command| _ = command.no_new_privs(true), "set no_new_privs"),
+            (|command| _ = command.unshare(Namespace::User), "make a namespace"),
+            (|command| _ = command.signal_ignore(10), "ignore signals"),
+        ];
+        for ask in fitting {
+            let mut command = Command::new("true");
+            ask(&mut command);
+            assert_eq!(way(&emulated, &mut command), Way::PosixSpawn, "{command:?}");
+        }
+        for (ask, what) in unfit {
+            let mut command = Command::new("true");
+            ask(&mut command);
+            assert_eq!(way(&small, &mut command), Way::Clone, "{command:?}");
+            let advice = emulated.advise(Some(&command.prepare().unwrap()));
+            assert_eq!(advice.way, Way::Fork, "{command:?}");
+            assert!(advice.to_string().ends_with(&format!("posix_spawn has no way to {what}")), "{advice}");
+        }
+    }
+
+    /// A child that is born in something cannot be parked before.
+    #[test]
+    fn a_pool_is_for_commands_that_fit_in_it() {
+        let busy = Situation { rate: 1_000.0, ..Situation::small(Support::ALL) };
+        assert_eq!(way(&busy, Command::new("true").rlimit(Resource::Core, 0, 0)), Way::Pool);
+        let advice = busy.advise(Some(&Command::new("true").unshare(Namespace::User).prepare().unwrap()));
+        assert_eq!(advice.way, Way::Clone);
+        assert!(advice.to_string().contains("must be cloned for it"), "{advice}");
+    }
+
+    /// Each question is asked of somebody, each way is somebody's, and no answer leads in a circle.
+    #[test]
+    fn the_questions_are_a_tree() {
+        fn walk(question: Question, questions: &mut Vec<Question>, ways: &mut Vec<Way>) {
+            assert!(!questions.contains(&question), "{question:?} is come to twice");
+            questions.push(question);
+            for yes in [true, false] {
+                match question.then(yes) {
+                    Next::Ask(next) => walk(next, questions, ways),
+                    Next::Take(way) => ways.push(way),
+                }
+            }
+        }
+        let (mut questions, mut ways) = (Vec::new(), Vec::new());
+        walk(Question::FIRST, &mut questions, &mut ways);
+        assert!(Question::ALL.iter().all(|question| questions.contains(question)));
+        assert!(Way::ALL.iter().all(|way| ways.contains(way)));
+        assert_eq!(Way::Clone.launcher(), Some(Launcher::Clone));
+    }
+
+    #[test]
+    fn a_process_is_read() {
+        let mut child = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+        let other = Situation::of_process(child.id()).unwrap();
+        assert_eq!((other.threads, other.code, other.may_share), (1, false, true));
+        assert!(other.memory < Situation::SMALL_MEMORY, "{other:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Situation::of_process(child.id()).is_err());
+
+        let held: Vec<_> = (0..50).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        let here = std::thread::spawn(Situation::of_caller).join().unwrap().unwrap();
+        assert!(here.threads > 1 && here.files >= held.len() as u64, "{here:?}");
+        assert!(here.memory > 0);
+    }
+}

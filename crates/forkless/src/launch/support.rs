@@ -1,0 +1,90 @@
+//! What the probe found, for who wants to look at it.
+
+use super::probe::{Feature, Features, ProbeError, is_refusal};
+use std::io;
+
+/// What launches rest on, and whether this kernel, and whatever filters it for this process, allows it.
+///
+/// Found by a real child, once for a process. What is refused to a later launch is missing from then on.
+///
+/// ```
+/// let here = forkless::Support::probe()?;
+/// if !here.close_range {
+///     eprintln!("each child gets a copy of the whole descriptor table");
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Support {
+    /// A child can share the caller's memory: `CLONE_VM` of `clone(2)`. Without it nothing is launched by
+    /// [`Launcher::Clone`](crate::Launcher::Clone), and all the others are false.
+    pub shared_memory: bool,
+    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without: `clone(2)`, with every signal blocked meanwhile.
+    pub clone3: bool,
+    /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without: the descriptor table is copied whole.
+    pub close_range: bool,
+    /// `pidfd_open(2)` and `pidfd_getfd(2)` on the parent. Without: pipes are passed through `/proc`, others copied.
+    /// `None` where it was not tried, since a copied table has them already.
+    pub pidfd_getfd: Option<bool>,
+    /// `pidfd_open(2)` with `PIDFD_THREAD`. Without: as without `pidfd_getfd`, for threads other than the first. `None` as
+    /// there.
+    pub pidfd_thread: Option<bool>,
+}
+
+impl Support {
+    /// Everything.
+    pub const ALL: Self = Self {
+        shared_memory: true,
+        clone3: true,
+        close_range: true,
+        pidfd_getfd: Some(true),
+        pidfd_thread: Some(true),
+    };
+
+    /// No child can share the caller's memory.
+    pub const NONE: Self =
+        Self { shared_memory: false, clone3: false, close_range: false, pidfd_getfd: None, pidfd_thread: None };
+
+    /// Tries it with a child that only probes, unless this process has launched something before.
+    ///
+    /// # Errors
+    /// When there was no memory for its stack, or no process could be made just now (`EAGAIN`, `ENOMEM`). A refusal is no
+    /// error but an answer.
+    pub fn probe() -> io::Result<Self> {
+        match Features::get() {
+            Ok(found) => Ok(Self::of(found)),
+            Err(ProbeError::NotShared) => Ok(Self::NONE),
+            // User-mode emulation refuses `CLONE_VM` with EINVAL, filters refuse both calls.
+            Err(ProbeError::Clone(error)) if is_refusal(error) => Ok(Self::NONE),
+            Err(ProbeError::Clone(error) | ProbeError::Stack(error)) => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    fn of(found: Features) -> Self {
+        let close_range = found.has(Feature::CloseRange);
+        let tried = |feature| Some(found.has(feature)).filter(|&has| has || close_range);
+        Self {
+            shared_memory: true,
+            clone3: found.has(Feature::Clone3),
+            close_range,
+            pidfd_getfd: tried(Feature::GetFd),
+            pidfd_thread: tried(Feature::ThreadFd),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probe of this machine, whatever it finds, is the one that launches go by.
+    #[test]
+    fn what_is_told_is_what_launches_use() {
+        let support = Support::probe().unwrap();
+        let mut child = crate::Command::new("true").spawn().unwrap();
+        assert_eq!(support.clone3, child.route().call == crate::Call::Clone3);
+        assert_eq!(support.close_range, child.route().table == crate::DescriptorTable::Private);
+        assert!(support.shared_memory && child.wait().unwrap().success());
+    }
+}
