@@ -46,6 +46,8 @@ mod launch;
 
 mod prepared;
 
+mod batch;
+
 mod pool;
 
 mod advice;
@@ -76,6 +78,7 @@ mod step;
 pub mod tokio;
 
 pub use advice::{Advice, Answer, Next, Question, Situation, Way};
+pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
