@@ -9,6 +9,11 @@ fn good_launches_leave_nothing() {
 }
 
 #[test]
+fn launches_at_once_are_each_their_own() {
+    runner::run("leaks-batch");
+}
+
+#[test]
 fn failed_launches_leave_nothing() {
     runner::run("leaks-failed");
 }

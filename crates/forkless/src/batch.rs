@@ -13,6 +13,10 @@ const WORTH_A_THREAD: usize = 32;
 /// Launches each of these, on as many processors as there are, and gives their handles, or why there is none, in the order of the
 /// commands. One that fails has no effect on the others.
 ///
+/// # Errors
+/// Each entry's are those of [`Prepared::launch`].
+///
+/// # In the children
 /// Each is launched as by [`Prepared::launch`]: whether a program could be executed is told by its handle. The threads that do it are made
 /// from the calling one, so the children have its processors, nice value and the like; a command with a
 /// [`thread_death_signal`](crate::Command::thread_death_signal) is launched by the calling thread itself.

@@ -79,6 +79,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("heap-count", heap::count),
     ("traced", traced::run),
     ("leaks-good", leaks::good),
+    ("leaks-batch", leaks::batch),
     ("leaks-failed", leaks::failed),
     ("leaks-dropped", leaks::dropped),
     ("leaks-control", leaks::control),

@@ -79,6 +79,43 @@ fn one_good(program: &std::path::Path, prepared: &Prepared, n: usize) {
     assert_eq!(status.expect("a launch that works").code(), Some(3));
 }
 
+/// Many at once: their order is kept, each has an error of its own, nothing is left.
+pub fn batch(_: &[String]) {
+    let programs = Programs::new();
+    let good: Vec<Prepared> =
+        (0..5).map(|code| Command::new(programs.exits(code)).prepare().expect("prepare")).collect();
+    let missing = Command::new(programs.path("missing")).prepare().expect("prepare");
+    let unpassable = Command::new(programs.exits(0)).fd(Stdio::fd(7777), 4).prepare().expect("prepare");
+    let which = |n: usize| match n % 11 {
+        7 => &missing,
+        9 => &unpassable,
+        _ => &good[n % 5],
+    };
+    let round = |count: usize| {
+        let all: Vec<Prepared> = (0..count).map(|n| which(n).clone()).collect();
+        for (n, child) in forkless::launch_all(&all).into_iter().enumerate() {
+            let status = child.and_then(|mut child| child.wait());
+            match n % 11 {
+                7 => assert_eq!(status.expect_err("no such program").kind(), std::io::ErrorKind::NotFound),
+                9 => assert!(status.expect_err("no such descriptor").to_string().contains("7777")),
+                _ => assert_eq!(status.expect("status").code(), Some((n % 5) as i32), "command {n}"),
+            }
+        }
+    };
+    round(0);
+    round(1);
+    round(400);
+    observe::assert_no_orphans();
+    let before = Holdings::now();
+    for _ in 0..10 {
+        round(observe::scaled(1000));
+    }
+    before.assert_as_before("launches at once");
+    // Handles that nobody wants.
+    drop(forkless::launch_all(&vec![good[0].clone(); 200]));
+    before.assert_as_before("dropped launches at once");
+}
+
 /// Launches that fail, by every front end.
 pub fn failed(_: &[String]) {
     let programs = Programs::new();
