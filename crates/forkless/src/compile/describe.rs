@@ -22,6 +22,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
         OpCode::AwaitGo => Step::IdMaps,
         OpCode::Seccomp => Step::Seccomp,
         OpCode::HandBack => Step::HandBack,
+        OpCode::PreExec => Step::PreExec,
         OpCode::Exec | OpCode::ExecFd => Step::Exec,
     }
 }
@@ -39,6 +40,7 @@ pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<Str
         OpCode::Foreground => Some(format!("of the terminal at fd {}", op.a)),
         OpCode::HandBack => Some(format!("in variable {}", op.b)),
         OpCode::ExecFd => Some(format!("fd {}", op.a)),
+        OpCode::PreExec => Some(format!("closure {}", detail? + 1)),
         _ => None,
     }
 }

@@ -109,6 +109,10 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
+    if errno == super::fork::PANICKED && code == OpCode::PreExec {
+        let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
+        return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
+    }
     let bare = Error::new(plan.program(), describe::step_of(op), errno);
     if code == OpCode::Exec {
         return exec_error(plan, bare, plan.candidate(op, detail), errno);
