@@ -3,7 +3,7 @@
 //! The plan's ops become file actions and attributes; an op that has no such word is refused when the plan is made. What
 //! can be checked, opened or copied beforehand is: `posix_spawn` tells an errno and not what it is about.
 
-use super::creator::LIBCS;
+use super::creator::{Creator, LIBCS};
 use super::stack::Stack;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, failure};
 use crate::compile::{Plan, describe};
@@ -55,6 +55,9 @@ impl Extensions {
     }
 }
 
+/// glibc takes the policies of POSIX, musl none.
+const MOST_POLICY: u64 = if cfg!(target_env = "musl") { 0 } else { libc::SCHED_RR as u64 };
+
 /// What of this plan `posix_spawn` cannot do, in words; none if it can do all.
 pub(crate) fn refusal(plan: &Plan) -> Option<String> {
     const OTHERS: &str = "Launcher::Clone and Launcher::Fork can";
@@ -69,13 +72,18 @@ pub(crate) fn refusal(plan: &Plan) -> Option<String> {
     if plan.cgroup.is_some() {
         return cannot("cgroup");
     }
+    if matches!(plan.creator, Creator::Member(_)) {
+        return cannot("join");
+    }
     for op in plan.steps() {
         if op.flags & BEST_EFFORT != 0 {
             return cannot("best_effort");
         }
         match op.code {
             OpCode::Table | OpCode::Place | OpCode::Taken | OpCode::SetSid | OpCode::SetPgid => {}
-            OpCode::Open | OpCode::Dup | OpCode::SigDefault | OpCode::SigMask => {}
+            OpCode::Open | OpCode::Dup | OpCode::SigDefault => {}
+            OpCode::SigMask if op.set & LIBCS == 0 => {}
+            OpCode::SigMask => return cannot("signal_block of the C library's own signals"),
             OpCode::CloseOthers if extensions.close_from.is_some() => {}
             OpCode::CloseOthers => {
                 return lacks(
@@ -90,7 +98,7 @@ pub(crate) fn refusal(plan: &Plan) -> Option<String> {
                 Step::PassFd => {}
                 Step::Chdir if extensions.fchdir.is_some() => {}
                 Step::Chdir => return lacks("addfchdir", "current_dir_fd"),
-                Step::Scheduler if cfg!(not(target_env = "musl")) => {}
+                Step::Scheduler if plan.call(op).is_some_and(|call| call.args[1] <= MOST_POLICY) => {}
                 step => return cannot(setting_of(op, step)),
             },
         }
@@ -105,7 +113,7 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
         Step::Signals if op.code == OpCode::SigIgnore => "signal_ignore",
         Step::Rlimit => "rlimit",
         Step::Nice => "nice",
-        Step::Scheduler => "scheduler",
+        Step::Scheduler => "a scheduler of this policy",
         Step::Affinity => "cpu_affinity",
         Step::IoPriority => "io_priority",
         Step::TimerSlack => "timer_slack",
@@ -175,6 +183,8 @@ struct Request<'a> {
     defaults: u64,
     /// Our own descriptors that are passed.
     held: Vec<OwnedFd>,
+    /// The highest number that a descriptor can have, if the child is to have one there, and from where it gets that.
+    last: Option<(RawFd, Option<RawFd>)>,
 }
 
 impl Drop for Request<'_> {
@@ -199,7 +209,15 @@ impl<'a> Request<'a> {
                 return Err(failed(error));
             }
             let (actions, attributes) = (actions.assume_init(), attributes.assume_init());
-            Ok(Self { plan, actions, attributes, flags: 0, defaults: LIBCS, held: Vec::new() })
+            Ok(Self {
+                plan,
+                actions,
+                attributes,
+                flags: 0,
+                defaults: LIBCS,
+                held: Vec::new(),
+                last: last(plan).map(|last| (last, None)),
+            })
         }
     }
 
@@ -210,7 +228,10 @@ impl<'a> Request<'a> {
         for op in plan.steps() {
             let failed = |error| {
                 let bare = Error::new(plan.program(), describe::step_of(op), error);
-                describe::object_of(plan, op, None).map_or(bare.clone(), |object| bare.on(object))
+                match describe::object_of(plan, op, None) {
+                    Some(object) => bare.on(object),
+                    None => bare,
+                }
             };
             let actions = &raw mut self.actions;
             // SAFETY: the actions are initialized; texts are the plan's and end in NUL.
@@ -220,7 +241,7 @@ impl<'a> Request<'a> {
                         self.place(run)?;
                         0
                     }
-                    OpCode::CloseOthers => close_others(actions, plan.keep(), extensions),
+                    OpCode::CloseOthers => self.close_others(extensions),
                     OpCode::Chdir => extensions.chdir.map_or(errno::ENOSYS, |chdir| chdir(actions, self.text(op.a))),
                     // What the child opens stays open over exec.
                     OpCode::Open => {
@@ -325,7 +346,7 @@ impl<'a> Request<'a> {
                     // SAFETY: asked at once whether it is open; what the caller has named is used by the caller's word.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
-                    if is_target(number) {
+                    if is_target(number) || self.is_last(pair.target) {
                         let copy = aside(fd, is_target).map_err(failed)?;
                         hold(&mut self.held, copy)
                     } else {
@@ -333,11 +354,54 @@ impl<'a> Request<'a> {
                     }
                 }
             };
+            if self.is_last(pair.target) {
+                self.last = Some((pair.target, Some(from)));
+                continue;
+            }
             // SAFETY: the actions are initialized.
             check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut self.actions, from, pair.target) })
                 .map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Is it the highest number that can be, which is filled after the others have been closed?
+    fn is_last(&self, target: RawFd) -> bool {
+        self.last.is_some_and(|(last, _)| last == target)
+    }
+
+    /// Closes what the child is not to have: the gaps between its numbers one by one, the rest at once.
+    ///
+    /// Where that rest would begin at the limit of numbers, libc refuses to name it, though there may be descriptors beyond
+    /// that are from before the limit was lowered: then it begins one lower.
+    fn close_others(&mut self, extensions: Extensions) -> c_int {
+        let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
+        if limit().is_some_and(|limit| self.plan.keep().iter().any(|&number| number as u64 >= limit)) {
+            // What is to be made there cannot be, and says so.
+            return 0;
+        }
+        let actions = &raw mut self.actions;
+        let source = self.last.and_then(|(_, source)| source);
+        // SAFETY: the actions are initialized. A number that is not open is no error.
+        let close = |number| check(unsafe { libc::posix_spawn_file_actions_addclose(actions, number) });
+        let mut from = 0;
+        let mut all = || {
+            for &number in self.plan.keep() {
+                (from..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
+                from = number + 1;
+            }
+            let Some((last, source)) = self.last else {
+                // SAFETY: as above.
+                return check(unsafe { close_from(actions, from) });
+            };
+            // SAFETY: as above.
+            check(unsafe { close_from(actions, last) })?;
+            let Some(source) = source else { return Ok(()) };
+            // SAFETY: as above.
+            check(unsafe { libc::posix_spawn_file_actions_adddup2(actions, source, last) })?;
+            if self.plan.keep().contains(&source) { Ok(()) } else { close(source) }
+        };
+        all().err().unwrap_or(0)
     }
 
     /// What the child copies must be there and not be closed by exec, if it is one that it inherits.
@@ -455,25 +519,15 @@ fn in_words(plan: &Plan, op: &Op) -> String {
     describe::object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"))
 }
 
-/// Closes what the child is not to have: the gaps between its numbers one by one, the rest at once.
-///
-/// # Safety
-/// The actions are initialized.
-unsafe fn close_others(actions: Actions, keep: &[RawFd], extensions: Extensions) -> c_int {
-    let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
-    let mut from = 0;
-    for &number in keep {
-        for unwanted in from..number {
-            // SAFETY: as above. A number that is not open is no error.
-            match unsafe { libc::posix_spawn_file_actions_addclose(actions, unwanted) } {
-                0 => {}
-                error => return error,
-            }
-        }
-        from = number + 1;
-    }
-    // SAFETY: as above.
-    unsafe { close_from(actions, from) }
+/// The highest number that can be, if the child has a descriptor there.
+fn last(plan: &Plan) -> Option<RawFd> {
+    let highest = plan.keep().last().copied().filter(|&highest| highest > 2)?;
+    (Some(highest as u64 + 1) == limit()).then_some(highest)
+}
+
+/// The soft RLIMIT_NOFILE.
+fn limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 /// A close-on-exec copy at a number of 3 or more that is no target.
