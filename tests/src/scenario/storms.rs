@@ -2,8 +2,9 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::Command;
 use crate::observe::{self, Dice};
-use forkless::{Command, Error, Stdio};
+use forkless::{Error, Stdio};
 use forkless_core::sys::{self, uapi};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};

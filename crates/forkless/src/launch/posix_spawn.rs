@@ -179,7 +179,7 @@ struct Request<'a> {
     actions: libc::posix_spawn_file_actions_t,
     attributes: libc::posix_spawnattr_t,
     flags: c_int,
-    /// The signals that are set to their defaults: with libc's own, which it leaves ignored in the program else.
+    /// The signals that are set to their defaults.
     defaults: u64,
     /// Our own descriptors that are passed.
     held: Vec<OwnedFd>,
@@ -214,7 +214,7 @@ impl<'a> Request<'a> {
                 actions,
                 attributes,
                 flags: 0,
-                defaults: LIBCS,
+                defaults: libcs_defaults(),
                 held: Vec::new(),
                 last: last(plan).map(|last| (last, None)),
             })
@@ -547,6 +547,21 @@ fn hold(held: &mut Vec<OwnedFd>, fd: OwnedFd) -> RawFd {
     let number = fd.as_raw_fd();
     held.push(fd);
     number
+}
+
+/// libc's own signals, which it leaves ignored in the program unless they are to be at their defaults; but for those that the
+/// caller ignores.
+fn libcs_defaults() -> u64 {
+    let is_ignored = |signal: u32| {
+        sys::signal_action(signal).is_ok_and(|action| {
+            // SAFETY: an optional function pointer read as the word it is.
+            let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
+            handler == libc::SIG_IGN
+        })
+    };
+    (1..=64)
+        .filter(|signal| LIBCS >> (signal - 1) & 1 == 1 && !is_ignored(*signal))
+        .fold(0, |set, n| set | 1 << (n - 1))
 }
 
 /// The first word of a `sigset_t`, as the kernel has them: libc's own functions leave its two signals out.
