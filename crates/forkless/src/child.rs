@@ -306,7 +306,11 @@ impl Child {
         }
         if self.is_filtered() {
             match &self.pending {
-                Some(pending) if !pending.has_left() => return Ok(None),
+                Some(pending)
+                    if !launch::wait_while(&pending.stack, self.pid, Some(Duration::ZERO), |word| word != LEFT) =>
+                {
+                    return Ok(None);
+                }
                 _ => self.settle()?,
             }
         }

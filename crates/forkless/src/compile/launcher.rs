@@ -33,10 +33,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
 
 /// What is seen in the plan: whatever is no part of `posix_spawn(3)`.
 pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
-    if plan.launcher != Launcher::PosixSpawn {
-        return Ok(());
-    }
-    match launch::posix_spawn_refusal(plan) {
+    match plan.extensions.and_then(|extensions| launch::posix_spawn_refusal(plan, extensions)) {
         Some(what) => Err(Error::check(plan.program(), what)),
         None => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use crate::command::{CallArg, Command, MountStep, Namespace, Sandbox};
 use crate::error::Error;
-use crate::launch::{Closure, Creator, Launcher};
+use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) pidfd: Option<bool>,
     /// The way the child is made.
     pub(crate) launcher: Launcher,
+    /// With `Launcher::PosixSpawn`: what the C library has.
+    pub(crate) extensions: Option<Extensions>,
     /// What a forked child calls before exec.
     pub(crate) closures: Vec<Arc<Closure>>,
     program: OsString,
@@ -189,6 +191,7 @@ impl Plan {
             leads_group: command.setsid || command.process_group == Some(0),
             pidfd: command.pidfd,
             launcher: command.launcher,
+            extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
             closures: command.closures.clone(),
             program: command.program.clone(),
             searched: candidates.searched,

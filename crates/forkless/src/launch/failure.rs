@@ -13,11 +13,12 @@ use forkless_core::sys::errno;
 pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
         ProbeError::Stack(errno) => stack_error(plan, errno),
-        ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL)
-            .note("no child may share memory here, as under user-mode emulation (qemu-user)"),
+        ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL).note(
+            "no child may share memory here, as under user-mode emulation (qemu-user): Launcher::Fork needs none",
+        ),
         ProbeError::Clone(errno) => clone_error(plan, false, errno),
         ProbeError::NotShared => Error::new(plan.program(), Step::Probe, errno::ENOSYS)
-            .note("CLONE_VM does not share memory here, as under user-mode emulation"),
+            .note("CLONE_VM does not share memory here, as under user-mode emulation: Launcher::Fork needs none"),
     }
 }
 

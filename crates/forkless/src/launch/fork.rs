@@ -191,11 +191,11 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps).or_else(|(error, what)| {
+    maps::write(pid, &frame.go, id_maps).map_err(|(error, what)| {
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack).err().filter(|outcome| !was_sent_away(outcome)) {
-            Some(outcome) => Err(failure::failed(plan, outcome)),
-            None => Err(failure::map_error(plan, error, what)),
+            Some(outcome) => failure::failed(plan, outcome),
+            None => failure::map_error(plan, error, what),
         }
     })
 }
@@ -225,9 +225,10 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
             return true;
         }
         let now = Instant::now();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         // Where the kernel does not say it, it has to be asked for.
         let patience = if owner == UNWATCHED { Duration::from_micros(200) } else { PATIENCE };
-        if now.duration_since(*looked.get_or_insert(now)) >= patience {
+        if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             if is_gone(pid) || owner == UNWATCHED && has_forgotten_fork(pid) {
                 shared.frame.word.store(LEFT, Ordering::Release);
@@ -237,7 +238,6 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
                 return has_left();
             }
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         if left == Some(Duration::ZERO) {
             return false;
         }

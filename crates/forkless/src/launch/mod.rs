@@ -50,7 +50,7 @@ use creator::CreatorError;
 pub(crate) use creator::{Creator, without_signals};
 use dumpable::KeepDumpable;
 pub(crate) use fork::Closure;
-pub(crate) use posix_spawn::refusal as posix_spawn_refusal;
+pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
 pub(crate) use stack::Stack;
 

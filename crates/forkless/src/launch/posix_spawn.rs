@@ -26,7 +26,7 @@ type Actions = *mut libc::posix_spawn_file_actions_t;
 
 /// What not every C library has, found in the one that is there.
 #[derive(Clone, Copy)]
-struct Extensions {
+pub(crate) struct Extensions {
     /// glibc 2.34.
     close_from: Option<unsafe extern "C" fn(Actions, c_int) -> c_int>,
     /// glibc 2.29, musl 1.1.24.
@@ -43,7 +43,8 @@ fn find(name: &CStr) -> Option<*mut c_void> {
 }
 
 impl Extensions {
-    fn get() -> Self {
+    /// Looked for when a plan is made, since that may wait for the loader.
+    pub(crate) fn get() -> Self {
         // SAFETY: the types are those of the functions of these names, spawn.h of glibc and musl.
         unsafe {
             Self {
@@ -59,9 +60,8 @@ impl Extensions {
 const MOST_POLICY: u64 = if cfg!(target_env = "musl") { 0 } else { libc::SCHED_RR as u64 };
 
 /// What of this plan `posix_spawn` cannot do, in words; none if it can do all.
-pub(crate) fn refusal(plan: &Plan) -> Option<String> {
+pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     const OTHERS: &str = "Launcher::Clone and Launcher::Fork can";
-    let extensions = Extensions::get();
     let cannot = |what: &str| Some(format!("posix_spawn cannot do {what}: {OTHERS}"));
     let lacks = |function: &str, what: &str| {
         Some(format!("the C library has no {function}, which posix_spawn needs for {what}: {OTHERS}"))
@@ -224,7 +224,7 @@ impl<'a> Request<'a> {
     /// The plan's ops in their order.
     fn fill(&mut self, run: &Run<'_>) -> Result<(), Error> {
         let plan = self.plan;
-        let extensions = Extensions::get();
+        let extensions = plan.extensions.unwrap_or_else(Extensions::get);
         for op in plan.steps() {
             let failed = |error| {
                 let bare = Error::new(plan.program(), describe::step_of(op), error);
