@@ -26,6 +26,7 @@ by_launcher! {
     what_a_child_reads_outlives_every_handle: "dropped-before-exec" by fork;
     spawn_does_not_wait_for_a_stopped_child: "stopped-before-exec" by fork;
     spawn_does_not_wait_for_a_stopped_child_among_signals: "stopped-among-signals" by fork;
+    a_group_launches_through_a_storm_of_stops: "stop-storm" by fork posix_spawn;
     launches_are_right_in_a_storm_of_signals: "signal-storm" by fork posix_spawn;
     killed_children_cost_later_launches_nothing: "kill-storm" by fork posix_spawn;
     launches_are_right_among_busy_threads: "thread-storm" by fork posix_spawn;

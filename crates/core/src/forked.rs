@@ -10,7 +10,7 @@
 //! kernel/fork.c.
 //!
 //! # Safety
-//! As for [`child`](crate::child), except that the child may do to its memory what it likes.
+//! As for [`child`], except that the child may do to its memory what it likes.
 
 use crate::child;
 use crate::frame::{Frame, GO, GO_AWAY, GO_WAIT};
@@ -60,7 +60,7 @@ pub unsafe fn play(shared: *mut Shared) -> ! {
     // SAFETY: the mapping is the child's as much as the parent's, and is never unmapped in the child.
     unsafe {
         watch(shared);
-        pass_gate(&(*shared).gate);
+        pass_gate(&(*shared).gate, (*shared).frame.parent);
         child::play(&raw mut (*shared).frame)
     }
 }
@@ -81,16 +81,16 @@ unsafe fn watch(shared: *mut Shared) {
     }
 }
 
-/// A parent that dies meanwhile would never open it, so there is a limit.
-fn pass_gate(gate: &AtomicU32) {
-    const LIMIT: uapi::__kernel_timespec = uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
+/// A parent that dies meanwhile would never open it, so it is looked for; one that is stopped is waited for.
+fn pass_gate(gate: &AtomicU32, parent: i32) {
+    const LIMIT: uapi::__kernel_timespec = uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         match gate.load(Acquire) {
             GO => return,
             GO_AWAY => sys::exit(127),
             _ => {}
         }
-        if sys::futex_wait(gate, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) {
+        if sys::futex_wait(gate, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) && sys::getppid() != parent {
             sys::exit(127);
         }
     }

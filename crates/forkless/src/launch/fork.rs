@@ -121,7 +121,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     stack.begin(|frame| {
         frame.plan = plan.header();
-        frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+        // Also for the gate. A parent in another process-id namespace is 0 to the child.
+        frame.parent = if plan.is_in_other_pids { 0 } else { sys::getpid() };
         frame.thread = caller.tid;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
         *frame.asked.get_mut() = if plan.id_maps.is_some() { ASK_WANTED } else { 0 };

@@ -577,3 +577,26 @@ fn signals(set: u64) -> libc::sigset_t {
 fn check(answer: c_int) -> Result<(), i32> {
     if answer == 0 { Ok(()) } else { Err(answer) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Extensions;
+    use crate::command::Command;
+    use crate::compile::Plan;
+
+    /// What an older library, or a static program, does not offer is refused by name, and nothing else is.
+    #[test]
+    fn what_the_library_lacks_is_refused() {
+        let none = Extensions { close_from: None, chdir: None, fchdir: None };
+        let refusal = |ask: &dyn Fn(&mut Command)| {
+            let mut command = Command::new("/bin/true");
+            ask(&mut command);
+            super::refusal(&Plan::compile(&command, false).expect("all is there"), none)
+        };
+        let all = |command: &mut Command| _ = command.inherit_all(true);
+        assert_eq!(refusal(&all), None);
+        assert!(refusal(&|_| {}).is_some_and(|words| words.contains("closefrom") && words.contains("inherit_all")));
+        let moved = |command: &mut Command| _ = command.inherit_all(true).current_dir("/");
+        assert!(refusal(&moved).is_some_and(|words| words.contains("addchdir") && words.contains("Launcher::Fork")));
+    }
+}
