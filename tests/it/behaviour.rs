@@ -1,6 +1,6 @@
 //! The behaviour table, every case on every route, and what a table cannot say about handles.
 
-use forkless_tests::table::{Case, ROUTES, load};
+use forkless_tests::table::{Case, OTHER_LAUNCHERS, ROUTES, load};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
@@ -106,7 +106,11 @@ fn say(text: &str) {
 fn routes(case: &Case) -> Vec<String> {
     let all = || ROUTES.iter().map(|route| route.name.to_owned()).collect();
     let mut routes = case.routes.clone().unwrap_or_else(all);
+    if case.routes.is_some() && routes.iter().any(|route| route == "normal") {
+        routes.extend(OTHER_LAUNCHERS.map(String::from));
+    }
     routes.extend(case.more_routes.iter().cloned());
+    routes.retain(|route| !case.not_on.contains(route));
     routes
 }
 

@@ -141,18 +141,20 @@ fn files() -> Vec<Vec<String>> {
 fn lists(nobody: bool) -> impl Strategy<Value = List> {
     let all = choices(nobody);
     let count = all.len();
-    (vec((any::<Index>(), any::<Index>(), 0..4), 0..11), any::<bool>()).prop_map(move |(picks, launch)| {
-        let (mut taken, mut one) = (vec![false; count], Vec::new());
-        for (which, value, luck) in picks {
-            let which = which.index(count);
-            let values = &all[which];
-            if !std::mem::replace(&mut taken[which], true) {
-                let value = value.index(if luck == 0 { values.len() } else { values.len().min(2) });
-                one.push(values[value].clone());
+    (vec((any::<Index>(), any::<Index>(), 0..4), 0..11), any::<(bool, bool)>()).prop_map(
+        move |(picks, (launch, fork))| {
+            let (mut taken, mut one) = (vec![false; count], Vec::new());
+            for (which, value, luck) in picks {
+                let which = which.index(count);
+                let values = &all[which];
+                if !std::mem::replace(&mut taken[which], true) {
+                    let value = value.index(if luck == 0 { values.len() } else { values.len().min(2) });
+                    one.push(values[value].clone());
+                }
             }
-        }
-        List { launch, one, lie: Vec::new() }
-    })
+            List { launch, fork, one, lie: Vec::new() }
+        },
+    )
 }
 
 /// Gives what it came to: `ran`, `failed` or `refused`.
@@ -236,7 +238,7 @@ fn controls() {
 /// Plays one thing and predicts from another.
 fn deny(said: &[&str], predicted: &[&str], complaint: &str) {
     let words = |all: &[&str]| all.iter().map(|&text| text.into()).collect();
-    let list = List { launch: false, one: words(said), lie: words(predicted) };
+    let list = List { launch: false, fork: false, one: words(said), lie: words(predicted) };
     let error = played(&list, "root").expect_err(complaint).to_string();
     assert!(error.contains(complaint), "{said:?} as {predicted:?}: {error}");
 }

@@ -8,6 +8,7 @@
 //! sees; `\xNN` is a byte, which the TOML's '…' strings pass on as it is.
 
 use crate::observe::Observed;
+use forkless::Launcher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,6 +21,8 @@ pub use settings::Settings;
 pub mod ask;
 
 pub mod check;
+
+pub mod launchers;
 
 pub mod model;
 
@@ -79,6 +82,9 @@ pub struct Case {
     /// Routes besides.
     #[serde(default)]
     pub more_routes: Vec<String>,
+    /// Routes it is not played on.
+    #[serde(default)]
+    pub not_on: Vec<String>,
     /// The front ends it is played through; all of [`play::FRONT_ENDS`] if not given.
     pub front_ends: Option<Vec<String>>,
     /// `any`: the way the launch takes is not checked.
@@ -319,12 +325,12 @@ pub struct Failure {
 pub struct Route {
     /// Its name.
     pub name: &'static str,
-    /// The refusals.
+    /// The refusals, behind the launcher if it is another one than the usual.
     pub refusals: &'static str,
 }
 
 /// Every case is played on these.
-pub const ROUTES: [Route; 6] = [
+pub const ROUTES: [Route; 9] = [
     Route { name: "normal", refusals: "" },
     Route { name: "no clone3", refusals: "clone3 ENOSYS" },
     Route { name: "no close_range", refusals: "close_range EPERM" },
@@ -334,12 +340,35 @@ pub const ROUTES: [Route; 6] = [
         name: "nothing new",
         refusals: "clone3 EPERM, close_range ENOSYS, pidfd_getfd ENOSYS, pidfd_open ENOSYS, pidfd_send_signal ENOSYS",
     },
+    Route { name: "fork", refusals: "fork:" },
+    Route {
+        name: "fork with nothing new",
+        refusals: "fork: clone3 ENOSYS, close_range EPERM, pidfd_open ENOSYS, set_robust_list ENOSYS",
+    },
+    Route { name: "posix_spawn", refusals: "posix_spawn:" },
 ];
+
+/// Those that a case is played on that names its routes, if `normal` is among them.
+pub const OTHER_LAUNCHERS: [&str; 2] = ["fork", "posix_spawn"];
+
+/// A route's launcher.
+pub fn launcher(route: &str) -> Launcher {
+    match known(route).split_once(':') {
+        Some(("fork", _)) => Launcher::Fork,
+        Some(("posix_spawn", _)) => Launcher::PosixSpawn,
+        _ => Launcher::Clone,
+    }
+}
+
+fn known(route: &str) -> &str {
+    ROUTES.iter().find(|known| known.name == route).map_or(route, |known| known.refusals)
+}
 
 /// A route's refusals, by its name or as it is spelled out.
 pub fn refusals(route: &str) -> &str {
     let route = route.strip_prefix("later:").unwrap_or(route).trim();
-    ROUTES.iter().find(|known| known.name == route).map_or(route, |known| known.refusals)
+    let known = known(route);
+    ["fork:", "posix_spawn:"].iter().find_map(|launcher| known.strip_prefix(launcher)).unwrap_or(known)
 }
 
 #[derive(Deserialize)]
@@ -436,7 +465,7 @@ pub fn syscall(name: &str) -> i64 {
         rt_sigprocmask SYS_rt_sigprocmask chdir SYS_chdir setsid SYS_setsid setpgid SYS_setpgid execve SYS_execve
         pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
         ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write
-        setresuid SYS_setresuid umask SYS_umask uname SYS_uname ioctl SYS_ioctl
+        set_robust_list SYS_set_robust_list setresuid SYS_setresuid umask SYS_umask uname SYS_uname ioctl SYS_ioctl
     }
     panic!("{name} is not a system call of a launch")
 }

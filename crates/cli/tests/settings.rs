@@ -423,6 +423,32 @@ fn contradictions_name_the_flag() {
     }
 }
 
+// ---- launchers ----
+
+#[test]
+fn a_launcher_is_chosen_by_name() {
+    for caller in Caller::all("a_launcher_is_chosen_by_name") {
+        for (launcher, said) in
+            [("clone", "clone"), ("fork", "fork, in a copy"), ("posix_spawn", "posix_spawn of the C")]
+        {
+            let flag = format!("--launcher={launcher}");
+            let output = caller.forkless(&[&flag, "--route", "/bin/sh", "-c", "ls /proc/self/fd; exit 5"]).output();
+            let output = output.expect("forkless starts");
+            assert_eq!(output.status.code(), Some(5), "{launcher}");
+            // 3 is ls's own.
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n2\n3\n", "{launcher}");
+            let route = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(route.starts_with(&format!("forkless: route: {said}")), "{route}");
+            let explained = caller.stdout(&[&flag, "--explain", "true"]);
+            assert!(explained.starts_with(&format!("{launcher} a child")), "{explained}");
+            assert_eq!(explained.contains("close other fds"), launcher != "clone", "{explained}");
+        }
+        let refused = caller.failure(&["--launcher=posix_spawn", "--umask=077", "true"]);
+        assert!(refused.contains("posix_spawn cannot do umask: Launcher::Clone and Launcher::Fork can"), "{refused}");
+        caller.failure(&["--launcher=pool", "true"]);
+    }
+}
+
 // ---- explain ----
 
 #[test]

@@ -108,6 +108,11 @@ pub struct Frame {
     pub seat: *const Seat,
     /// For children of a pool: the refiller's word, where it is to be woken, or null.
     pub demand: *const AtomicU32,
+    /// What [`OpCode::PreExec`](crate::plan::OpCode::PreExec) calls, where the child has memory of its own: gives 0 or an
+    /// errno, and does not unwind.
+    pub hook: Option<unsafe extern "C" fn(*const Frame, *const ()) -> i32>,
+    /// Its second argument.
+    pub hook_data: *const (),
     /// The results of calls, for later ones.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.

@@ -133,6 +133,8 @@ pub enum OpCode {
     Seccomp = 19,
     /// Send the descriptor in variable `b` to the parent, over the socket at the child's descriptor `a`.
     HandBack = 20,
+    /// Call the frame's hook: what the caller wants done in a forked child. No operands.
+    PreExec = 21,
 }
 
 /// A system call as data: how most settings are made, and the door to what this library does not know.

@@ -8,7 +8,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 /// How a run of a plan ended, as far as the launch goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The child has become the program, or was about to: `execve` was its last step and did not fail.
+    /// The child has become the program, or was about to: `execve` was its last step and did not fail. Or its hook took it
+    /// elsewhere.
     Exec,
     /// A step failed.
     Failed {
@@ -44,7 +45,8 @@ pub unsafe fn outcome(frame: &Frame) -> Outcome {
     // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).
     let code = unsafe { (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code };
     match (frame.errno.load(Relaxed), code) {
-        (0, OpCode::Exec | OpCode::ExecFd) => Outcome::Exec,
+        // A hook may end its child, or execute something itself: what comes of that is the child's status.
+        (0, OpCode::Exec | OpCode::ExecFd | OpCode::PreExec) => Outcome::Exec,
         (0, _) => Outcome::Killed(Some((step - 1, code))),
         (errno, _) => Outcome::Failed { op: step - 1, code, detail: frame.detail.load(Relaxed), errno },
     }

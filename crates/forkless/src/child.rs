@@ -18,7 +18,6 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
@@ -84,14 +83,14 @@ impl std::fmt::Debug for Pending {
 
 impl Pending {
     pub(crate) fn has_left(&self) -> bool {
-        self.stack.frame().word.load(Ordering::Acquire) == LEFT
+        self.stack.has_left()
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if self.has_left() {
+        if !self.stack.shares_memory() || self.has_left() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }
@@ -257,8 +256,9 @@ impl Child {
     fn settle(&mut self) -> Result<(), Error> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
         self.missed = launch::missed(&pending.stack, &pending.plan);
-        let killed =
-            pending.plan.is_filtered && matches!(self.state, State::Running) && !launch::has_executed(self.pid);
+        let killed = pending.plan.is_filtered
+            && matches!(self.state, State::Running)
+            && !launch::has_executed(&pending.stack, self.pid);
         if !launch::has_failed(&pending.stack) {
             if !killed {
                 return Ok(());
@@ -306,7 +306,11 @@ impl Child {
         }
         if self.is_filtered() {
             match &self.pending {
-                Some(pending) if !pending.has_left() => return Ok(None),
+                Some(pending)
+                    if !launch::wait_while(&pending.stack, self.pid, Some(Duration::ZERO), |word| word != LEFT) =>
+                {
+                    return Ok(None);
+                }
                 _ => self.settle()?,
             }
         }

@@ -37,9 +37,12 @@ impl Error {
 
     /// The child ended without a word: something killed it.
     pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
-        let why = "the child was killed before it could run the program";
-        let inner = Inner { program: program.into(), step, object: None, errno: None, note: Some(why.into()) };
-        Self(Arc::new(inner))
+        Self::noted(program, step, "the child was killed before it could run the program")
+    }
+
+    /// A failure without an errno.
+    pub(crate) fn noted(program: &OsStr, step: Step, note: &str) -> Self {
+        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: None, note: Some(note.into()) }))
     }
 
     /// Bad input, found before any system call.

@@ -17,7 +17,7 @@
 //! A child is cloned into the caller's own memory, on a small stack of its own, makes itself a descriptor table with
 //! only what it is to have, plays a list of system calls that was compiled beforehand, and executes the program. The
 //! kernel tells us when it has left our memory. No page table, descriptor table or signal table is copied, and the
-//! caller never forks. See `ARCHITECTURE.md`.
+//! caller never forks, unless told to ([`Command::launcher`]). See `ARCHITECTURE.md`.
 //!
 //! # Awaiting children
 //! With the feature `tokio` there is a module `tokio` with the names and meanings of `tokio::process`.
@@ -29,8 +29,8 @@
 //! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
 //!
 //! # When `std::process` is enough
-//! A small program with few descriptors that starts a process now and then gains little here; one that needs
-//! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
+//! A small program with few descriptors that starts a process now and then gains little here; nor does one that needs
+//! `pre_exec`, which has to fork. One that runs on something else than Linux on x86-64 or aarch64 cannot use it.
 
 mod command;
 

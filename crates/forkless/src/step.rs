@@ -69,6 +69,8 @@ steps! {
     Landlock = 46, "restrict by Landlock", "`landlock_restrict_self(2)`.";
     Seccomp = 47, "set the seccomp filter", "`seccomp(2)`.";
     MakeDir = 49, "make the directory", "`mkdirat(2)` among the mounts.";
+    PreExec = 60, "pre_exec", "A closure of `Command::pre_exec`, in a forked child.";
+    ControlGroup = 61, "join the control group", "Writing to `cgroup.procs`, in a forked child.";
     Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
     HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
     Check = 101, "check", "Checking what was asked for, before anything was done.";
@@ -82,8 +84,10 @@ steps! {
 
 impl Step {
     /// May a launch go on without it, by [`Command::best_effort`](crate::Command::best_effort)? Not without its descriptors,
-    /// its ids' meaning, or its program.
+    /// its ids' meaning, its group, or its
+    /// program; a closure of `pre_exec` decides for itself.
     pub fn may_fail(self) -> bool {
-        (Self::SetSid.code()..100).contains(&self.code()) && !matches!(self, Self::Exec | Self::IdMaps)
+        (Self::SetSid.code()..100).contains(&self.code())
+            && !matches!(self, Self::Exec | Self::IdMaps | Self::PreExec | Self::ControlGroup)
     }
 }

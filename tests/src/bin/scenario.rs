@@ -17,6 +17,12 @@ mod elf;
 #[path = "../scenario/foreign.rs"]
 mod foreign;
 
+#[path = "../scenario/launched.rs"]
+mod launched;
+
+#[path = "../scenario/launchers.rs"]
+mod launchers;
+
 #[path = "../scenario/heap.rs"]
 mod heap;
 
@@ -159,6 +165,14 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("capture-signals", capture_alone::signals),
     ("capture-sigchld-ignored", capture_alone::sigchld_ignored),
     ("capture-foreign-reaper", capture_alone::foreign_reaper),
+    ("pre-exec-place", launchers::pre_exec_place),
+    ("pre-exec-ends", launchers::pre_exec_ends),
+    ("pre-exec-odd", launchers::pre_exec_odd),
+    ("pre-exec-allocates", launchers::pre_exec_allocates),
+    ("pre-exec-refused", launchers::refused),
+    ("pre-exec-panic-stays", launchers::panic_stays),
+    ("fork-killed-early", launchers::killed_early),
+    ("fork-failed-is-visible", launchers::failed_is_visible),
     ("pipelines", pipeline::pipelines),
     ("pipeline-often", pipeline::often),
     ("lines", pipeline::lines),
@@ -180,7 +194,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
 ];
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    launched::choose(&mut args);
     let Some((_, run)) = args.first().and_then(|name| SCENARIOS.iter().find(|(known, _)| known == name)) else {
         let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
         eprintln!("usage: scenario NAME [ARGS…]; names: {}", names.join(" "));

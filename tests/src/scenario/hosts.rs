@@ -3,8 +3,9 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::{Command, fewer};
 use crate::observe::{self, eventually, skip};
-use forkless::{Command, Error, Stdio, Step};
+use forkless::{Error, Stdio, Step};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -84,7 +85,7 @@ pub fn fork_storm(_: &[String]) {
             });
         }
         let answer = std::panic::catch_unwind(|| {
-            for _ in 0..observe::scaled(100) {
+            for _ in 0..fewer(observe::scaled(100)) {
                 in_a_copy(|| {
                     use_everything(&program);
                     drop(Command::new(&program).launch().expect("launch"));
@@ -118,7 +119,7 @@ pub fn first_launch_storm(_: &[String]) {
             }
         });
         let answer = std::panic::catch_unwind(|| {
-            for _ in 0..observe::scaled(100) {
+            for _ in 0..fewer(observe::scaled(100)) {
                 in_a_copy(|| {
                     let answer = Command::new(&program).status();
                     let step = answer.err().and_then(|error| Error::of(&error).map(Error::step));

@@ -2,8 +2,9 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::{Command, fewer};
 use crate::observe::{self, Dice, eventually};
-use forkless::{Command, Prepared, Stdio};
+use forkless::{Prepared, Stdio};
 use std::fs::OpenOptions;
 use std::hint::black_box;
 use std::io::Read;
@@ -60,7 +61,7 @@ pub fn good(_: &[String]) {
     from_all_threads(400, |_, n| round(n));
     observe::assert_no_orphans();
     let before = Holdings::now();
-    from_all_threads(observe::scaled(10_000), |_, n| round(n));
+    from_all_threads(fewer(observe::scaled(10_000)), |_, n| round(n));
     before.assert_as_before("good launches");
 }
 
@@ -125,7 +126,7 @@ pub fn failed(_: &[String]) {
     from_all_threads(400, |_, n| round(n));
     observe::assert_no_orphans();
     let before = Holdings::now();
-    from_all_threads(observe::scaled(10_000), |_, n| round(n));
+    from_all_threads(fewer(observe::scaled(10_000)), |_, n| round(n));
     before.assert_as_before("failed launches");
 }
 
@@ -176,7 +177,7 @@ pub fn dropped(_: &[String]) {
     from_all_threads(400, |_, n| round(n));
     observe::assert_no_orphans();
     let before = Holdings::now();
-    from_all_threads(observe::scaled(10_000), |_, n| round(n));
+    from_all_threads(fewer(observe::scaled(10_000)), |_, n| round(n));
     before.assert_as_before("dropped handles");
 }
 

@@ -118,3 +118,10 @@ impl Dice {
         self.0 % limit
     }
 }
+
+/// The signals that this process ignores: bit n-1 is signal n.
+pub(crate) fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("one's own status");
+    let text = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("SigIgn");
+    u64::from_str_radix(text.trim(), 16).expect("a set of signals")
+}

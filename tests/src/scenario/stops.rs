@@ -3,8 +3,9 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::Command;
 use crate::observe::{self, Dice, eventually};
-use forkless::{Child, Command, Stdio};
+use forkless::{Child, Stdio};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -45,7 +46,7 @@ fn open_writing(fifo: &Path) {
 }
 
 /// A command whose child is held before exec until someone opens the FIFO for writing.
-fn held(program: &Path, fifo: &Path) -> Command {
+fn held(program: &Path, fifo: &Path) -> forkless::Command {
     let mut command = Command::new(program);
     command.fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5);
     command

@@ -2,11 +2,12 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::Command;
 use crate::observe::{self, Dice};
-use forkless::{Command, Error, Stdio};
+use forkless::{Error, Stdio};
 use forkless_core::sys::{self, uapi};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,12 +15,19 @@ use std::time::{Duration, Instant};
 /// The process whose handlers may run.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Handlers run by the owner, and by anyone else in its memory.
+/// Handlers run by the owner.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
-static ASTRAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Handlers run by anyone else: counted where a copy of the owner's memory counts too.
+static ASTRAY: AtomicPtr<AtomicUsize> = AtomicPtr::new(std::ptr::null_mut());
+
+fn astray() -> &'static AtomicUsize {
+    // SAFETY: set before there was a handler, and never unmapped.
+    unsafe { &*ASTRAY.load(Relaxed) }
+}
 
 extern "C" fn watch(_: i32) {
-    let count = if observe::pid() == OWNER.load(Relaxed) { &HANDLED } else { &ASTRAY };
+    let count = if observe::pid() == OWNER.load(Relaxed) { &HANDLED } else { astray() };
     count.fetch_add(1, Relaxed);
     // What a careless handler does: the interrupted code must not depend on errno.
     // SAFETY: this thread's errno.
@@ -28,6 +36,15 @@ extern "C" fn watch(_: i32) {
 
 pub(crate) fn handle(signal: i32) {
     OWNER.store(observe::pid(), Relaxed);
+    if ASTRAY.load(Relaxed).is_null() {
+        // SAFETY: a new mapping of zeroes, which is a count.
+        let word = unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        assert_ne!(word, libc::MAP_FAILED);
+        ASTRAY.store(word.cast(), Relaxed);
+    }
     // SAFETY: the handler makes one system call and counts.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -82,7 +99,7 @@ pub fn signals(_: &[String]) {
     start_timer(libc::ITIMER_PROF, 0);
     eprintln!("{} handlers ran", HANDLED.load(Relaxed));
     assert!(HANDLED.load(Relaxed) > 100, "hardly a handler ran, so nothing was tested");
-    assert_eq!(ASTRAY.load(Relaxed), 0, "handlers that ran in a child");
+    assert_eq!(astray().load(Relaxed), 0, "handlers that ran in a child");
     observe::assert_no_orphans();
 }
 
@@ -108,7 +125,7 @@ fn one_right_launch(programs: &Programs, missing: &Path, n: usize) {
 /// The check of the handler is not blind: a child that keeps the handlers runs one, and is seen.
 pub fn signal_control(_: &[String]) {
     unsafe extern "C-unwind" fn wait_for_signal(_: *mut u64) -> ! {
-        while ASTRAY.load(Relaxed) == 0 {
+        while astray().load(Relaxed) == 0 {
             std::hint::spin_loop();
         }
         sys::exit(0)
@@ -128,7 +145,7 @@ pub fn signal_control(_: &[String]) {
     // SAFETY: our own child.
     unsafe { libc::kill(pid, libc::SIGUSR1) };
     foreign::wait(pid, 0).expect("wait");
-    assert_eq!(ASTRAY.load(Relaxed), 1, "a handler in a child was not seen");
+    assert_eq!(astray().load(Relaxed), 1, "a handler in a child was not seen");
 }
 
 /// Children killed at any moment, by signals that the parent handles: each launch ends somehow and in time, and later
@@ -181,7 +198,7 @@ pub fn kills(_: &[String]) {
     let (killed, unstarted) = (killed.load(Relaxed), unstarted.load(Relaxed));
     eprintln!("{killed} children killed after exec, {unstarted} before");
     assert!(killed + unstarted > 0, "no child was killed, so nothing was tested");
-    assert_eq!(ASTRAY.load(Relaxed), 0, "handlers that ran in a child");
+    assert_eq!(astray().load(Relaxed), 0, "handlers that ran in a child");
     assert_eq!(before, [best(false), best(true)], "the way of a launch before and after children were killed");
     observe::assert_no_orphans();
 }

@@ -2,8 +2,9 @@
 
 use crate::elf::Programs;
 use crate::foreign;
+use crate::launched::Command;
 use crate::observe::{self, eventually, skip};
-use forkless::{Child, Command, Error, Stdio, Step};
+use forkless::{Child, Error, Stdio, Step};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

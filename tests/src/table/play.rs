@@ -4,7 +4,7 @@ use super::ask::{command, report_file};
 use super::check;
 use super::check::Before;
 use super::parent::{self, Place};
-use super::{Case, Report, refusals};
+use super::{Case, Report, launcher, refusals};
 use crate::observe::observe;
 use crate::state::{State, without_limits};
 use forkless::{Child, Command, Pool, PoolOptions, Prepared, Route};
@@ -113,6 +113,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
 /// Once for a `Command`, twice for a `Prepared`.
 fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &Before) -> io::Result<Vec<String>> {
     let mut command = command(&case.ask, place)?;
+    command.launcher(launcher(route));
     let prepared = match front_end.split_once("::") {
         Some(("Prepared" | "Pool", _)) => match command.prepare() {
             Ok(prepared) => Some(prepared),

@@ -51,6 +51,11 @@ pub(crate) enum Contestant {
     ForklessSpawn,
     /// forkless Command, launch and wait
     ForklessLaunch,
+    /// forkless Command by fork, spawn and wait
+    ForklessFork,
+    /// forkless Command by posix_spawn, spawn and wait
+    #[value(name = "forkless-posix_spawn")]
+    ForklessPosixSpawn,
     /// forkless Command, status
     ForklessStatus,
     /// forkless prepared plan, spawn and wait, no pidfd
@@ -120,7 +125,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -133,6 +138,8 @@ impl Contestant {
         Self::Tokio,
         Self::ForklessSpawn,
         Self::ForklessLaunch,
+        Self::ForklessFork,
+        Self::ForklessPosixSpawn,
         Self::ForklessStatus,
         Self::ForklessPrepared,
         Self::ForklessPreparedLaunch,
@@ -160,6 +167,8 @@ impl Contestant {
             Self::Tokio => "tokio",
             Self::ForklessSpawn => "forkless-spawn",
             Self::ForklessLaunch => "forkless-launch",
+            Self::ForklessFork => "forkless-fork",
+            Self::ForklessPosixSpawn => "forkless-posix_spawn",
             Self::ForklessStatus => "forkless-status",
             Self::ForklessPrepared => "forkless-prepared",
             Self::ForklessPreparedLaunch => "forkless-prepared-launch",
@@ -222,6 +231,7 @@ impl Contestant {
                 engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec())
             }
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
+            Self::ForklessFork | Self::ForklessPosixSpawn => Vec::new(),
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
             Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
             Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
@@ -254,6 +264,8 @@ impl Contestant {
             }
             Self::ForklessSpawn => one_shot(ours::Form::Spawn),
             Self::ForklessLaunch => one_shot(ours::Form::Launch),
+            Self::ForklessFork => one_shot(ours::Form::By(forkless::Launcher::Fork)),
+            Self::ForklessPosixSpawn => one_shot(ours::Form::By(forkless::Launcher::PosixSpawn)),
             Self::ForklessStatus => one_shot(ours::Form::Status),
             Self::ForklessPrepared => planned(ours::Form::Spawn),
             Self::ForklessPreparedLaunch => planned(ours::Form::Launch),

@@ -17,6 +17,8 @@ pub(crate) enum Form {
     Spawn,
     /// `launch()`, then `wait()`
     Launch,
+    /// As `Spawn`, by another launcher
+    By(forkless::Launcher),
     /// `status()`
     Status,
     /// `output()`
@@ -82,6 +84,7 @@ impl Launcher for OneShot<'_> {
         let mut command = command(&self.job)?;
         match self.form {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
+            Form::By(launcher) => finish(start, command.launcher(launcher).spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
             Form::Status => whole(start, command.status().context("not launched")?),
             Form::Output => {
@@ -117,7 +120,8 @@ impl Launcher for Planned<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
         match self.form {
-            Form::Spawn => finish(start, self.plan.spawn().context("not launched")?),
+            // A plan has its launcher.
+            Form::Spawn | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),
             Form::Output => {

@@ -2,6 +2,7 @@
 
 use crate::child::Child;
 use crate::compile::Plan;
+use crate::launch::{Closure, Launcher};
 use crate::output;
 use crate::prepared::Prepared;
 use crate::stdio::{Source, Stdio};
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 mod capability;
 
+mod launcher;
+
 mod sandbox;
 
 mod setup;
@@ -31,7 +34,7 @@ pub(crate) use setup::{Name, Setup};
 /// A program to be started: the names and meanings of [`std::process::Command`], by another way into the kernel.
 ///
 /// The cost of a launch depends on nothing that the calling process is or has: not its memory, mappings, open
-/// descriptors or threads. It never forks.
+/// descriptors or threads. It never forks, unless told to ([`launcher`](Self::launcher)).
 ///
 /// ```
 /// use forkless::Command;
@@ -46,7 +49,7 @@ pub(crate) use setup::{Name, Setup};
 /// - A [`Child`] that is dropped leaves no zombie behind.
 /// - Errors say which step failed, on what ([`Error::of`](crate::Error::of)); `raw_os_error()` of such an `io::Error`
 ///   is `None`, use `kind()` or [`Error::errno`](crate::Error::errno).
-/// - There is no `pre_exec`: running arbitrary code between clone and exec needs fork.
+/// - [`pre_exec`](Self::pre_exec) has to be asked for together with fork: the child shares the caller's memory else.
 ///
 /// # In the child
 /// In this order: a private descriptor table; descriptors to their numbers; limits and scheduling; session or process
@@ -71,6 +74,8 @@ pub struct Command {
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
     pub(crate) sandbox: Sandbox,
+    pub(crate) launcher: Launcher,
+    pub(crate) closures: Vec<Arc<Closure>>,
 }
 
 /// Changes to the environment that the child inherits.
@@ -123,6 +128,8 @@ impl Command {
             pty: None,
             setup: Setup::default(),
             sandbox: Sandbox::default(),
+            launcher: Launcher::Clone,
+            closures: Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A plan's ops in words: for errors, and for who wants to see what a child is going to do.
 
 use crate::compile::{Plan, TERMINAL_SLOT};
+use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
 
@@ -22,6 +23,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
         OpCode::AwaitGo => Step::IdMaps,
         OpCode::Seccomp => Step::Seccomp,
         OpCode::HandBack => Step::HandBack,
+        OpCode::PreExec => Step::PreExec,
         OpCode::Exec | OpCode::ExecFd => Step::Exec,
     }
 }
@@ -39,6 +41,7 @@ pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<Str
         OpCode::Foreground => Some(format!("of the terminal at fd {}", op.a)),
         OpCode::HandBack => Some(format!("in variable {}", op.b)),
         OpCode::ExecFd => Some(format!("fd {}", op.a)),
+        OpCode::PreExec => Some(format!("closure {}", detail? + 1)),
         _ => None,
     }
 }
@@ -59,9 +62,14 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
         let words = step_of(op).words();
         match op.code {
             OpCode::Table if plan.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
+            OpCode::Table if plan.launcher != Launcher::Clone => {
+                lines.push("have a copy of the descriptor table".into())
+            }
             OpCode::Table => lines.push(format!("{words} with 0 to 2 in it")),
             OpCode::Place => lines.extend(passed(plan)),
+            OpCode::CloseOthers if plan.launcher != Launcher::Clone => lines.push(words.into()),
             OpCode::Taken | OpCode::CloseOthers => {}
+            OpCode::PreExec => lines.push(format!("call {} of pre_exec", closures(plan.closures.len()))),
             OpCode::SigDefault => lines.push(format!("{words} to their defaults: {}", signals(op.set))),
             OpCode::SigIgnore => lines.push(format!("{words} ignored: {}", signals(op.set))),
             OpCode::SigMask if op.a == 1 => lines.push(format!("{words} blocked: as in the caller")),
@@ -78,6 +86,10 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
         }
     }
     lines
+}
+
+fn closures(count: usize) -> String {
+    if count == 1 { "the closure".into() } else { format!("the {count} closures") }
 }
 
 /// Steps that differ in a last number only, as those that drop capabilities one by one, are one line.

@@ -2,11 +2,11 @@
 
 use crate::command::{CallArg, Command, MountStep, Namespace, Sandbox};
 use crate::error::Error;
-use crate::launch::Creator;
+use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, CALLER_VARIABLES, Header, MAX_FDS, Op, OpCode, Pair};
+use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, MAX_FDS, Op, OpCode, Pair};
 use forkless_core::sys::uapi;
 use rustix::event::{EventfdFlags, eventfd};
 use std::ffi::{OsStr, OsString};
@@ -20,6 +20,8 @@ mod arena;
 pub(crate) mod describe;
 
 mod environment;
+
+mod launcher;
 
 mod mounts;
 
@@ -78,6 +80,12 @@ pub(crate) struct Plan {
     pub(crate) leads_group: bool,
     /// Was a pidfd asked for, or refused?
     pub(crate) pidfd: Option<bool>,
+    /// The way the child is made.
+    pub(crate) launcher: Launcher,
+    /// With `Launcher::PosixSpawn`: what the C library has.
+    pub(crate) extensions: Option<Extensions>,
+    /// What a forked child calls before exec.
+    pub(crate) closures: Vec<Arc<Closure>>,
     program: OsString,
     /// The directories of PATH that were searched.
     searched: Option<OsString>,
@@ -142,10 +150,12 @@ impl Plan {
         let mut arena = Arena::new();
         // Descriptors that the child reads in our own table, before it has one.
         let joined = command.sandbox.joins.iter().map(|(_, fd)| Arc::clone(fd));
-        let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).collect();
+        let group = command.sandbox.cgroup.iter().filter(|_| command.launcher == Launcher::Fork).cloned();
+        let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).chain(group).collect();
         let reads_early = !read_early.is_empty();
         let ids = Ids::look_up(command)?;
         let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
+        let forks = command.launcher == Launcher::Fork;
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
         let words = arena.finish(arena::Parts {
             ops: &ops,
@@ -155,7 +165,7 @@ impl Plan {
             keep: &descriptors.keep,
             candidates: &paths,
         });
-        Ok(Self {
+        let plan = Self {
             arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
             stdio: [0, 1, 2]
                 .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
@@ -171,18 +181,24 @@ impl Plan {
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
             creator: creator(command),
-            namespaces: command.sandbox.unshare & !(Namespace::Time as u64),
+            // A forked child makes, or joins, them itself.
+            namespaces: if forks { 0 } else { command.sandbox.unshare & !(Namespace::Time as u64) },
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
-            cgroup: command.sandbox.cgroup.clone(),
+            cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
             is_filtered: !command.sandbox.seccomp.is_empty(),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
             pidfd: command.pidfd,
+            launcher: command.launcher,
+            extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
+            closures: command.closures.clone(),
             program: command.program.clone(),
             searched: candidates.searched,
             _owned: descriptors.owned.into_iter().chain(read_early).collect(),
-        })
+        };
+        launcher::check_plan(&plan)?;
+        Ok(plan)
     }
 
     /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
@@ -220,6 +236,26 @@ impl Plan {
             std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
         };
         pairs.get(usize::try_from(index).ok()?)
+    }
+
+    /// All ops but the one that executes the program.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Op> {
+        (0..self.last_op()).map(|index| self.op(index))
+    }
+
+    /// The call of an op that is one.
+    pub(crate) fn call(&self, op: &Op) -> Option<&Call> {
+        // SAFETY: the first operand of such an op is the offset of a Call.
+        (op.code == OpCode::Call).then(|| unsafe { &*plan::at::<Call>(self.header(), op.a) })
+    }
+
+    /// The numbers that the child is to have, 0 to 2 included.
+    pub(crate) fn keep(&self) -> &[i32] {
+        // SAFETY: the header's list lies in the arena.
+        unsafe {
+            let header = &*self.header();
+            std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
+        }
     }
 
     /// A string of this plan.
@@ -282,6 +318,7 @@ fn check(command: &Command) -> Result<(), Error> {
     }
     check_setup(command)?;
     sandbox::check(command)?;
+    launcher::check(command)?;
     if command.signals.ignore & KILL_AND_STOP != 0 {
         return refuse("SIGKILL and SIGSTOP cannot be ignored".into());
     }
@@ -537,6 +574,9 @@ fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
     let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup: &command.setup, sandbox: &command.sandbox };
+    if command.launcher == Launcher::Fork {
+        launcher::born(&mut steps);
+    }
     if let Some(directory) = command.setup.directory_number() {
         // Before the table, since only the caller's has the descriptor; reading it changes nothing there.
         let number = Arg::Number(directory as u64);
@@ -596,6 +636,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     }
     let (a, set) = (signals.inherit_mask as u32, signals.mask);
     steps.op(Step::Signals, Op { a, set, ..Op::new(OpCode::SigMask) });
+    if !command.closures.is_empty() {
+        steps.op(Step::PreExec, Op::new(OpCode::PreExec));
+    }
     sandbox::seccomp(&mut steps);
     steps.ops.push(match descriptors.program {
         Some(program) => Op { a: program as u32, ..Op::new(OpCode::ExecFd) },

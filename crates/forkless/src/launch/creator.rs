@@ -64,7 +64,7 @@ impl Creator {
 }
 
 /// libc's own signals, with which it has every thread change its ids, and waits for each.
-const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
 /// Starts a thread that no signal of the host's can find.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {

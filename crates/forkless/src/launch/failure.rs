@@ -13,11 +13,12 @@ use forkless_core::sys::errno;
 pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
         ProbeError::Stack(errno) => stack_error(plan, errno),
-        ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL)
-            .note("no child may share memory here, as under user-mode emulation (qemu-user)"),
+        ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL).note(
+            "no child may share memory here, as under user-mode emulation (qemu-user): Launcher::Fork needs none",
+        ),
         ProbeError::Clone(errno) => clone_error(plan, false, errno),
         ProbeError::NotShared => Error::new(plan.program(), Step::Probe, errno::ENOSYS)
-            .note("CLONE_VM does not share memory here, as under user-mode emulation"),
+            .note("CLONE_VM does not share memory here, as under user-mode emulation: Launcher::Fork needs none"),
     }
 }
 
@@ -109,6 +110,10 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
+    if errno == super::fork::PANICKED && code == OpCode::PreExec {
+        let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
+        return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
+    }
     let bare = Error::new(plan.program(), describe::step_of(op), errno);
     if code == OpCode::Exec {
         return exec_error(plan, bare, plan.candidate(op, detail), errno);

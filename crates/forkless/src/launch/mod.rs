@@ -1,4 +1,4 @@
-//! Launchers: how a child comes to be. There is one so far, by `clone`.
+//! Launchers: how a child comes to be. By `clone`, unless another one is asked for by name ([`fork`], [`posix_spawn`]).
 //!
 //! A launch takes a stack, readies its frame, clones, and then waits as long as its [`Form`] asks: not at all, until
 //! the child has taken its descriptors, or until it has left the parent's memory. If something that the kernel was
@@ -30,7 +30,11 @@ mod dumpable;
 
 mod failure;
 
+mod fork;
+
 mod maps;
+
+mod posix_spawn;
 
 mod probe;
 
@@ -48,6 +52,8 @@ use clone::{Cloned, How};
 use creator::CreatorError;
 pub(crate) use creator::{Creator, without_signals};
 use dumpable::KeepDumpable;
+pub(crate) use fork::Closure;
+pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
 pub(crate) use stack::Stack;
 
@@ -106,8 +112,12 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// A child that shares the caller's memory until exec.
+    /// A child that shares the caller's memory until exec: `clone3(2)`.
     Clone,
+    /// A child with a copy of the caller's memory: `fork(3)` of the C library, whose cost grows with that memory.
+    Fork,
+    /// `posix_spawn(3)` of the C library.
+    PosixSpawn,
     /// The same, cloned before it was needed: see [`Pool`](crate::Pool).
     Pool,
 }
@@ -120,6 +130,10 @@ pub enum Call {
     Clone3,
     /// `clone(2)`, because `clone3` is refused or missing here.
     Clone,
+    /// Whatever the C library's `fork(3)` uses.
+    Fork,
+    /// Whatever the C library's `posix_spawn(3)` uses.
+    PosixSpawn,
 }
 
 /// How the child's descriptor table came to be.
@@ -135,6 +149,8 @@ pub enum DescriptorTable {
     Copied,
     /// Copied whole, because everything is to be inherited.
     CopiedOnRequest,
+    /// Copied whole, as the launcher does; what was not asked for is closed again in the child.
+    CopiedByLauncher,
 }
 
 /// How the child got descriptors that were not copied with its table.
@@ -155,6 +171,8 @@ impl fmt::Display for Route {
             Call::Clone3 if self.launcher == Launcher::Pool => "parked in shared memory by clone3",
             Call::Clone3 => "clone3 in shared memory",
             Call::Clone => "clone in shared memory (clone3 is refused or missing here)",
+            Call::Fork => "fork, in a copy of the memory",
+            Call::PosixSpawn => "posix_spawn of the C library",
         };
         write!(out, "{call}; ")?;
         match self.table {
@@ -164,6 +182,7 @@ impl fmt::Display for Route {
             }
             DescriptorTable::Copied => write!(out, "copied descriptor table (close_range is refused or missing here)"),
             DescriptorTable::CopiedOnRequest => write!(out, "copied descriptor table (everything is to be inherited)"),
+            DescriptorTable::CopiedByLauncher => write!(out, "copied descriptor table (this launcher knows no other)"),
         }?;
         match self.passing {
             Passing::None => Ok(()),
@@ -176,6 +195,11 @@ impl fmt::Display for Route {
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
+    match plan.launcher {
+        Launcher::Fork => return fork::run(plan, run),
+        Launcher::PosixSpawn => return posix_spawn::run(plan, run),
+        _ => {}
+    }
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
     let mut copy_sources = plan.is_foreign;
     let caller = Caller::of(plan, run);
@@ -224,7 +248,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             return Ok(running);
         }
         let outcome = match result(&running.stack) {
-            Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(running.pid) => {
+            Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
                 wait::reap(running.pid);
                 return Err(killed_in_exec(plan));
             }
@@ -307,7 +331,10 @@ fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
 
 /// A child that was killed in exec, as a filter may do, leaves no word. But it still has no exit signal, so a wait that
 /// asks for everything sees it and an ordinary one does not.
-pub(crate) fn has_executed(pid: i32) -> bool {
+pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
+    if !stack.shares_memory() {
+        return fork::has_executed(pid);
+    }
     let sees = |more: u32| {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
@@ -369,12 +396,13 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: 
     *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
     frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
     frame.reset_handlers = 0;
+    frame.hook = None;
     frame.has_caller_mask = caller.mask.is_some() as u32;
     frame.caller_mask = caller.mask.unwrap_or(0);
     (frame.table, frame.keep_below) = match route.table {
         DescriptorTable::Private => (Table::Private, 3),
         DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
-        DescriptorTable::Copied | DescriptorTable::CopiedOnRequest => (Table::Copied, 0),
+        _ => (Table::Copied, 0),
     };
 }
 
@@ -513,10 +541,14 @@ fn wait_though_stopped(stack: &Stack, pid: i32, busy: impl Fn(u32) -> bool) {
     }
 }
 
+/// A child between clone and exec that is still there after this is looked at more closely.
+const PATIENCE: Duration = Duration::from_millis(10);
+
 /// Waits on a stack's futex word; false if the time ran out or the child was found stopped.
 pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy: impl Fn(u32) -> bool) -> bool {
-    /// A child between clone and exec that is still there after this is looked at more closely.
-    const PATIENCE: Duration = Duration::from_millis(10);
+    if let Some(shared) = stack.forked() {
+        return fork::wait_while(shared, pid, limit);
+    }
     let word = &stack.frame().word;
     // A limit beyond what the clock holds is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));

@@ -7,9 +7,11 @@
 //!
 //! After a fork, the forked copy finds these mappings full of zeroes (`MADV_WIPEONFORK`), that is: free.
 
+use forkless_core::forked::Shared;
 use forkless_core::frame::{Frame, LEFT, RUNNING};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -38,9 +40,30 @@ pub fn mapped_stacks() -> usize {
 }
 
 /// A stack that one child may use. Returns to the pool when dropped, whether or not the child has left.
+///
+/// A child with memory of its own uses none: then it is the frame alone.
 pub(crate) struct Stack {
     frame: NonNull<Frame>,
+    kind: Kind,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of the pool.
+    Pooled,
+    /// The frame of a [`Shared`] with a forked child, in a mapping for this run.
+    Forked,
+    /// The frame of nobody.
+    Bare,
+}
+
+/// All zeroes: the frame of a run that is over.
+static NOBODYS: Nobodys = Nobodys(MaybeUninit::zeroed());
+
+struct Nobodys(MaybeUninit<Frame>);
+
+// SAFETY: nobody writes to it, so it is a constant.
+unsafe impl Sync for Nobodys {}
 
 // SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
 unsafe impl Send for Stack {}
@@ -57,7 +80,7 @@ impl Stack {
                 continue;
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
-            let stack = Self { frame };
+            let stack = Self { frame, kind: Kind::Pooled };
             if stack.frame().word.load(Ordering::Acquire) == LEFT {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
@@ -86,7 +109,39 @@ impl Stack {
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
         // SAFETY: mmap does not give address 0, and the offset lies inside.
-        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) } })
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) }, kind: Kind::Pooled })
+    }
+
+    /// A frame to be shared with a forked child. The error is `mmap(2)`'s.
+    pub(super) fn shared() -> Result<Self, i32> {
+        // SAFETY: a new mapping, chosen by the kernel.
+        let base = unsafe {
+            mmap_anonymous(null_mut(), size_of::<Shared>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+        };
+        let base = base.map_err(|error| error.raw_os_error())?;
+        // SAFETY: mmap does not give address 0.
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(base.cast()) }, kind: Kind::Forked })
+    }
+
+    /// For a child that is known to have executed its program, and has no frame.
+    pub(super) fn bare() -> Self {
+        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: Kind::Bare }
+    }
+
+    /// What is shared with a forked child.
+    pub(super) fn forked(&self) -> Option<&Shared> {
+        // SAFETY: such a frame is the first field of a Shared, all of whose bytes may be zeroes, mapped while this handle is.
+        (self.kind == Kind::Forked).then(|| unsafe { self.frame.cast().as_ref() })
+    }
+
+    /// Has the child left, as far as can be seen without asking the kernel?
+    pub(crate) fn has_left(&self) -> bool {
+        self.frame().word.load(Ordering::Acquire) == LEFT || self.forked().is_some_and(super::fork::has_left)
+    }
+
+    /// Is what the child reads the parent's own memory?
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.kind == Kind::Pooled
     }
 
     /// Readies the frame for a run.
@@ -154,7 +209,12 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        Self { frame: self.frame }.keep(hint());
+        match self.kind {
+            Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled }.keep(hint()),
+            // SAFETY: the whole mapping, which this process uses no more; the child has its own.
+            Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<Shared>()) },
+            Kind::Bare => {}
+        }
     }
 }
 

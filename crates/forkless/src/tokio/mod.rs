@@ -34,7 +34,7 @@
 //! # What differs from `tokio::process`
 //! - [`Stdio`] is this crate's own; std's does not tell what it is.
 //! - All that [differs from std](crate::Command#what-differs-from-std): only the descriptors that were asked for are
-//!   inherited, errors name the step, there is no `pre_exec`.
+//!   inherited, errors name the step, `pre_exec` is for who asks for fork.
 //! - A [`Child`] that is dropped is reaped as soon as it ends, by a task of the runtime that it was started in; if that
 //!   is gone, by a later launch.
 

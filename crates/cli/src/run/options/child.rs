@@ -3,8 +3,8 @@
 
 use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Duration};
 
-use clap::Args;
-use forkless::{CallArg, Command, Step};
+use clap::{Args, ValueEnum};
+use forkless::{CallArg, Command, Launcher, Step};
 
 use super::{
     super::{Failure, terminal, words},
@@ -63,12 +63,35 @@ pub(crate) struct ChildOptions {
           help = format!("Go on where one of these steps fails, and say so in the end: {}", step_names()))]
     best_effort: Vec<Step>,
 
+    /// How the child is made: fork and posix_spawn are the C library's, for what needs or forbids them
+    #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum, default_value = "clone")]
+    pub(super) launcher: ByName,
+
     /// A system call to make before the privileges are dropped for good, by number on this machine, with numbers
     #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall)]
     syscall: Vec<Syscall>,
 }
 
 const EXPERT: &str = "Expert";
+
+/// The launchers that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ByName {
+    Clone,
+    Fork,
+    #[value(name = "posix_spawn", alias = "posix-spawn")]
+    PosixSpawn,
+}
+
+impl ByName {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Clone => "clone a child that shares memory with forkless until it executes the program",
+            Self::Fork => "fork a child that has a copy of forkless's memory",
+            Self::PosixSpawn => "posix_spawn a child, which the C library has do all this in an order of its own",
+        }
+    }
+}
 
 /// A system call by numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +107,11 @@ impl ChildOptions {
     }
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
+        command.launcher(match self.launcher {
+            ByName::Clone => Launcher::Clone,
+            ByName::Fork => Launcher::Fork,
+            ByName::PosixSpawn => Launcher::PosixSpawn,
+        });
         if let Some(group) = self.process_group {
             command.process_group(group);
         }

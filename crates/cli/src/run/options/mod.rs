@@ -176,9 +176,10 @@ impl RunOptions {
         self.limits.apply(command)
     }
 
-    /// How the child is cloned, in words.
+    /// How the child is made, in words.
     pub(crate) fn clone_words(&self) -> String {
-        self.namespaces.words(self.mounts.any()) + &self.control_group.words()
+        let how = self.child.launcher.words();
+        self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
     }
 }
 

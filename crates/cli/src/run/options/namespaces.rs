@@ -173,11 +173,11 @@ impl Namespaces {
     }
 
     /// What the clone itself does, for `--explain`.
-    pub(crate) fn words(&self, mounts: bool) -> String {
+    pub(crate) fn words(&self, mounts: bool, how: &str) -> String {
         let made = self.made(mounts);
         // A time namespace is made by a step of the child.
         let born: Vec<_> = KINDS.iter().filter(|(kind, _)| made.contains(kind) && *kind != Namespace::Time).collect();
-        let mut words = "clone a child that shares memory with forkless until it executes the program".to_owned();
+        let mut words = how.to_owned();
         if !born.is_empty() {
             let names: Vec<_> = born.iter().map(|(_, name)| *name).collect();
             words += &format!("; new namespaces: {}", names.join(", "));

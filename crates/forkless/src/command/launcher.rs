@@ -1,0 +1,64 @@
+//! Which launcher makes the child, and what only one of them can do.
+
+use crate::command::Command;
+use crate::launch::{Closure, Launcher};
+use std::io;
+use std::sync::Arc;
+
+impl Command {
+    /// The way the child is made; [`Launcher::Clone`] unless told otherwise. `fork(3)`, `posix_spawn(3)`.
+    ///
+    /// All play the same plan, and the child finds the same. What one of them cannot do is refused when the plan is made.
+    ///
+    /// - [`Launcher::Fork`]: the child has a copy of the caller's memory, at a cost that grows with that. Handlers of
+    ///   `pthread_atfork(3)` run. For [`pre_exec`](Self::pre_exec), and where no child may share memory (user-mode
+    ///   emulation). The child's exit signal is SIGCHLD from the start, so one that fails before exec is seen by the
+    ///   program's SIGCHLD handler, as with `std::process`.
+    /// - [`Launcher::PosixSpawn`]: what the C library makes of it, for comparison and where a policy wants it. It tells an
+    ///   errno and not the step, and what it has no word for is refused: `docs/settings.md` has the list. `launch` returns
+    ///   as late as `spawn`, and a child that is stopped before exec stops the caller with it.
+    ///
+    /// ```
+    /// use forkless::{Command, Launcher};
+    /// let mut child = Command::new("true").launcher(Launcher::Fork).spawn()?;
+    /// assert_eq!(child.route().launcher, Launcher::Fork);
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn launcher(&mut self, launcher: Launcher) -> &mut Self {
+        self.launcher = launcher;
+        self
+    }
+
+    /// Calls `f` in the child just before exec: with its descriptors, directory, identity and signals as the program is to
+    /// have them, but the caller's environment. Only a seccomp filter comes after. Several are called in the order in which
+    /// they were given. Needs [`launcher(Launcher::Fork)`](Self::launcher), by name.
+    ///
+    /// - An error fails the launch at [`Step::PreExec`](crate::Step::PreExec), with its `raw_os_error()`, or EINVAL where it
+    ///   has none.
+    /// - A panic goes no further than the child, and fails the launch there too; its message is written to the child's
+    ///   standard error.
+    /// - A closure that ends the child, or executes something itself, has succeeded: what came of it is the exit status.
+    ///
+    /// ```
+    /// use forkless::{Command, Launcher};
+    /// let mut command = Command::new("true");
+    /// // SAFETY: it makes an error, and touches nothing.
+    /// unsafe { command.launcher(Launcher::Fork).pre_exec(|| Err(std::io::Error::from_raw_os_error(1))) };
+    /// let error = command.spawn().unwrap_err();
+    /// assert_eq!(forkless::Error::of(&error).unwrap().step(), forkless::Step::PreExec);
+    /// ```
+    ///
+    /// # Safety
+    /// As for std's: the child is a copy of the process with one thread. Locks that other threads held at the fork stay
+    /// held, so only what is async-signal-safe may be relied on (`signal-safety(7)`); with glibc and musl, memory may be
+    /// allocated too. Descriptors that the child did not inherit are closed, whatever the closure has captured. It must not
+    /// return from where it was called by other means than returning.
+    pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
+    where
+        F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+    {
+        self.closures.push(Arc::new(Closure::new(f)));
+        self
+    }
+}

@@ -1,0 +1,65 @@
+//! What each launcher can: refusals, and the steps that a forked child takes for what a cloned one is born with.
+
+use crate::command::{Command, Namespace};
+use crate::compile::Plan;
+use crate::compile::arena::Arg;
+use crate::compile::setup::Steps;
+use crate::error::Error;
+use crate::launch::{self, Launcher};
+use crate::step::Step;
+use forkless_core::plan::CALLER_VARIABLES;
+use forkless_core::sys::uapi;
+use std::os::fd::AsRawFd;
+
+/// What can be seen before the plan is made.
+pub(super) fn check(command: &Command) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error::check(&command.program, what));
+    if !command.closures.is_empty() && command.launcher != Launcher::Fork {
+        return refuse(
+            "pre_exec runs the caller's code in the child, which shares the caller's memory here, or is the C library's: \
+             it needs launcher(Launcher::Fork)",
+        );
+    }
+    #[allow(unreachable_patterns, reason = "launchers that are not chosen here")]
+    match command.launcher {
+        Launcher::Fork if command.sandbox.makes(Namespace::Pid) => refuse(
+            "a child made by fork is not the first of a new process-id namespace, only its children could be: \
+             unshare(Namespace::Pid) needs Launcher::Clone",
+        ),
+        Launcher::Clone | Launcher::Fork | Launcher::PosixSpawn => Ok(()),
+        _ => refuse("this launcher is a thing of its own, and is not chosen by Command::launcher"),
+    }
+}
+
+/// What is seen in the plan: whatever is no part of `posix_spawn(3)`.
+pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
+    match plan.extensions.and_then(|extensions| launch::posix_spawn_refusal(plan, extensions)) {
+        Some(what) => Err(Error::check(plan.program(), what)),
+        None => Ok(()),
+    }
+}
+
+/// Control group and namespaces, as a cloned child would be born in them.
+///
+/// The group's file is opened while the caller's privileges hold, and written to in the new namespaces: the root of a new
+/// control group namespace is the caller's group then, as it is for a cloned child. The kernel judges by who opened it.
+pub(super) fn born(steps: &mut Steps<'_>) {
+    const FILE: u32 = CALLER_VARIABLES as u32;
+    let sandbox = steps.sandbox;
+    if let Some(group) = &sandbox.cgroup {
+        let name = steps.arena.data(b"cgroup.procs");
+        let flags = Arg::Number((uapi::O_WRONLY | uapi::O_CLOEXEC).into());
+        let args = [Arg::Number(group.as_raw_fd() as u64), Arg::Data(name), flags];
+        steps.call_into(Step::ControlGroup, "", uapi::__NR_openat, &args, Some(FILE));
+    }
+    let unshared = sandbox.unshare & !(Namespace::Time as u64);
+    if unshared != 0 {
+        steps.call(Step::Namespace, "", uapi::__NR_unshare, &[Arg::Number(unshared)]);
+    }
+    if sandbox.cgroup.is_some() {
+        let own = steps.arena.data(b"0");
+        let args = [Arg::Variable(FILE), Arg::Data(own), Arg::Number(1)];
+        steps.call(Step::ControlGroup, "", uapi::__NR_write, &args);
+        steps.call(Step::ControlGroup, "", uapi::__NR_close, &[Arg::Variable(FILE)]);
+    }
+}

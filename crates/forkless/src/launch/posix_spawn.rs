@@ -1,0 +1,602 @@
+//! Making the child by libc's `posix_spawn(3)`, with what that has words for.
+//!
+//! The plan's ops become file actions and attributes; an op that has no such word is refused when the plan is made. What
+//! can be checked, opened or copied beforehand is: `posix_spawn` tells an errno and not what it is about.
+
+use super::creator::{Creator, LIBCS};
+use super::stack::Stack;
+use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, failure};
+use crate::compile::{Plan, describe};
+use crate::error::Error;
+use crate::step::Step;
+use crate::wait;
+use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
+use forkless_core::plan::{self, BEST_EFFORT, Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::report::Outcome;
+use forkless_core::sys::{self, errno};
+use nix::libc;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
+use std::ffi::{CStr, c_char, c_int, c_short, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+type Actions = *mut libc::posix_spawn_file_actions_t;
+
+/// What not every C library has, found in the one that is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Extensions {
+    /// glibc 2.34.
+    close_from: Option<unsafe extern "C" fn(Actions, c_int) -> c_int>,
+    /// glibc 2.29, musl 1.1.24.
+    chdir: Option<unsafe extern "C" fn(Actions, *const c_char) -> c_int>,
+    /// As that.
+    fchdir: Option<unsafe extern "C" fn(Actions, c_int) -> c_int>,
+}
+
+/// `dlsym(3)`, which finds nothing in a program that is linked statically: then the settings that need it are refused.
+fn find(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a name that ends in NUL, looked for in what is loaded.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+impl Extensions {
+    /// Looked for when a plan is made, since that may wait for the loader.
+    pub(crate) fn get() -> Self {
+        // SAFETY: the types are those of the functions of these names, spawn.h of glibc and musl.
+        unsafe {
+            Self {
+                close_from: find(c"posix_spawn_file_actions_addclosefrom_np").map(|f| std::mem::transmute(f)),
+                chdir: find(c"posix_spawn_file_actions_addchdir_np").map(|f| std::mem::transmute(f)),
+                fchdir: find(c"posix_spawn_file_actions_addfchdir_np").map(|f| std::mem::transmute(f)),
+            }
+        }
+    }
+}
+
+/// glibc takes the policies of POSIX, musl none.
+const MOST_POLICY: u64 = if cfg!(target_env = "musl") { 0 } else { libc::SCHED_RR as u64 };
+
+/// What of this plan `posix_spawn` cannot do, in words; none if it can do all.
+pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
+    const OTHERS: &str = "Launcher::Clone and Launcher::Fork can";
+    let cannot = |what: &str| Some(format!("posix_spawn cannot do {what}: {OTHERS}"));
+    let lacks = |function: &str, what: &str| {
+        Some(format!("the C library has no {function}, which posix_spawn needs for {what}: {OTHERS}"))
+    };
+    if plan.namespaces != 0 {
+        return cannot("unshare");
+    }
+    if plan.cgroup.is_some() {
+        return cannot("cgroup");
+    }
+    if matches!(plan.creator, Creator::Member(_)) {
+        return cannot("join");
+    }
+    for op in plan.steps() {
+        if op.flags & BEST_EFFORT != 0 {
+            return cannot("best_effort");
+        }
+        match op.code {
+            OpCode::Table | OpCode::Place | OpCode::Taken | OpCode::SetSid | OpCode::SetPgid => {}
+            OpCode::Open | OpCode::Dup | OpCode::SigDefault => {}
+            OpCode::SigMask if op.set & LIBCS == 0 => {}
+            OpCode::SigMask => return cannot("signal_block of the C library's own signals"),
+            OpCode::CloseOthers if extensions.close_from.is_some() => {}
+            OpCode::CloseOthers => {
+                return lacks(
+                    "closefrom",
+                    "a child with no other descriptors than those named (inherit_all(true) does without)",
+                );
+            }
+            OpCode::Chdir if extensions.chdir.is_some() => {}
+            OpCode::Chdir => return lacks("addchdir", "current_dir"),
+            _ => match describe::step_of(op) {
+                // Of something that another op is about.
+                Step::PassFd => {}
+                Step::Chdir if extensions.fchdir.is_some() => {}
+                Step::Chdir => return lacks("addfchdir", "current_dir_fd"),
+                Step::Scheduler if plan.call(op).is_some_and(|call| call.args[1] <= MOST_POLICY) => {}
+                step => return cannot(setting_of(op, step)),
+            },
+        }
+    }
+    let by_name = plan.op(plan.last_op()).code == OpCode::Exec;
+    if by_name { None } else { cannot("program_fd") }
+}
+
+/// The builder that asks for a step.
+fn setting_of(op: &Op, step: Step) -> &'static str {
+    match step {
+        Step::Signals if op.code == OpCode::SigIgnore => "signal_ignore",
+        Step::Rlimit => "rlimit",
+        Step::Nice => "nice",
+        Step::Scheduler => "a scheduler of this policy",
+        Step::Affinity => "cpu_affinity",
+        Step::IoPriority => "io_priority",
+        Step::TimerSlack => "timer_slack",
+        Step::Personality => "personality",
+        Step::OomScore => "oom_score_adj",
+        Step::Terminal => "controlling_terminal or pty",
+        Step::Foreground => "foreground",
+        Step::Chroot => "chroot",
+        Step::SetGroups => "groups, which uid and user set too",
+        Step::SetGid => "gid or group",
+        Step::SetUid => "uid or user",
+        Step::Umask => "umask",
+        Step::Call => "call",
+        Step::NoNewPrivs => "no_new_privs",
+        Step::ParentDeathSignal => "parent_death_signal",
+        Step::Namespace => "unshare",
+        Step::JoinNamespace => "join",
+        Step::IdMaps => "map_uid and map_gid",
+        Step::Hostname => "hostname",
+        Step::Mount | Step::MakeDir | Step::Symlink => "mounts",
+        Step::PivotRoot => "pivot_root",
+        Step::Capabilities => "capability sets",
+        Step::Securebits => "securebits",
+        Step::Landlock => "landlock",
+        Step::Seccomp => "seccomp",
+        Step::HandBack => "hand_back",
+        other => other.words(),
+    }
+}
+
+/// Launches a plan by `posix_spawn`.
+pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
+    let mut request = Request::new(plan)?;
+    request.fill(run)?;
+    // It must not fail for want of a number when the program runs already.
+    let room = if run.pidfd { Some(sys::pidfd_open(sys::getpid(), 0)) } else { None };
+    let room = match room {
+        Some(Err(error @ (errno::EMFILE | errno::ENOMEM))) => return Err(failure::clone_error(plan, true, error)),
+        // SAFETY: a new descriptor, ours.
+        Some(Ok(fd)) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => None,
+    };
+    let started = Instant::now();
+    let pid = request.spawn()?;
+    let pidfd = room.and_then(|room| pidfd(room, pid));
+    let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
+    let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
+    let route = Route { launcher: Launcher::PosixSpawn, call: Call::PosixSpawn, table, passing: Passing::None };
+    Ok(Running { pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
+}
+
+/// The child's pidfd in place of `room`; none if the child has been reaped by another already.
+fn pidfd(room: OwnedFd, pid: i32) -> Option<OwnedFd> {
+    drop(room);
+    // SAFETY: a new descriptor, ours.
+    let pidfd = sys::pidfd_open(pid, 0).ok().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })?;
+    (!wait::is_reaped(pid, Some(&pidfd))).then_some(pidfd)
+}
+
+/// What `posix_spawn` is asked for.
+struct Request<'a> {
+    plan: &'a Plan,
+    actions: libc::posix_spawn_file_actions_t,
+    attributes: libc::posix_spawnattr_t,
+    flags: c_int,
+    /// The signals that are set to their defaults.
+    defaults: u64,
+    /// Our own descriptors that are passed.
+    held: Vec<OwnedFd>,
+    /// The highest number that a descriptor can have, if the child is to have one there, and from where it gets that.
+    last: Option<(RawFd, Option<RawFd>)>,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        // SAFETY: both were initialized by `new`.
+        unsafe {
+            libc::posix_spawn_file_actions_destroy(&mut self.actions);
+            libc::posix_spawnattr_destroy(&mut self.attributes);
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn new(plan: &'a Plan) -> Result<Self, Error> {
+        let (mut actions, mut attributes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let failed = |error| Error::new(plan.program(), Step::Clone, error).on("by posix_spawn");
+        // SAFETY: they initialize what they are given, or fail; the first is destroyed if the second fails.
+        unsafe {
+            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr())).map_err(failed)?;
+            if let Err(error) = check(libc::posix_spawnattr_init(attributes.as_mut_ptr())) {
+                libc::posix_spawn_file_actions_destroy(actions.as_mut_ptr());
+                return Err(failed(error));
+            }
+            let (actions, attributes) = (actions.assume_init(), attributes.assume_init());
+            Ok(Self {
+                plan,
+                actions,
+                attributes,
+                flags: 0,
+                defaults: libcs_defaults(),
+                held: Vec::new(),
+                last: last(plan).map(|last| (last, None)),
+            })
+        }
+    }
+
+    /// The plan's ops in their order.
+    fn fill(&mut self, run: &Run<'_>) -> Result<(), Error> {
+        let plan = self.plan;
+        let extensions = plan.extensions.unwrap_or_else(Extensions::get);
+        for op in plan.steps() {
+            let failed = |error| {
+                let bare = Error::new(plan.program(), describe::step_of(op), error);
+                match describe::object_of(plan, op, None) {
+                    Some(object) => bare.on(object),
+                    None => bare,
+                }
+            };
+            let actions = &raw mut self.actions;
+            // SAFETY: the actions are initialized; texts are the plan's and end in NUL.
+            let answer = unsafe {
+                match op.code {
+                    OpCode::Place => {
+                        self.place(run)?;
+                        0
+                    }
+                    OpCode::CloseOthers => self.close_others(extensions),
+                    OpCode::Chdir => extensions.chdir.map_or(errno::ENOSYS, |chdir| chdir(actions, self.text(op.a))),
+                    // What the child opens stays open over exec.
+                    OpCode::Open => {
+                        let flags = op.b as c_int & !libc::O_CLOEXEC;
+                        let (path, mode) = (self.text(op.a), op.c as libc::mode_t);
+                        libc::posix_spawn_file_actions_addopen(actions, op.set as c_int, path, flags, mode)
+                    }
+                    OpCode::Dup => {
+                        self.check_dup(op.a as RawFd, run).map_err(failed)?;
+                        libc::posix_spawn_file_actions_adddup2(actions, op.a as c_int, op.b as c_int)
+                    }
+                    OpCode::Call => self.call(op, extensions),
+                    _ => self.attribute(op),
+                }
+            };
+            check(answer).map_err(failed)?;
+        }
+        // SAFETY: initialized; the set is copied.
+        let answer = unsafe {
+            self.flags |= libc::POSIX_SPAWN_SETSIGDEF as c_int;
+            match libc::posix_spawnattr_setsigdefault(&mut self.attributes, &signals(self.defaults)) {
+                0 => libc::posix_spawnattr_setflags(&mut self.attributes, self.flags as c_short),
+                error => error,
+            }
+        };
+        check(answer).map_err(|error| Error::new(plan.program(), Step::Clone, error).on("by posix_spawn"))
+    }
+
+    /// The directory by descriptor, and the scheduler: the calls that have words here.
+    fn call(&mut self, op: &Op, extensions: Extensions) -> c_int {
+        let Some(call) = self.plan.call(op) else { return 0 };
+        match (describe::step_of(op), extensions.fchdir) {
+            // SAFETY: the actions are initialized; the plan holds the descriptor.
+            (Step::Chdir, Some(fchdir)) => unsafe { fchdir(&mut self.actions, call.args[0] as c_int) },
+            #[cfg(not(target_env = "musl"))]
+            (Step::Scheduler, _) => {
+                self.flags |= libc::POSIX_SPAWN_SETSCHEDULER as c_int;
+                // SAFETY: the third argument is the offset of a parameter in the arena; the attributes are initialized.
+                unsafe {
+                    let parameter = plan::at::<libc::sched_param>(self.plan.header(), call.args[2] as u32);
+                    match libc::posix_spawnattr_setschedparam(&mut self.attributes, parameter) {
+                        0 => libc::posix_spawnattr_setschedpolicy(&mut self.attributes, call.args[1] as c_int),
+                        error => error,
+                    }
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    /// Session, group and signals.
+    fn attribute(&mut self, op: &Op) -> c_int {
+        const POSIX_SPAWN_SETSID: c_int = 0x80;
+        let attributes = &raw mut self.attributes;
+        // SAFETY: the attributes are initialized, and the sets are copied.
+        unsafe {
+            match op.code {
+                OpCode::SetSid => {
+                    self.flags |= POSIX_SPAWN_SETSID;
+                    0
+                }
+                OpCode::SetPgid => {
+                    self.flags |= libc::POSIX_SPAWN_SETPGROUP as c_int;
+                    libc::posix_spawnattr_setpgroup(attributes, op.a as libc::pid_t)
+                }
+                OpCode::SigDefault => {
+                    self.defaults |= op.set;
+                    0
+                }
+                OpCode::SigMask => {
+                    let inherited = if op.a == 1 { sys::signal_mask().unwrap_or(0) } else { 0 };
+                    self.flags |= libc::POSIX_SPAWN_SETSIGMASK as c_int;
+                    libc::posix_spawnattr_setsigmask(attributes, &signals(inherited | op.set))
+                }
+                _ => 0,
+            }
+        }
+    }
+
+    /// Descriptors to their numbers. The child copies them one after the other, so a source that is some target's number is
+    /// copied here first, to a number that is none's.
+    fn place(&mut self, run: &Run<'_>) -> Result<(), Error> {
+        let plan = self.plan;
+        let pairs: Vec<&Pair> = (0..).map_while(|n| plan.pair(n)).collect();
+        let is_target = |number: RawFd| pairs.binary_search_by_key(&number, |pair| pair.target).is_ok();
+        let mut null = None;
+        for (n, pair) in (0..).zip(&pairs) {
+            let (op, code) = (place_op(plan), OpCode::Place);
+            let failed = |errno| failure::failed(plan, Outcome::Failed { op, code, detail: n, errno });
+            let from = match source_of(pair, run) {
+                SLOT_INHERIT => continue,
+                SLOT_NULL => match null {
+                    Some(number) => number,
+                    None => {
+                        let opened = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+                        let opened = opened.map_err(|error| failed(error.raw_os_error()))?;
+                        let number = aside(&opened, is_target).map_err(failed)?;
+                        *null.insert(hold(&mut self.held, number))
+                    }
+                },
+                number => {
+                    // SAFETY: asked at once whether it is open; what the caller has named is used by the caller's word.
+                    let fd = unsafe { BorrowedFd::borrow_raw(number) };
+                    fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
+                    if is_target(number) || self.is_last(pair.target) {
+                        let copy = aside(fd, is_target).map_err(failed)?;
+                        hold(&mut self.held, copy)
+                    } else {
+                        number
+                    }
+                }
+            };
+            if self.is_last(pair.target) {
+                self.last = Some((pair.target, Some(from)));
+                continue;
+            }
+            // SAFETY: the actions are initialized.
+            check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut self.actions, from, pair.target) })
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Is it the highest number that can be, which is filled after the others have been closed?
+    fn is_last(&self, target: RawFd) -> bool {
+        self.last.is_some_and(|(last, _)| last == target)
+    }
+
+    /// Closes what the child is not to have: the gaps between its numbers one by one, the rest at once.
+    ///
+    /// Where that rest would begin at the limit of numbers, libc refuses to name it, though there may be descriptors beyond
+    /// that are from before the limit was lowered: then it begins one lower.
+    fn close_others(&mut self, extensions: Extensions) -> c_int {
+        let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
+        if limit().is_some_and(|limit| self.plan.keep().iter().any(|&number| number as u64 >= limit)) {
+            // What is to be made there cannot be, and says so.
+            return 0;
+        }
+        let actions = &raw mut self.actions;
+        let source = self.last.and_then(|(_, source)| source);
+        // SAFETY: the actions are initialized. A number that is not open is no error.
+        let close = |number| check(unsafe { libc::posix_spawn_file_actions_addclose(actions, number) });
+        let mut from = 0;
+        let mut all = || {
+            for &number in self.plan.keep() {
+                (from..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
+                from = number + 1;
+            }
+            let Some((last, source)) = self.last else {
+                // SAFETY: as above.
+                return check(unsafe { close_from(actions, from) });
+            };
+            // SAFETY: as above.
+            check(unsafe { close_from(actions, last) })?;
+            let Some(source) = source else { return Ok(()) };
+            // SAFETY: as above.
+            check(unsafe { libc::posix_spawn_file_actions_adddup2(actions, source, last) })?;
+            if self.plan.keep().contains(&source) { Ok(()) } else { close(source) }
+        };
+        all().err().unwrap_or(0)
+    }
+
+    /// What the child copies must be there and not be closed by exec, if it is one that it inherits.
+    fn check_dup(&self, source: RawFd, run: &Run<'_>) -> Result<(), i32> {
+        let is_it = |pair: &Pair| pair.target == source && source_of(pair, run) != SLOT_INHERIT;
+        let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
+        let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
+        if is_placed || is_opened {
+            return Ok(());
+        }
+        // SAFETY: asked whether it is open, nothing else.
+        match fcntl_getfd(unsafe { BorrowedFd::borrow_raw(source) }) {
+            Ok(flags) if flags.contains(FdFlags::CLOEXEC) => Err(errno::EBADF),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.raw_os_error()),
+        }
+    }
+
+    fn text(&self, offset: u32) -> *const c_char {
+        // SAFETY: offsets of strings come from the plan's own ops.
+        unsafe { plan::at(self.plan.header(), offset) }
+    }
+
+    /// The candidates in turn, as `forkless_core::exec` goes through them.
+    fn spawn(&self) -> Result<i32, Error> {
+        let exec = self.plan.op(self.plan.last_op());
+        let (mut answer, mut told) = (errno::ENOENT, 0);
+        for n in 0..exec.b {
+            // SAFETY: the list at `a` holds `b` offsets.
+            let path = self.text(unsafe { *plan::at::<u32>(self.plan.header(), exec.a).add(n as usize) });
+            match self.spawn_one(path, exec.c) {
+                Ok(pid) => return Ok(pid),
+                Err(errno::EACCES) => {
+                    if answer != errno::EACCES {
+                        told = n;
+                    }
+                    answer = errno::EACCES;
+                }
+                Err(error @ (errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT)) => {
+                    if answer != errno::EACCES {
+                        (answer, told) = (error, n);
+                    }
+                }
+                Err(error) => {
+                    (answer, told) = (error, n);
+                    break;
+                }
+            }
+        }
+        Err(self.error(answer, told))
+    }
+
+    /// `posix_spawn(3)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.
+    fn spawn_one(&self, path: *const c_char, busy_ms: u32) -> Result<i32, i32> {
+        // SAFETY: the header's vectors lie in the arena, relocated, and end in zero words.
+        let (argv, envp) = unsafe {
+            let header = self.plan.header();
+            (plan::at::<*mut c_char>(header, (*header).argv), plan::at::<*mut c_char>(header, (*header).envp))
+        };
+        let (mut left, mut pid) = (busy_ms, 0);
+        loop {
+            // SAFETY: everything named is initialized and outlives the call; the vectors are only read.
+            let answer = unsafe { libc::posix_spawn(&mut pid, path, &self.actions, &self.attributes, argv, envp) };
+            match answer {
+                0 => return Ok(pid),
+                errno::ETXTBSY if left > 0 => {
+                    left -= 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                error => return Err(error),
+            }
+        }
+    }
+
+    /// The error, at the step that it most likely is, and what else it may be about.
+    fn error(&self, errno: i32, candidate: u32) -> Error {
+        if matches!(errno, errno::EAGAIN | errno::ENOMEM) {
+            return failure::clone_error(self.plan, false, errno).on("by posix_spawn");
+        }
+        let outcome = Outcome::Failed { op: self.plan.last_op(), code: OpCode::Exec, detail: candidate as i32, errno };
+        let error = failure::failed(self.plan, outcome);
+        let others: Vec<String> =
+            self.plan.steps().filter(|op| can_fail(op)).map(|op| in_words(self.plan, op)).collect();
+        if others.is_empty() {
+            return error;
+        }
+        error.note(format!("posix_spawn does not tell the step: it may have been {} too", others.join(", or ")))
+    }
+}
+
+/// The parent's descriptor for a pair, or a slot's special value.
+fn source_of(pair: &Pair, run: &Run<'_>) -> RawFd {
+    match pair.source {
+        PAIR_NULL => SLOT_NULL,
+        slot if slot < 0 => run.slots.get((-1 - slot) as usize).copied().unwrap_or(SLOT_INHERIT),
+        source => source,
+    }
+}
+
+fn place_op(plan: &Plan) -> u32 {
+    (0..plan.last_op()).find(|&index| plan.op(index).code == OpCode::Place).unwrap_or(0)
+}
+
+/// Does the child do something there that may be refused, and was not tried beforehand?
+fn can_fail(op: &Op) -> bool {
+    match op.code {
+        OpCode::SetSid | OpCode::SetPgid | OpCode::Chdir | OpCode::Open => true,
+        OpCode::Call => describe::step_of(op) != Step::PassFd,
+        _ => false,
+    }
+}
+
+fn in_words(plan: &Plan, op: &Op) -> String {
+    let words = describe::step_of(op).words();
+    describe::object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"))
+}
+
+/// The highest number that can be, if the child has a descriptor there.
+fn last(plan: &Plan) -> Option<RawFd> {
+    let highest = plan.keep().last().copied().filter(|&highest| highest > 2)?;
+    (Some(highest as u64 + 1) == limit()).then_some(highest)
+}
+
+/// The soft RLIMIT_NOFILE.
+fn limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// A close-on-exec copy at a number of 3 or more that is no target.
+fn aside(fd: impl std::os::fd::AsFd, is_target: impl Fn(RawFd) -> bool) -> Result<OwnedFd, i32> {
+    let mut from = 3;
+    loop {
+        let copy = fcntl_dupfd_cloexec(&fd, from).map_err(|error| error.raw_os_error())?;
+        if !is_target(copy.as_raw_fd()) {
+            return Ok(copy);
+        }
+        from = copy.as_raw_fd() + 1;
+    }
+}
+
+/// Keeps a descriptor for the length of the launch; gives its number.
+fn hold(held: &mut Vec<OwnedFd>, fd: OwnedFd) -> RawFd {
+    let number = fd.as_raw_fd();
+    held.push(fd);
+    number
+}
+
+/// libc's own signals, which it leaves ignored in the program unless they are to be at their defaults; but for those that the
+/// caller ignores.
+fn libcs_defaults() -> u64 {
+    let is_ignored = |signal: u32| {
+        sys::signal_action(signal).is_ok_and(|action| {
+            // SAFETY: an optional function pointer read as the word it is.
+            let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
+            handler == libc::SIG_IGN
+        })
+    };
+    (1..=64)
+        .filter(|signal| LIBCS >> (signal - 1) & 1 == 1 && !is_ignored(*signal))
+        .fold(0, |set, n| set | 1 << (n - 1))
+}
+
+/// The first word of a `sigset_t`, as the kernel has them: libc's own functions leave its two signals out.
+fn signals(set: u64) -> libc::sigset_t {
+    // SAFETY: all zeroes is an empty set, and it is longer than a word.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        (&raw mut signals).cast::<u64>().write(set);
+        signals
+    }
+}
+
+fn check(answer: c_int) -> Result<(), i32> {
+    if answer == 0 { Ok(()) } else { Err(answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Extensions;
+    use crate::command::Command;
+    use crate::compile::Plan;
+
+    /// What an older library, or a static program, does not offer is refused by name, and nothing else is.
+    #[test]
+    fn what_the_library_lacks_is_refused() {
+        let none = Extensions { close_from: None, chdir: None, fchdir: None };
+        let refusal = |ask: &dyn Fn(&mut Command)| {
+            let mut command = Command::new("/bin/true");
+            ask(&mut command);
+            super::refusal(&Plan::compile(&command, false).expect("all is there"), none)
+        };
+        let all = |command: &mut Command| _ = command.inherit_all(true);
+        assert_eq!(refusal(&all), None);
+        assert!(refusal(&|_| {}).is_some_and(|words| words.contains("closefrom") && words.contains("inherit_all")));
+        let moved = |command: &mut Command| _ = command.inherit_all(true).current_dir("/");
+        assert!(refusal(&moved).is_some_and(|words| words.contains("addchdir") && words.contains("Launcher::Fork")));
+    }
+}

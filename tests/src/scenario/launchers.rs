@@ -1,0 +1,256 @@
+//! What a forked child may be told besides its plan.
+
+use crate::elf::Programs;
+use crate::foreign;
+use crate::observe::{self, eventually};
+use forkless::{Command, Error, Launcher, Stdio, Step};
+use std::io::{self, ErrorKind};
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::{fs, thread};
+
+fn forked(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.launcher(Launcher::Fork);
+    command
+}
+
+/// With a closure.
+fn with(mut command: Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Command {
+    // SAFETY: what the closures of this file do is allowed after fork with glibc.
+    unsafe { command.pre_exec(work) };
+    command
+}
+
+/// The step and the errno of an error of ours.
+fn failure(command: &mut Command) -> (Step, Option<i32>) {
+    let error = command.spawn().expect_err("it should fail");
+    let error = Error::of(&error).expect("an error of ours");
+    (error.step(), error.errno())
+}
+
+fn write(text: &str) -> io::Result<()> {
+    // SAFETY: writes these bytes to the child's standard output.
+    let written = unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+    if written == text.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Set by a handler of `pthread_atfork(3)`, in the copy.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_fork() {
+    FORKED.store(true, Relaxed);
+}
+
+/// Closures come in their order, after the rest of the plan, in memory of the child's own, by way of libc's fork.
+pub fn pre_exec_place(_: &[String]) {
+    // SAFETY: the handler stores one word.
+    unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+    let ignored = observe::ignored_signals() & !(1 << (libc::SIGPIPE - 1));
+    let counter = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&counter);
+    let mut command = forked("/bin/echo");
+    command.arg("program").current_dir("/usr").umask(0o71).setsid(true).stdout(Stdio::piped()).env("ONLY", "child's");
+    command.signal_block(libc::SIGUSR2);
+    let command = with(command, move || {
+        seen.fetch_add(1, Relaxed);
+        // SAFETY: the umask is put back by nobody, and looked at by nobody else; the others read.
+        let (mask, session) = unsafe { (libc::umask(0o71), libc::getsid(0) == libc::getpid()) };
+        let status = fs::read_to_string("/proc/self/status")?;
+        let signals =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim().to_owned();
+        let environment = std::env::var_os("ONLY").is_none();
+        let directory = std::env::current_dir()?;
+        write(&format!(
+            "{} {mask:o} {session} {} {} {environment} {}\n",
+            directory.display(),
+            signals("SigBlk:"),
+            signals("SigIgn:"),
+            FORKED.load(Relaxed),
+        ))
+    });
+    let mut n = 0;
+    let mut command = with(command, move || {
+        n += 1;
+        write(&format!("second {n}\n"))
+    });
+    for _ in 0..2 {
+        let output = command.output().expect("output");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let signals = format!("0000000000000800 {ignored:016x}");
+        assert_eq!(text, format!("/usr 71 true {signals} true true\nsecond 1\nprogram\n"));
+    }
+    assert_eq!(counter.load(Relaxed), 0, "a closure changed the caller's memory");
+    assert!(!FORKED.load(Relaxed));
+    let prepared = command.prepare().expect("prepare");
+    drop(command);
+    assert_eq!(prepared.output().expect("output").status.code(), Some(0));
+    observe::assert_no_orphans();
+}
+
+/// Errors, panics and endings of closures.
+pub fn pre_exec_ends(_: &[String]) {
+    let programs = Programs::new();
+    let six = programs.exits(6);
+    let denied = || Err(io::Error::from_raw_os_error(libc::EACCES));
+    assert_eq!(failure(&mut with(forked(&six), denied)), (Step::PreExec, Some(libc::EACCES)));
+    let second = with(with(forked(&six), || Ok(())), denied).spawn().expect_err("the second one's");
+    assert_eq!(second.kind(), ErrorKind::PermissionDenied);
+    assert!(second.to_string().contains("pre_exec closure 2: Permission denied"), "{second}");
+    // As std has it.
+    let wordy = || Err(io::Error::other("words do not come over"));
+    assert_eq!(failure(&mut with(forked(&six), wordy)), (Step::PreExec, Some(libc::EINVAL)));
+    let panics = with(forked(&six), || panic!("on purpose")).spawn().expect_err("a panic");
+    assert!(panics.to_string().contains("pre_exec closure 1: it has panicked"), "{panics}");
+    // Later forms tell the same.
+    let mut late = with(forked(&six), denied).launch().expect("launched");
+    assert_eq!(late.wait().expect_err("late").kind(), ErrorKind::PermissionDenied);
+    let status = with(forked(&six), denied).status().expect_err("status");
+    assert_eq!(status.kind(), ErrorKind::PermissionDenied);
+    // What a closure makes of the child is the child's own end.
+    let exits = || std::process::exit(7);
+    assert_eq!(with(forked(&six), exits).spawn().expect("spawn").wait().expect("wait").code(), Some(7));
+    assert_eq!(with(forked(&six), exits).status().expect("status").code(), Some(7));
+    let aborts = || std::process::abort();
+    let status = with(forked(&six), aborts).spawn().expect("spawn").wait().expect("wait");
+    assert_eq!(status.signal(), Some(libc::SIGABRT));
+    assert_eq!(with(forked(&six), || Ok(())).status().expect("status").code(), Some(6));
+    observe::assert_no_orphans();
+}
+
+/// A closure may close every descriptor, and leave a process behind that never ends: the launch is seen to end all the same,
+/// and its failure to have failed.
+pub fn pre_exec_odd(_: &[String]) {
+    let programs = Programs::new();
+    let close_all = || {
+        // SAFETY: the child's own table.
+        unsafe { libc::close_range(0, u32::MAX, 0) };
+        Ok(())
+    };
+    assert_eq!(with(forked(programs.exits(6)), close_all).status().expect("status").code(), Some(6));
+    let mut missing = with(forked(programs.path("missing")), close_all);
+    assert_eq!(failure(&mut missing), (Step::Exec, Some(libc::ENOENT)));
+    let left = Arc::new(AtomicI32::new(0));
+    let (mut read, write) = io::pipe().expect("a pipe");
+    let mut command = forked(programs.exits(6));
+    command.fd(write, 9);
+    let mut command = with(command, move || {
+        // SAFETY: the copy waits for its end and does nothing else.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                loop {
+                    libc::pause();
+                }
+            }
+            left.store(pid, Relaxed);
+            libc::write(9, (&raw const pid).cast(), 4);
+        }
+        Ok(())
+    });
+    assert_eq!(command.spawn().expect("spawn").wait().expect("wait").code(), Some(6));
+    let mut pid = [0; 4];
+    io::Read::read_exact(&mut read, &mut pid).expect("a pid");
+    // SAFETY: the process that the closure has left behind, which nobody else ends.
+    assert_eq!(unsafe { libc::kill(i32::from_ne_bytes(pid), libc::SIGKILL) }, 0);
+}
+
+/// Closures allocate in the midst of other threads that do.
+pub fn pre_exec_allocates(_: &[String]) {
+    let programs = Programs::new();
+    let six = programs.exits(6);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    drop(std::hint::black_box((0..64).map(|n| vec![0u8; n * 97]).collect::<Vec<_>>()));
+                }
+            });
+        }
+        for _ in 0..observe::scaled(300) {
+            let work = || {
+                let all: Vec<String> = (0..100).map(|n| format!("{n}").repeat(n)).collect();
+                if all.len() == 100 { Ok(()) } else { Err(io::Error::other("lost")) }
+            };
+            assert_eq!(with(forked(&six), work).status().expect("status").code(), Some(6));
+        }
+        done.store(true, Relaxed);
+    });
+    observe::assert_no_orphans();
+}
+
+/// Closures, and settings that only one launcher has, are refused by name when the plan is made.
+pub fn refused(_: &[String]) {
+    for launcher in [None, Some(Launcher::Clone), Some(Launcher::PosixSpawn)] {
+        let mut command = with(Command::new("/bin/true"), || Ok(()));
+        if let Some(launcher) = launcher {
+            command.launcher(launcher);
+        }
+        for error in [command.prepare().err(), command.spawn().err(), command.status().err(), command.output().err()] {
+            let error = error.expect("a refusal");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("launcher(Launcher::Fork)"), "{error}");
+        }
+        // The same command, told.
+        assert!(command.launcher(Launcher::Fork).status().expect("status").success());
+    }
+    let error = Command::new("/bin/true").launcher(Launcher::Pool).prepare().expect_err("a thing of its own");
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::Check), "{error}");
+    observe::assert_no_orphans();
+}
+
+/// A child that is killed before it can say anything is no launch, and not waited for for ever.
+pub fn killed_early(_: &[String]) {
+    let programs = Programs::new();
+    let fifo = programs.fifo("hold");
+    let mut command = forked(programs.exits(6));
+    command.fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
+    let killer = thread::spawn(|| {
+        eventually("a child asleep before exec", || {
+            let pid = observe::children().into_iter().find(|&pid| observe::state_of(pid) == Some('S'));
+            // SAFETY: our own child, which nobody has reaped.
+            pid.is_some_and(|pid| unsafe { libc::kill(pid, libc::SIGKILL) } == 0)
+        });
+    });
+    let error = command.spawn().expect_err("killed");
+    killer.join().expect("killer");
+    assert_eq!(Error::of(&error).map(|error| (error.step(), error.errno())), Some((Step::Open, None)), "{error}");
+    observe::assert_no_orphans();
+}
+
+/// A forked child that fails raises SIGCHLD, as std's does, and the error is the launch's all the same.
+pub fn failed_is_visible(_: &[String]) {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn count(_: i32) {
+        SEEN.fetch_add(1, Relaxed);
+    }
+    // SAFETY: the handler only counts.
+    unsafe { libc::signal(libc::SIGCHLD, count as *const () as libc::sighandler_t) };
+    assert_eq!(failure(&mut forked("/no/such/program")).1, Some(libc::ENOENT));
+    eventually("SIGCHLD", || SEEN.load(Relaxed) == 1);
+    // SAFETY: back to the default.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    assert_eq!(failure(&mut forked("/no/such/program")).1, Some(libc::ENOENT));
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    assert_eq!(foreign::wait(-1, libc::WNOHANG), Err(libc::ECHILD));
+}
+
+/// Control: a closure that unwound into the caller's copy would go on with the caller's work. `catch_unwind` here stands for
+/// a caller that survives panics.
+pub fn panic_stays(_: &[String]) {
+    let me = observe::pid();
+    let answer = catch_unwind(AssertUnwindSafe(|| {
+        let programs = Programs::new();
+        with(forked(programs.exits(6)), || panic!("on purpose")).status().map(|_| ())
+    }));
+    // A copy that came here would write its own file.
+    let mark = Path::new("/proc/self").read_link().expect("one's own pid");
+    assert_eq!(mark.to_string_lossy().parse(), Ok(me), "a copy of the caller goes on with its work");
+    assert!(answer.expect("no panic in the caller").is_err());
+    observe::assert_no_orphans();
+}

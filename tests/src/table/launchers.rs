@@ -1,0 +1,97 @@
+//! What each launcher refuses when the plan is made, and how the way it takes looks: the list that the library is held to.
+
+use super::Ask;
+use forkless::{Call, DescriptorTable, Launcher, Passing, Route, Step};
+
+/// The words by which one of the settings asked for is refused, any of them; none if all can be done.
+pub fn refused(launcher: Launcher, ask: &Ask) -> Vec<&'static str> {
+    let set = &ask.set;
+    let fork = [("unshare(Namespace::Pid)", set.unshare.iter().any(|kind| kind == "Pid"))];
+    let posix_spawn = [
+        ("signal_ignore", !ask.signal_ignore.is_empty()),
+        ("chroot", set.chroot.is_some()),
+        // Who changes the user gives up its groups first, if it is root.
+        ("groups", set.groups.is_some() || set.uid.is_some() || set.user.is_some()),
+        ("uid or user", set.uid.is_some() || set.user.is_some()),
+        ("gid or group", set.gid.is_some() || set.group.is_some() || set.user.is_some()),
+        ("umask", set.umask.is_some()),
+        ("rlimit", !set.rlimit.is_empty()),
+        ("nice", set.nice.is_some()),
+        ("cpu_affinity", set.affinity.is_some()),
+        ("io_priority", set.io_priority.is_some()),
+        ("timer_slack", set.timer_slack.is_some()),
+        ("personality", set.personality.is_some()),
+        ("oom_score_adj", set.oom_score_adj.is_some()),
+        ("controlling_terminal or pty", set.terminal.is_some() || set.pty),
+        ("foreground", set.foreground.is_some()),
+        ("no_new_privs", set.no_new_privs),
+        ("parent_death_signal", set.parent_death_signal.is_some() || set.thread_death_signal.is_some()),
+        ("call", !set.call.is_empty()),
+        ("hand_back", !set.hand_back.is_empty()),
+        ("best_effort", !set.best_effort.is_empty()),
+        ("unshare", !set.unshare.is_empty()),
+        ("map_uid and map_gid", !set.map_uid.is_empty() || !set.map_gid.is_empty()),
+        ("join", !set.join.is_empty()),
+        ("hostname", set.hostname.is_some()),
+        ("mounts", !set.mount.is_empty()),
+        ("pivot_root", set.pivot_root.is_some()),
+        ("cgroup", set.cgroup.is_some()),
+        ("capability sets", has_capabilities(ask)),
+        ("securebits", set.securebits.is_some()),
+        ("landlock", set.landlock.is_some()),
+        ("seccomp", set.seccomp.is_some()),
+        ("program_fd", set.program_fd.is_some()),
+        ("scheduler", set.scheduler.as_ref().is_some_and(|(policy, _)| !is_posix(policy))),
+        ("closefrom", !ask.inherit_all && cfg!(target_env = "musl")),
+    ];
+    let list: &[(&str, bool)] = match launcher {
+        Launcher::Fork => &fork,
+        Launcher::PosixSpawn => &posix_spawn,
+        _ => &[],
+    };
+    list.iter().filter(|(_, asked)| *asked).map(|(words, _)| *words).collect()
+}
+
+/// Does the C library take it?
+fn is_posix(policy: &str) -> bool {
+    policy == "Other" || cfg!(not(target_env = "musl")) && matches!(policy, "Fifo" | "RoundRobin")
+}
+
+fn has_capabilities(ask: &Ask) -> bool {
+    let set = &ask.set;
+    [&set.bounding, &set.permitted, &set.effective, &set.inheritable, &set.ambient].iter().any(|set| set.is_some())
+}
+
+/// The way of a launcher that has but one, in words.
+pub fn way(launcher: Launcher, ask: &Ask) -> Option<String> {
+    let call = match launcher {
+        Launcher::Fork => Call::Fork,
+        Launcher::PosixSpawn => Call::PosixSpawn,
+        _ => return None,
+    };
+    let table = if ask.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
+    Some(in_words(launcher, call, table, Passing::None))
+}
+
+/// A way that was taken, in words.
+pub fn taken(route: Route) -> String {
+    in_words(route.launcher, route.call, route.table, route.passing)
+}
+
+fn in_words(launcher: Launcher, call: Call, table: DescriptorTable, passing: Passing) -> String {
+    format!("{launcher:?} by {call:?}, table {table:?}, passing {passing:?}")
+}
+
+/// The step at which a launcher fails where another one would at `step`: what a cloned child is born with a forked one
+/// does itself, and `posix_spawn` cannot tell what it did.
+pub fn steps(launcher: Launcher, step: &str) -> Vec<String> {
+    let mut all = vec![step.to_owned()];
+    match (launcher, step) {
+        (Launcher::Fork, "Clone") => all.extend(["Namespace", "ControlGroup"].map(String::from)),
+        (Launcher::PosixSpawn, "SetSid" | "SetPgid" | "Chdir" | "Open" | "Scheduler") => {
+            all.push(format!("{:?}", Step::Exec));
+        }
+        _ => {}
+    }
+    all
+}
