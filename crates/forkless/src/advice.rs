@@ -2,11 +2,8 @@
 //!
 //! The questions and where each answer leads are data, [`Question::then`], so that a chart can be drawn of them.
 
-use crate::compile::{Plan, describe};
-use crate::launch::{Launcher, Support};
+use crate::launch::{Extensions, Launcher, Support, posix_spawn_refusal};
 use crate::prepared::Prepared;
-use crate::step::Step;
-use forkless_core::plan::OpCode;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -58,7 +55,9 @@ impl Way {
         match self {
             Self::Clone => Some(Launcher::Clone),
             Self::Pool => Some(Launcher::Pool),
-            Self::Zygote | Self::PosixSpawn | Self::Fork => None,
+            Self::PosixSpawn => Some(Launcher::PosixSpawn),
+            Self::Fork => Some(Launcher::Fork),
+            Self::Zygote => None,
         }
     }
 }
@@ -245,10 +244,13 @@ impl Situation {
             Question::Small => self.is_small(),
             Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
             Question::Shared => answer(false, "CLONE_VM is refused here, or shares nothing"),
-            Question::Fits => match command.and_then(|command| beyond_posix_spawn(command.plan())) {
-                None => answer(true, "nothing is asked for that posix_spawn has not got"),
-                Some(what) => (false, format!("posix_spawn has no way to {what}")),
-            },
+            Question::Fits => {
+                match command.and_then(|command| posix_spawn_refusal(command.plan(), Extensions::get())) {
+                    None => answer(true, "nothing is asked for that posix_spawn has not got"),
+                    // Without the launchers that can.
+                    Some(why) => (false, why.rsplit_once(": ").map_or(why.as_str(), |(what, _)| what).to_owned()),
+                }
+            }
             Question::Allowed if self.may_share => answer(true, "nobody has said that it may not"),
             Question::Allowed => answer(false, "the caller's memory is to be its own"),
             Question::Steady => self.is_steady(command),
@@ -287,24 +289,6 @@ impl Situation {
         }
         (false, large.join("; "))
     }
-}
-
-/// The first thing in a plan that `posix_spawn(3)` cannot do: it has file actions, `chdir`, `setsid`, process groups, the
-/// signal mask and default actions.
-fn beyond_posix_spawn(plan: &Plan) -> Option<String> {
-    if plan.namespaces != 0 {
-        return Some(Step::Namespace.words().to_owned());
-    }
-    if plan.cgroup.is_some() {
-        return Some("start in a control group".to_owned());
-    }
-    (0..=plan.last_op()).map(|index| plan.op(index)).find_map(|op| match op.code {
-        OpCode::Table | OpCode::Taken | OpCode::Place | OpCode::CloseOthers | OpCode::Open | OpCode::Dup => None,
-        OpCode::SetSid | OpCode::SetPgid | OpCode::Chdir | OpCode::SigDefault | OpCode::SigMask | OpCode::Exec => None,
-        OpCode::SigIgnore => Some("ignore signals".to_owned()),
-        OpCode::ExecFd => Some("execute a descriptor".to_owned()),
-        _ => Some(describe::step_of(op).words().to_owned()),
-    })
 }
 
 /// One question with its answer.
@@ -396,10 +380,10 @@ mod tests {
             |command| _ = command.stdin(crate::Stdio::piped()),
         ];
         let unfit: [(Ask, &str); 4] = [
-            (|command| _ = command.rlimit(Resource::Core, 0, 0), "set the limit"),
-            (|command| _ = command.no_new_privs(true), "set no_new_privs"),
-            (|command| _ = command.unshare(Namespace::User), "make a namespace"),
-            (|command| _ = command.signal_ignore(10), "ignore signals"),
+            (|command| _ = command.rlimit(Resource::Core, 0, 0), "rlimit"),
+            (|command| _ = command.no_new_privs(true), "no_new_privs"),
+            (|command| _ = command.unshare(Namespace::User), "unshare"),
+            (|command| _ = command.signal_ignore(10), "signal_ignore"),
         ];
         for ask in fitting {
             let mut command = Command::new("true");
@@ -412,7 +396,7 @@ mod tests {
             assert_eq!(way(&small, &mut command), Way::Clone, "{command:?}");
             let advice = emulated.advise(Some(&command.prepare().unwrap()));
             assert_eq!(advice.way, Way::Fork, "{command:?}");
-            assert!(advice.to_string().ends_with(&format!("posix_spawn has no way to {what}")), "{advice}");
+            assert!(advice.to_string().ends_with(&format!("posix_spawn cannot do {what}")), "{advice}");
         }
     }
 

@@ -64,6 +64,10 @@ pub(crate) enum Contestant {
     ForklessPreparedLaunch,
     /// forkless prepared plan, status
     ForklessPreparedStatus,
+    /// forkless prepared plan, launched through a pool and waited for, no pidfd
+    ForklessPool,
+    /// as forkless-pool, with namespaces that are not compared
+    ForklessPoolFixed,
     /// forkless Command, output
     ForklessOutput,
     /// forkless Prepared, output
@@ -125,7 +129,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -144,6 +148,8 @@ impl Contestant {
         Self::ForklessPrepared,
         Self::ForklessPreparedLaunch,
         Self::ForklessPreparedStatus,
+        Self::ForklessPool,
+        Self::ForklessPoolFixed,
         Self::ForklessOutput,
         Self::ForklessPreparedOutput,
         Self::ForklessMemoryFile,
@@ -173,6 +179,8 @@ impl Contestant {
             Self::ForklessPrepared => "forkless-prepared",
             Self::ForklessPreparedLaunch => "forkless-prepared-launch",
             Self::ForklessPreparedStatus => "forkless-prepared-status",
+            Self::ForklessPool => "forkless-pool",
+            Self::ForklessPoolFixed => "forkless-pool-fixed",
             Self::ForklessOutput => "forkless-output",
             Self::ForklessPreparedOutput => "forkless-prepared-output",
             Self::ForklessMemoryFile => "forkless-memory-file",
@@ -197,6 +205,7 @@ impl Contestant {
                 | Self::ForklessStatus
                 | Self::ForklessPrepared
                 | Self::ForklessPreparedStatus
+                | Self::ForklessPoolFixed
         )
     }
 
@@ -231,7 +240,7 @@ impl Contestant {
                 engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec())
             }
             // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
-            Self::ForklessFork | Self::ForklessPosixSpawn => Vec::new(),
+            Self::ForklessFork | Self::ForklessPosixSpawn | Self::ForklessPool | Self::ForklessPoolFixed => Vec::new(),
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
             Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
             Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
@@ -270,6 +279,9 @@ impl Contestant {
             Self::ForklessPrepared => planned(ours::Form::Spawn),
             Self::ForklessPreparedLaunch => planned(ours::Form::Launch),
             Self::ForklessPreparedStatus => planned(ours::Form::Status),
+            Self::ForklessPool | Self::ForklessPoolFixed => {
+                Ok(Box::new(ours::Pooled::new(job, self == Self::ForklessPoolFixed)?))
+            }
             Self::ForklessOutput => one_shot(ours::Form::Output),
             Self::ForklessPreparedOutput => planned(ours::Form::Output),
             Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),

@@ -13,6 +13,9 @@ const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (Some(Way::Clone), Contestant::ForklessSpawn),
     (Some(Way::Clone), Contestant::ForklessStatus),
     (Some(Way::Clone), Contestant::ForklessPreparedLaunch),
+    (Some(Way::Pool), Contestant::ForklessPool),
+    (Some(Way::PosixSpawn), Contestant::ForklessPosixSpawn),
+    (Some(Way::Fork), Contestant::ForklessFork),
     (Some(Way::PosixSpawn), Contestant::PosixSpawn),
     (Some(Way::Fork), Contestant::Fork),
 ];

@@ -134,7 +134,8 @@ impl Stream {
 impl Plan {
     /// Can it be played by a child that was cloned before the plan was known?
     pub(crate) fn can_be_parked(&self) -> bool {
-        let born = self.namespaces != 0 || self.cgroup.is_some() || self.inherit_all;
+        let born =
+            self.launcher != Launcher::Clone || self.namespaces != 0 || self.cgroup.is_some() || self.inherit_all;
         !born && !self.vfork && !self.names_parent && matches!(self.creator, Creator::Caller)
     }
 

@@ -195,6 +195,9 @@ impl fmt::Display for Route {
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
+    if let Some(pool) = run.pool.filter(|_| plan.launcher != Launcher::Clone) {
+        pool.note_unfit();
+    }
     match plan.launcher {
         Launcher::Fork => return fork::run(plan, run),
         Launcher::PosixSpawn => return posix_spawn::run(plan, run),
