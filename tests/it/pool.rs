@@ -71,6 +71,11 @@ fn limits_are_survived() {
 }
 
 #[test]
+fn no_memory_for_stacks() {
+    runner::run("pool-no-memory");
+}
+
+#[test]
 fn bad_options_are_refused() {
     runner::run("pool-refused");
 }

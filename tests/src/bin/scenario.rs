@@ -190,6 +190,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pool-host", pool::host),
     ("pool-ends", pool::ends),
     ("pool-limits", pool::limits),
+    ("pool-no-memory", pool::no_memory),
     ("pool-refused", pool::refused),
 ];
 

@@ -688,6 +688,54 @@ pub fn limits(_: &[String]) {
     observe::assert_no_orphans();
 }
 
+/// No memory for further stacks: launches fail or are done by what is there, and the pool recovers.
+pub fn no_memory(_: &[String]) {
+    let programs = Programs::new();
+    let sleeper = Command::new("/bin/sleep").arg("60").kill_on_drop(true).prepare().expect("prepare");
+    let program = exits(&programs, 6);
+    // So that another limit is no reason to clone.
+    let pool = full(options().recheck(Duration::MAX));
+    assert_eq!(pool.status(&program).expect("status").code(), Some(6));
+    let mut children = Vec::with_capacity(2000);
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("VmSize");
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("KiB");
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the scene's own limit; the kernel writes and reads one.
+    let set = |limit: &libc::rlimit| unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_AS, limit), 0) };
+    // SAFETY: as above.
+    unsafe { assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut old), 0) };
+    set(&libc::rlimit { rlim_cur: (kib + 2048) << 10, rlim_max: old.rlim_max });
+    let mut failed = None;
+    for _ in 0..200 {
+        match pool.launch(&sleeper) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    set(&old);
+    if let Some(error) = failed {
+        let step = forkless::Error::of(&error).map(forkless::Error::step);
+        assert_eq!(step, Some(forkless::Step::Stack), "{error}");
+    }
+    let stats = pool.stats();
+    assert!(
+        children.len() >= stats.high && stats.pooled as usize >= stats.high,
+        "{} children, {stats:?}",
+        children.len()
+    );
+    drop(children);
+    eventually("parked children again", || {
+        assert_eq!(pool.status(&program).expect("status").code(), Some(6));
+        pool.stats().parked == pool.stats().high
+    });
+    drop(pool);
+    observe::assert_no_orphans();
+}
+
 /// Where it cannot be it says why.
 pub fn refused(_: &[String]) {
     let error = PoolOptions::new().marks(4, 4).start().map(drop).expect_err("no pool");
