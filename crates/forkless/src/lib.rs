@@ -66,6 +66,8 @@ mod output;
 
 mod pipeline;
 
+mod shell;
+
 mod orphan;
 
 mod cgroup;
@@ -92,6 +94,7 @@ pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
+pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;

@@ -1,13 +1,13 @@
 //! Command: what the user says. It records words and does nothing else.
 
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::{Block, Plan};
 use crate::output;
 use crate::prepared::Prepared;
 use crate::stdio::{Source, Stdio};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -71,6 +71,23 @@ pub struct Command {
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
     pub(crate) sandbox: Sandbox,
+    pub(crate) ready: Option<Ready>,
+}
+
+/// What has been worked out beforehand, in a shell's place.
+pub(crate) struct Ready {
+    /// The whole environment, in this order.
+    pub(crate) env: Block,
+    /// The files to try.
+    pub(crate) paths: Vec<OsString>,
+    /// After all other descriptors, in this order.
+    pub(crate) redirections: Vec<ReadyFile>,
+}
+
+/// A descriptor that the child opens or copies when all others are in place.
+pub(crate) enum ReadyFile {
+    Open { to: RawFd, path: CString, flags: i32 },
+    Copy { to: RawFd, from: RawFd },
 }
 
 /// Changes to the environment that the child inherits.
@@ -123,6 +140,7 @@ impl Command {
             pty: None,
             setup: Setup::default(),
             sandbox: Sandbox::default(),
+            ready: None,
         }
     }
 
