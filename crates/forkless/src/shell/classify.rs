@@ -16,7 +16,7 @@ pub(crate) struct Simple {
     pub(crate) redirections: Vec<Redirection>,
     /// It began with `exec`: the shell becomes the program.
     pub(crate) exec: bool,
-    /// All on one line, and no comment.
+    /// Without a newline or a comment, even at its end.
     pub(crate) bare: bool,
 }
 
@@ -112,161 +112,33 @@ impl fmt::Display for Syntax {
 const LONGEST: usize = 100_000;
 
 /// Where a program is expected these are the language's: XCU 2.4, and what dash and bash add.
-const RESERVED: &[&str] = &[
-    "!",
-    "[[",
-    "]]",
-    "case",
-    "coproc",
-    "do",
-    "done",
-    "elif",
-    "else",
-    "esac",
-    "fi",
-    "for",
-    "function",
-    "if",
-    "in",
-    "namespace",
-    "select",
-    "then",
-    "time",
-    "until",
-    "while",
-    "{",
-    "}",
-];
+const RESERVED: &str = "\
+    ! [[ ]] case coproc do done elif else esac fi for function if in namespace select then time until while { }";
 
-/// What dash, bash, or another shell may do itself: XCU 2.15, XCU 1.7, and their own. Sorted.
+/// What dash, bash, or another shell may do itself: XCU 2.15, XCU 1.7, and their own.
 ///
 /// A program of the same name need not be there, or not do the same.
-const BUILTINS: &[&str] = &[
-    ".",
-    ":",
-    "[",
-    "alias",
-    "autoload",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "caller",
-    "cd",
-    "chdir",
-    "command",
-    "compgen",
-    "complete",
-    "compopt",
-    "continue",
-    "declare",
-    "dirs",
-    "disown",
-    "echo",
-    "enable",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "false",
-    "fc",
-    "fg",
-    "getopts",
-    "hash",
-    "help",
-    "history",
-    "integer",
-    "jobs",
-    "kill",
-    "let",
-    "local",
-    "login",
-    "logout",
-    "mapfile",
-    "nameref",
-    "newgrp",
-    "popd",
-    "print",
-    "printf",
-    "pushd",
-    "pwd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "set",
-    "setvar",
-    "shift",
-    "shopt",
-    "source",
-    "suspend",
-    "test",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "wait",
-];
+const BUILTINS: &str = "\
+    . : [ alias autoload bg bind break builtin caller cd chdir command compgen complete compopt continue declare \
+    dirs disown echo enable eval exec exit export false fc fg getopts hash help history integer jobs kill let \
+    local login logout mapfile nameref newgrp popd print printf pushd pwd read readarray readonly return set \
+    setvar shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait";
 
 /// Variables that dash or bash heed when they are set, or give another value.
-const HEEDED: &[&str] = &[
-    "_",
-    "CDPATH",
-    "COLUMNS",
-    "DIRSTACK",
-    "ENV",
-    "EUID",
-    "FIGNORE",
-    "FUNCNAME",
-    "FUNCNEST",
-    "GLOBIGNORE",
-    "GROUPS",
-    "HOSTFILE",
-    "IFS",
-    "IGNOREEOF",
-    "INPUTRC",
-    "LINENO",
-    "LINES",
-    "MAIL",
-    "MAILCHECK",
-    "MAILPATH",
-    "OLDPWD",
-    "OPTARG",
-    "OPTERR",
-    "OPTIND",
-    "PATH",
-    "PIPESTATUS",
-    "POSIXLY_CORRECT",
-    "PPID",
-    "PROMPT_COMMAND",
-    "PS0",
-    "PS1",
-    "PS2",
-    "PS3",
-    "PS4",
-    "PWD",
-    "RANDOM",
-    "READLINE_LINE",
-    "REPLY",
-    "SECONDS",
-    "SHELLOPTS",
-    "SHLVL",
-    "SRANDOM",
-    "TERM",
-    "TIMEFORMAT",
-    "UID",
-    "histchars",
-];
+const HEEDED: &str = "\
+    _ CDPATH COLUMNS DIRSTACK ENV EUID FIGNORE FUNCNAME FUNCNEST GLOBIGNORE GROUPS HOSTFILE IFS IGNOREEOF \
+    INPUTRC LINENO LINES MAIL MAILCHECK MAILPATH OLDPWD OPTARG OPTERR OPTIND PATH PIPESTATUS POSIXLY_CORRECT \
+    PPID PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4 PWD RANDOM READLINE_LINE REPLY SECONDS SHELLOPTS SHLVL SRANDOM \
+    TIMEFORMAT UID histchars";
+
+fn is_among(list: &str, word: &[u8]) -> bool {
+    list.split_ascii_whitespace().any(|known| known.as_bytes() == word)
+}
 
 /// Does a shell treat this variable in a way of its own?
 fn is_heeded(name: &[u8]) -> bool {
     let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
-    HEEDED.iter().any(|known| known.as_bytes() == name) || starts.iter().any(|start| name.starts_with(start.as_bytes()))
+    is_among(HEEDED, name) || starts.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
 /// A name: XBD 3.216.
@@ -294,9 +166,8 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
 /// The program must be one, and not the shell's own.
 fn check_program(found: &mut Simple) -> Result<(), Syntax> {
     let mut name = found.words.first().ok_or(Syntax::Empty)?;
-    let known = |list: &[&str], name: &[u8]| list.iter().any(|word| word.as_bytes() == name);
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    if known(RESERVED, name) {
+    if is_among(RESERVED, name) {
         return Err(Syntax::Reserved(text(name)));
     }
     if name == b"exec" {
@@ -306,7 +177,7 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
         found.words.remove(0);
         found.exec = true;
         name = &found.words[0];
-    } else if known(BUILTINS, name) {
+    } else if is_among(BUILTINS, name) {
         return Err(Syntax::Builtin(text(name)));
     }
     // A job (%1), an addition (a+=b), a history word: some shells know them even here.
@@ -354,8 +225,7 @@ impl Reader<'_> {
                 let found = &self.found;
                 self.ended |=
                     !(found.words.is_empty() && found.assignments.is_empty() && found.redirections.is_empty());
-                // A newline behind it changes nothing.
-                self.found.bare &= self.ended;
+                self.found.bare = false;
             }
             b'#' => {
                 self.found.bare = false;
@@ -422,6 +292,11 @@ impl Reader<'_> {
             Some(_) => {}
         }
         let word = self.word()?;
+        let is_number = !word.quoted && word.text.iter().all(u8::is_ascii_digit);
+        if is_number && matches!(self.rest.first(), Some(b'<' | b'>')) {
+            // `>&1>f`: to dash the number belongs to what follows.
+            return Err(Syntax::Redirection);
+        }
         if !copies {
             self.found.redirections.push(Redirection::Open { to, path: word.text, how });
             return Ok(());

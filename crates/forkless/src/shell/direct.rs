@@ -47,7 +47,7 @@ impl Direct {
         // A process that dash makes starts with nothing blocked; bash unblocks SIGCHLD.
         check_mask(&command.signals, if waits { u64::MAX } else { SIGCHLD })?;
         let ending = match waits {
-            true => ShellEnding::of(&line.shell, command, captures).ok_or(Reason::StandardError)?,
+            true => ShellEnding::of(&line.shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
             false => ShellEnding::plain(),
         };
         let directory = command.directory.as_deref();
@@ -68,8 +68,8 @@ impl Direct {
         how: impl Fn(&mut Command) -> io::Result<T>,
     ) -> io::Result<(T, ShellEnding)> {
         let before = (command.signals.default, command.signals.ignore, command.busy_ms);
-        command.program.clone_from(&self.words[0]);
-        command.args = self.words;
+        let program = std::mem::replace(&mut command.program, self.words[0].clone());
+        let args = std::mem::replace(&mut command.args, self.words);
         command.ready = Some(self.ready);
         // Where the file is busy the shell has its say.
         command.busy_ms = 0;
@@ -79,6 +79,7 @@ impl Direct {
         }
         let answer = how(command);
         command.ready = None;
+        (command.program, command.args) = (program, args);
         (command.signals.default, command.signals.ignore, command.busy_ms) = before;
         answer.map(|done| (done, self.ending))
     }

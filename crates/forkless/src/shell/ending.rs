@@ -1,13 +1,17 @@
 //! How a shell that waits for the program tells that a signal has killed it: with a code and a word.
 
+use super::classify::{How, Redirection};
 use crate::command::Command;
 use crate::stdio::{Source, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output};
 use std::sync::{Arc, OnceLock};
 
 /// What the status of a child from [`ShellCommand`](super::ShellCommand) means: from
@@ -22,14 +26,65 @@ struct Waiter {
     words: Words,
 }
 
-/// Where the shell's own words go: its standard error, which is not the program's if that is redirected.
+/// Where the shell's own words go: to what the program has as standard error, since dash redirects its own and then forks.
 #[derive(Debug, Clone)]
 enum Words {
-    Ours,
+    /// To our descriptor of this number.
+    Ours(RawFd),
     To(Arc<OwnedFd>),
+    /// To the end of this file.
+    File(PathBuf),
     Nowhere,
-    /// To the end of what was captured.
-    Captured,
+    /// To the end of what was captured of this descriptor.
+    Captured(RawFd),
+}
+
+impl Words {
+    /// None where they could not be put.
+    fn of(command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+        // What each descriptor is: one of those it began with, or a file.
+        let mut found: [Result<RawFd, &[u8]>; 10] = std::array::from_fn(|number| Ok(number as RawFd));
+        for redirection in redirections {
+            match redirection {
+                Redirection::Copy { to, from } => found[*to as usize] = found[*from as usize],
+                // Nothing can be written there.
+                Redirection::Open { to, how: How::Read, .. } => found[*to as usize] = Err(b"/dev/null"),
+                Redirection::Open { to, path, .. } => found[*to as usize] = Err(path),
+            }
+        }
+        let number = match found[2] {
+            Ok(number @ 1..=2) => number,
+            Ok(_) => return None,
+            Err(b"/dev/null") => return Some(Self::Nowhere),
+            Err(path) => {
+                let path = Path::new(OsStr::from_bytes(path));
+                return Some(Self::File(command.directory.as_deref().unwrap_or(Path::new("")).join(path)));
+            }
+        };
+        Some(match command.fds.get(&number) {
+            None | Some(Source::Piped) if captures => Self::Captured(number),
+            None | Some(Source::Inherit) => Self::Ours(number),
+            Some(Source::Borrowed(ours @ 1..=2)) => Self::Ours(*ours),
+            Some(Source::Null) => Self::Nowhere,
+            Some(Source::Owned(fd)) => Self::To(Arc::clone(fd)),
+            Some(_) => return None,
+        })
+    }
+
+    /// Writes them, where they are not to be captured.
+    fn write(&self, words: &[u8]) {
+        match self {
+            Self::Ours(1) => write_if_read(io::stdout().as_fd(), words),
+            Self::Ours(_) => write_if_read(io::stderr().as_fd(), words),
+            Self::To(fd) => write_if_read(fd.as_fd(), words),
+            Self::File(path) => {
+                if let Ok(file) = File::options().append(true).open(path) {
+                    write_if_read(file.as_fd(), words);
+                }
+            }
+            Self::Nowhere | Self::Captured(_) => {}
+        }
+    }
 }
 
 impl ShellEnding {
@@ -39,32 +94,23 @@ impl ShellEnding {
     }
 
     /// For a command's standard error; none where the shell's words could not be put there.
-    pub(super) fn of(shell: &Path, command: &Command, captures: bool) -> Option<Self> {
-        let words = match command.fds.get(&2) {
-            None if captures => Words::Captured,
-            Some(Source::Piped) if captures => Words::Captured,
-            None | Some(Source::Inherit | Source::Borrowed(2)) => Words::Ours,
-            Some(Source::Null) => Words::Nowhere,
-            Some(Source::Owned(fd)) => Words::To(Arc::clone(fd)),
-            Some(_) => return None,
-        };
+    pub(super) fn of(shell: &Path, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+        let words = Words::of(command, redirections, captures)?;
         Some(Self(Some(Waiter { shell: shell.to_owned(), words })))
     }
 
     /// The status as the shell would have told it, and its words are written to standard error.
     ///
-    /// Where dash waits for the program, one that is killed by signal n gives 128+n, and `Killed` or the like on the
-    /// shell's standard error. SIGHUP, SIGINT and SIGQUIT are left as they are: a terminal sends them to the shell too, which
+    /// Where dash waits for the program, one that is killed by signal n gives 128+n, and `Killed` or the like on
+    /// standard error. SIGHUP, SIGINT and SIGQUIT are left as they are: a terminal sends them to the shell too, which
     /// then dies of them like the program.
     ///
     /// # Errors
     /// If the shell is looked at, as once in the life of the process it is when a signal has killed a program, and that fails.
     pub fn status(&self, status: ExitStatus) -> io::Result<ExitStatus> {
         let (status, words) = self.translate(status)?;
-        match self.0.as_ref().map(|waiter| &waiter.words) {
-            Some(Words::Ours) => write_if_read(io::stderr().as_fd(), &words),
-            Some(Words::To(fd)) => write_if_read(fd.as_fd(), &words),
-            Some(Words::Nowhere | Words::Captured) | None => {}
+        if let Some(waiter) = &self.0 {
+            waiter.words.write(&words);
         }
         Ok(status)
     }
@@ -76,12 +122,16 @@ impl ShellEnding {
         }
     }
 
-    /// The status, and the words where they are not yet written.
-    pub(super) fn captured(&self, status: ExitStatus) -> io::Result<(ExitStatus, Vec<u8>)> {
+    /// The same for an output that was captured.
+    pub(super) fn output(&self, mut output: Output) -> io::Result<Output> {
+        let (status, words) = self.translate(output.status)?;
         match self.0.as_ref().map(|waiter| &waiter.words) {
-            Some(Words::Captured) => self.translate(status),
-            _ => Ok((self.status(status)?, Vec::new())),
+            Some(Words::Captured(1)) => output.stdout.extend_from_slice(&words),
+            Some(Words::Captured(_)) => output.stderr.extend_from_slice(&words),
+            Some(other) => other.write(&words),
+            None => {}
         }
+        Ok(Output { status, ..output })
     }
 
     fn translate(&self, status: ExitStatus) -> io::Result<(ExitStatus, Vec<u8>)> {

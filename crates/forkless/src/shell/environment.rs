@@ -84,7 +84,9 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
         let sum: usize = name.iter().map(|&byte| usize::from(byte)).sum();
         (usize::from(name[0]) * 16 + sum) % BUCKETS
     };
-    let mut table: [Vec<(&[u8], Option<&[u8]>)>; BUCKETS] = [const { Vec::new() }; BUCKETS];
+    /// Names in the order they came in; a name without a value is known and not set.
+    type Chain<'a> = Vec<(&'a [u8], Option<&'a [u8]>)>;
+    let mut table: [Chain<'_>; BUCKETS] = [const { Vec::new() }; BUCKETS];
     for name in DASH_OWN {
         table[bucket(name)].push((name, None));
     }

@@ -1,7 +1,8 @@
 //! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
 
+use std::cell::RefCell;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A shell.
@@ -15,10 +16,20 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Which shell the file is. Of `/bin/sh` it is found out once for the life of the process.
+/// Which shell the file is. It is looked at once for the life of the process, or of the thread where it is another than
+/// `/bin/sh`.
 pub(super) fn kind(shell: &Path) -> Kind {
     static STANDARD: OnceLock<Kind> = OnceLock::new();
-    if shell == Path::new(super::STANDARD) { *STANDARD.get_or_init(|| look(shell)) } else { look(shell) }
+    thread_local! {
+        static OTHER: RefCell<Option<(PathBuf, Kind)>> = const { RefCell::new(None) };
+    }
+    if shell == Path::new(super::STANDARD) {
+        return *STANDARD.get_or_init(|| look(shell));
+    }
+    OTHER.with_borrow_mut(|last| match last {
+        Some((known, kind)) if known == shell => *kind,
+        _ => last.insert((shell.to_owned(), look(shell))).1,
+    })
 }
 
 fn look(shell: &Path) -> Kind {

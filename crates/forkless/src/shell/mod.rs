@@ -3,10 +3,10 @@
 use crate::command::Command;
 use crate::error::Error;
 use crate::step::Step;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 
@@ -43,9 +43,10 @@ const STANDARD: &str = "/bin/sh";
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
-    let line = line.as_ref().to_vec();
-    let form = classify(&line);
-    ShellCommand { line, form, shell: STANDARD.into(), command: Command::new("sh"), taken: None }
+    let line = line.as_ref();
+    let mut command = Command::new(STANDARD);
+    command.arg0("sh").arg("-c").arg(OsStr::from_bytes(line));
+    ShellCommand { form: classify(line), shell: STANDARD.into(), command, taken: None }
 }
 
 /// A line for `/bin/sh -c`: from [`shell`].
@@ -73,7 +74,6 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
 ///
 /// Directly runs only what dash, or bash 5.2 called `sh`, would have been asked to: with another shell everything goes there.
 pub struct ShellCommand {
-    line: Vec<u8>,
     form: Result<Simple, Syntax>,
     shell: PathBuf,
     command: Command,
@@ -168,6 +168,7 @@ impl ShellCommand {
     /// Another shell than `/bin/sh`.
     pub fn shell_path<P: AsRef<Path>>(&mut self, shell: P) -> &mut Self {
         self.shell = shell.as_ref().to_owned();
+        self.command.program = self.shell.clone().into();
         self
     }
 
@@ -204,10 +205,8 @@ impl ShellCommand {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&mut self) -> io::Result<Output> {
-        let (mut output, ending) = self.run(true, Command::output)?;
-        let (status, words) = ending.captured(output.status)?;
-        output.stderr.extend_from_slice(&words);
-        Ok(Output { status, ..output })
+        let (output, ending) = self.run(true, Command::output)?;
+        ending.output(output)
     }
 
     fn run<T>(&mut self, captures: bool, how: impl Fn(&mut Command) -> io::Result<T>) -> io::Result<(T, ShellEnding)> {
@@ -222,8 +221,6 @@ impl ShellCommand {
             Err(why) => why,
         };
         self.taken = Some(ShellRoute::Shell(why));
-        self.command.program = self.shell.clone().into();
-        self.command.args = vec!["sh".into(), "-c".into(), OsString::from_vec(self.line.clone())];
         Ok((how(&mut self.command)?, ShellEnding::plain()))
     }
 }
