@@ -28,6 +28,9 @@
 //! # Which way to launch
 //! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
 //!
+//! # Lines for a shell
+//! [`shell()`] runs a line as `system(3)` does, and without the shell where that makes no difference.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; one that needs
 //! `pre_exec`, or runs on something else than Linux on x86-64 or aarch64, cannot use it.
