@@ -75,7 +75,8 @@ fn real_lines_are_the_same() {
 fn failures_are_told_by_the_shell() {
     let place = tempfile::tempdir().expect("a directory");
     let mut line = forkless::shell("no-such-program >made 2>told");
-    line.settings().current_dir(place.path());
+    // A directory in PATH that may not be searched would be another reason.
+    line.settings().current_dir(place.path()).env("PATH", "/usr/bin:/bin");
     if line.route() != ShellRoute::Direct {
         return;
     }

@@ -243,10 +243,10 @@ impl World {
             let held = conditions.closed.map(close_for_now);
             status = status_of(how(what));
             held.into_iter().for_each(open_again);
-            stdout = fs::read(self.path("stdout")).map_err(told).unwrap_or_default();
-            stderr = fs::read(self.path("stderr")).map_err(told).unwrap_or_default();
+            stdout = read(&self.path("stdout")).map_err(told).unwrap_or_default();
+            stderr = read(&self.path("stderr")).map_err(told).unwrap_or_default();
         }
-        let report = fs::read(self.path("report")).ok();
+        let report = read(&self.path("report")).ok();
         let files = self.look()?;
         let outcome = Outcome { status, stdout, stderr, report, files };
         self.restore(&outcome.files)?;
@@ -267,7 +267,7 @@ impl World {
                     libc::S_IFLNK => fs::read_link(&path)?.into_os_string().as_bytes().to_vec(),
                     // The probe and its copies are told by their size.
                     libc::S_IFREG if about.len() > 4096 => about.len().to_string().into_bytes(),
-                    libc::S_IFREG => fs::read(&path)?,
+                    libc::S_IFREG => read(&path)?,
                     _ => Vec::new(),
                 };
                 found.insert(path, (about.mode(), content));
@@ -288,12 +288,25 @@ impl World {
         for (path, entry) in &self.baseline {
             if now.get(path) != Some(entry) {
                 assert_eq!(entry.0 & libc::S_IFMT, libc::S_IFREG, "{path:?}");
+                // Anew: its mode may forbid writing to it.
+                fs::remove_file(path).or_else(|error| if path.exists() { Err(error) } else { Ok(()) })?;
                 fs::write(path, &entry.1)?;
                 fs::set_permissions(path, fs::Permissions::from_mode(entry.0 & 0o7777))?;
             }
         }
         ["report", "stdout", "stderr"].iter().for_each(|what| drop(fs::remove_file(self.path(what))));
         Ok(())
+    }
+}
+
+/// Also what its owner may not read.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+            fs::read(path)
+        }
+        answer => answer,
     }
 }
 

@@ -51,7 +51,7 @@ impl Direct {
             false => ShellEnding::plain(),
         };
         let directory = command.directory.as_deref();
-        let redirections = form.redirections.iter().map(|one| file(one, directory)).collect::<Result<_, _>>()?;
+        let redirections = form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
         let given = environment_of(&command.env);
         let paths = programs(kind, &form.words[0], last(&given, b"PATH"))?;
         let place = Place { directory: pwd(last(&given, b"PWD"), directory)?, program: paths[0].as_bytes() };
@@ -160,17 +160,17 @@ fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
 }
 
 /// A redirection for the child. To open a pipe, a terminal or a device may take for ever, or do something each time.
-fn file(redirection: &Redirection, directory: Option<&Path>) -> Result<ReadyFile, Reason> {
+fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reason> {
     let (to, path, how) = match redirection {
         Redirection::Copy { to, from } => return Ok(ReadyFile::Copy { to: *to, from: *from }),
         Redirection::Open { to, path, how } => (*to, path, *how),
     };
     let name = Path::new(OsStr::from_bytes(path));
     let refused = || Reason::File(name.to_owned());
-    let found = fs::metadata(in_directory(name, directory));
+    let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
         Ok(file) if file.is_file() || is_null(&file) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => check_umask(command)?,
         _ => return Err(refused()),
     }
     let flags = match how {
@@ -180,6 +180,21 @@ fn file(redirection: &Redirection, directory: Option<&Path>) -> Result<ReadyFile
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
     Ok(ReadyFile::Open { to, path, flags: flags as i32 })
+}
+
+/// A file that we make must be one that the shell can open too, if it comes to that.
+fn check_umask(command: &Command) -> Result<(), Reason> {
+    const OWNER_WRITES: u32 = 0o200;
+    let own = || {
+        // To ask umask(2) is to change it, for all threads.
+        let status = fs::read("/proc/thread-self/status").ok()?;
+        let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+        u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
+    };
+    match command.setup.umask.or_else(own) {
+        Some(mask) if mask & OWNER_WRITES == 0 => Ok(()),
+        _ => Err(Reason::Umask),
+    }
 }
 
 /// `/dev/null`, by whatever name: character device 1:3.

@@ -109,6 +109,8 @@ pub enum Reason {
     Directory,
     /// This file is neither an ordinary one nor `/dev/null`.
     File(PathBuf),
+    /// A file would be made that its owner may not write to: should the shell be needed after all, it could not open it.
+    Umask,
     /// A setting of the child would change the shell too, or keep it from being run.
     Setting,
     /// The child starts with signals blocked, and the shell would unblock them.
@@ -132,6 +134,7 @@ impl fmt::Display for Reason {
             Self::Path => "no PATH, or an unusual one",
             Self::Directory => "the directory has no name",
             Self::File(path) => return write!(out, "{path:?} is no ordinary file"),
+            Self::Umask => "a umask that takes writing from the owner",
             Self::Setting => "a setting that would change the shell too",
             Self::Blocked => "signals are blocked",
             Self::Privileged => "privileges that a shell gives up",
