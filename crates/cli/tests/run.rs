@@ -499,3 +499,28 @@ fn usage_and_route_go_to_standard_error() {
     }
     assert_eq!(output.status.into_raw(), 0);
 }
+
+// ---- lines for a shell ----
+
+#[test]
+fn a_line_is_run_as_a_shell_would() {
+    let directory = directory();
+    let file = text(directory.path()).to_owned() + "/a file";
+    assert_eq!(stdout(&["--shell", &format!("env A='b c' printenv A >'{file}' 2>&1")]), "");
+    assert_eq!(fs::read_to_string(&file).expect("the line made it"), "b c\n");
+    assert_eq!(stdout(&["--shell", "echo $((1 + 1)) | cat"]), "2\n");
+    assert_eq!(code(&["--shell", "exit 7"]), 7);
+    let missing = output(&["--shell", "no-such-program-here"]);
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("not found"), "{missing:?}");
+    assert_eq!(code(&["--shell", "ls", "ls"]), 125);
+    assert_eq!(code(&["--shell", "sh -c 'kill -TERM $$'"]), 143);
+}
+
+#[test]
+fn explain_tells_which_way_a_line_takes() {
+    assert_eq!(stdout(&["--explain", "--shell", "ls | wc"]), "by /bin/sh: a pipeline\n");
+    let plain = stdout(&["--explain", "--shell", "ls /"]);
+    let shells = ["directly\n", "by /bin/sh: a shell whose ways are not known\n"];
+    assert!(shells.contains(&plain.as_str()), "{plain}");
+}

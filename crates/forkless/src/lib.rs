@@ -28,6 +28,9 @@
 //! # Which way to launch
 //! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
 //!
+//! # Lines for a shell
+//! [`shell()`] runs a line as `system(3)` does, and without the shell where that makes no difference.
+//!
 //! # When `std::process` is enough
 //! A small program with few descriptors that starts a process now and then gains little here; nor does one that needs
 //! `pre_exec`, which has to fork. One that runs on something else than Linux on x86-64 or aarch64 cannot use it.
@@ -66,6 +69,8 @@ mod output;
 
 mod pipeline;
 
+mod shell;
+
 mod orphan;
 
 mod cgroup;
@@ -92,6 +97,7 @@ pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
+pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;

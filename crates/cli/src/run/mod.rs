@@ -11,12 +11,15 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::{self, Write},
-    os::{fd::RawFd, unix::process::ExitStatusExt},
+    os::{
+        fd::RawFd,
+        unix::{ffi::OsStrExt, process::ExitStatusExt},
+    },
     path::Path,
     process::{ExitCode, ExitStatus},
 };
 
-use forkless::{Command, Stdio, Step, Usage};
+use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, Usage};
 
 pub(crate) use options::{RunOptions, amount};
 
@@ -81,21 +84,17 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 }
 
 fn run(options: &RunOptions) -> Result<u8, Failure> {
-    let (assignments, program) = split_words(&options.words)?;
-    let mut command = Command::new(&program[0]);
-    command.args(&program[1..]);
-    for other in &options.or_else {
-        command.or_else(other);
-    }
-    set_environment(&mut command, options, &assignments);
-    set_files(&mut command, options)?;
-    set_process(&mut command, options)?;
-    let terminal = open_terminal(&mut command, options)?;
-    if options.capture.is_some() && !Kept::ask(&mut command, options) {
+    let (mut asked, assignments) = Asked::of(options)?;
+    let command = asked.settings();
+    set_environment(command, options, &assignments);
+    set_files(command, options)?;
+    set_process(command, options)?;
+    let terminal = open_terminal(command, options)?;
+    if options.capture.is_some() && !Kept::ask(command, options) {
         return Err(Failure::before("--capture has nothing to keep: standard output and error go elsewhere"));
     }
     if options.explain {
-        explain(&mut command, options)?;
+        explain(&mut asked, options)?;
         return Ok(0);
     }
 
@@ -104,17 +103,22 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     // After the signals are watched for: none of them can end us any more before the group is removed.
     let group = options.control_group.make()?;
     if let Some(group) = &group {
-        group.join(&mut command)?;
+        group.join(asked.settings())?;
     }
-    // `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk.
-    let mut child = command.launch()?;
-    // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
-    drop(command);
+    let program = asked.settings().get_program().to_owned();
+    let (mut child, told) = asked.launch()?;
     if options.route {
         say(format_args!("route: {}", child.route()));
+        asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
     }
+    // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
+    drop(asked);
     let mut kept = options.capture.map(|_| Kept::new(&mut child, options.limit_output)).transpose()?;
-    let ending = watch.wait(&mut child, patience(options), terminal, kept.as_mut())?;
+    let mut ending = watch.wait(&mut child, patience(options), terminal, kept.as_mut())?;
+    // A signal of ours would have met the shell.
+    if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
+        ending.status = told.status(ending.status)?;
+    }
     let code = exit_code(ending, options.preserve_status);
     if let Some(kept) = kept.filter(|_| code != 0 || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write what the program has written: {error}"));
@@ -131,13 +135,59 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if options.usage {
         if let Some(usage) = child.usage() {
             let group = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
-            let _ = write!(io::stderr(), "{}{group}", UsageBlock { program: &program[0], usage });
+            let _ = write!(io::stderr(), "{}{group}", UsageBlock { program: &program, usage });
         }
     }
     if let Some(Err(error)) = group.map(OwnGroup::end) {
         say(format_args!("not removed: {error}"));
     }
     Ok(code)
+}
+
+/// What is to be run.
+enum Asked {
+    Program(Command),
+    Line(ShellCommand),
+}
+
+impl Asked {
+    /// With the variables that stand before the program.
+    fn of(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
+        if let Some(line) = &options.shell {
+            return Ok((Self::Line(forkless::shell(line.as_bytes())), Vec::new()));
+        }
+        let (assignments, program) = split_words(&options.words)?;
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]);
+        for other in &options.or_else {
+            command.or_else(other);
+        }
+        Ok((Self::Program(command), assignments))
+    }
+
+    fn settings(&mut self) -> &mut Command {
+        match self {
+            Self::Program(command) => command,
+            Self::Line(line) => line.settings(),
+        }
+    }
+
+    /// `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk. A line waits,
+    /// since it may have to be the shell's after all.
+    fn launch(&mut self) -> io::Result<(Child, Option<ShellEnding>)> {
+        match self {
+            Self::Program(command) => Ok((command.launch()?, None)),
+            Self::Line(line) => line.spawn().map(|child| child.into_parts()).map(|(child, told)| (child, Some(told))),
+        }
+    }
+
+    /// The way that a line took, or would take.
+    fn line_route(&self) -> Option<ShellRoute> {
+        match self {
+            Self::Program(_) => None,
+            Self::Line(line) => Some(line.taken().cloned().unwrap_or_else(|| line.route())),
+        }
+    }
 }
 
 /// Variables that stand before the program, as in env(1), then the program with its arguments.
@@ -221,11 +271,16 @@ fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
 }
 
 /// Prints the plan and runs nothing.
-fn explain(command: &mut Command, options: &RunOptions) -> Result<(), Failure> {
-    let prepared = command.prepare()?;
-    let mut lines = options.clone_words() + "\n";
-    for (number, step) in (1..).zip(prepared.steps()) {
-        lines += &format!("{number:3}. {step}\n");
+fn explain(asked: &mut Asked, options: &RunOptions) -> Result<(), Failure> {
+    let mut lines = String::new();
+    match asked.line_route() {
+        Some(route) => lines += &format!("{route}\n"),
+        None => {
+            lines += &(options.clone_words() + "\n");
+            for (number, step) in (1..).zip(asked.settings().prepare()?.steps()) {
+                lines += &format!("{number:3}. {step}\n");
+            }
+        }
     }
     let failed = |error| Failure::before(format_args!("cannot write the plan: {error}"));
     io::stdout().write_all(lines.as_bytes()).map_err(failed)

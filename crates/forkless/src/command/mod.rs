@@ -1,14 +1,14 @@
 //! Command: what the user says. It records words and does nothing else.
 
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::{Block, Plan};
 use crate::launch::{Closure, Launcher};
 use crate::output;
 use crate::prepared::Prepared;
 use crate::stdio::{Source, Stdio};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -76,6 +76,23 @@ pub struct Command {
     pub(crate) sandbox: Sandbox,
     pub(crate) launcher: Launcher,
     pub(crate) closures: Vec<Arc<Closure>>,
+    pub(crate) ready: Option<Ready>,
+}
+
+/// What has been worked out beforehand, in a shell's place.
+pub(crate) struct Ready {
+    /// The whole environment, in this order.
+    pub(crate) env: Block,
+    /// The files to try.
+    pub(crate) paths: Vec<OsString>,
+    /// After all other descriptors, in this order.
+    pub(crate) redirections: Vec<ReadyFile>,
+}
+
+/// A descriptor that the child opens or copies when all others are in place.
+pub(crate) enum ReadyFile {
+    Open { to: RawFd, path: CString, flags: i32 },
+    Copy { to: RawFd, from: RawFd },
 }
 
 /// Changes to the environment that the child inherits.
@@ -130,6 +147,7 @@ impl Command {
             sandbox: Sandbox::default(),
             launcher: Launcher::Clone,
             closures: Vec::new(),
+            ready: None,
         }
     }
 

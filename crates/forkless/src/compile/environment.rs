@@ -37,6 +37,26 @@ pub(crate) fn compile(environment: &Environment) -> Block {
 }
 
 impl Block {
+    /// A block of these variables, in this order.
+    pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut block = Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+        for (key, value) in variables {
+            block.push(OsStr::from_bytes(key), OsStr::from_bytes(value));
+        }
+        block
+    }
+
+    /// Names and values, in their order.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);
+        self.starts.iter().zip(ends).filter_map(|(&start, end)| {
+            let text = &self.text[start..end - 1];
+            // A leading "=" belongs to the name, as in `std::env`.
+            let equals = 1 + text.iter().skip(1).position(|&byte| byte == b'=')?;
+            Some((&text[..equals], &text[equals + 1..]))
+        })
+    }
+
     fn push(&mut self, key: &OsStr, value: &OsStr) {
         self.starts.push(self.text.len());
         self.text.extend_from_slice(key.as_bytes());

@@ -1,6 +1,6 @@
 //! Words into a plan: all policy, all look-ups and all allocation of a launch happen here, before the clone.
 
-use crate::command::{CallArg, Command, MountStep, Namespace, Sandbox};
+use crate::command::{CallArg, Command, MountStep, Namespace, ReadyFile, Sandbox};
 use crate::error::Error;
 use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
@@ -32,6 +32,7 @@ mod sandbox;
 mod setup;
 
 use arena::{Arena, Arg};
+pub(crate) use environment::{Block, compile as environment_of};
 pub(crate) use sandbox::IdMaps;
 use setup::{Ids, Steps};
 
@@ -142,10 +143,17 @@ impl Plan {
     /// Compiles a command; `resolve` looks for the program now, so that runs need not search.
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
         check(command)?;
-        let env = environment::compile(&command.env);
-        let candidates = match command.program_fd {
-            Some(_) => program::Candidates { paths: Vec::new(), searched: None },
-            None => program::candidates(command, resolve)?,
+        let own_env;
+        let (env, candidates) = match &command.ready {
+            Some(ready) => (&ready.env, program::Candidates { paths: ready.paths.clone(), searched: None }),
+            None => {
+                own_env = environment::compile(&command.env);
+                let candidates = match command.program_fd {
+                    Some(_) => program::Candidates { paths: Vec::new(), searched: None },
+                    None => program::candidates(command, resolve)?,
+                };
+                (&own_env, candidates)
+            }
         };
         let descriptors = descriptors(command)?;
         let mut arena = Arena::new();
@@ -161,7 +169,7 @@ impl Plan {
         let words = arena.finish(arena::Parts {
             ops: &ops,
             argv: &command.args,
-            envp: &env,
+            envp: env,
             pairs: &descriptors.pairs,
             keep: &descriptors.keep,
             candidates: &paths,
@@ -667,6 +675,16 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
                 steps.op(Step::Dup, Op { a: *other as u32, b: number as u32, ..Op::new(OpCode::Dup) });
             }
         }
+    }
+    for redirection in command.ready.iter().flat_map(|ready| &ready.redirections) {
+        let op = match redirection {
+            ReadyFile::Open { to, path, flags } => {
+                let a = steps.arena.text(path.to_bytes());
+                Op { a, b: *flags as u32, c: 0o666, set: *to as u64, ..Op::new(OpCode::Open) }
+            }
+            ReadyFile::Copy { to, from } => Op { a: *from as u32, b: *to as u32, ..Op::new(OpCode::Dup) },
+        };
+        steps.op(if op.code == OpCode::Open { Step::Open } else { Step::Dup }, op);
     }
 }
 

@@ -127,8 +127,12 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = REPORTS, long)]
     pub(crate) explain: bool,
 
+    /// Run this as /bin/sh -c would, without the shell where that makes no difference (--explain: which way, and why)
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
+    pub(crate) shell: Option<OsString>,
+
     /// The program with its arguments; variables for it may stand in front
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required_unless_present = "shell", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,
 
     #[command(flatten)]

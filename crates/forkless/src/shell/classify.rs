@@ -1,0 +1,525 @@
+//! Is a line one simple command whose words, variables and files are all in plain sight? A pure function of its bytes.
+//!
+//! It takes only what every POSIX shell reads in one way, and knows a reason against everything else: whatever is not
+//! certain is the shell's. The rules, with the section of POSIX for each, are in `docs/design/shell.md`.
+
+use std::fmt;
+
+/// A simple command: POSIX XCU 2.9.1, without expansions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Simple {
+    /// Variables for the program alone, each name once.
+    pub(crate) assignments: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The program and its arguments, after quotes have been taken off.
+    pub(crate) words: Vec<Vec<u8>>,
+    /// In their order, which matters.
+    pub(crate) redirections: Vec<Redirection>,
+    /// It began with `exec`: the shell becomes the program.
+    pub(crate) exec: bool,
+    /// Without a newline or a comment, even at its end.
+    pub(crate) bare: bool,
+}
+
+/// A redirection of a descriptor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Redirection {
+    /// `<`, `>` and `>>`.
+    Open { to: i32, path: Vec<u8>, how: How },
+    /// `>&` and `<&`.
+    Copy { to: i32, from: i32 },
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Read,
+    Write,
+    Append,
+}
+
+/// What in a line is the shell's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Syntax {
+    /// There is no program in it.
+    Empty,
+    /// It is longer than 100,000 bytes: the kernel might not give it to a shell at all.
+    Long,
+    /// It begins with `-` or `+`, which `sh -c` takes for an option.
+    Option,
+    /// A byte that is not printable ASCII, outside of quotes; or NUL.
+    Byte(u8),
+    /// `$` or a backquote: XCU 2.6.
+    Expansion,
+    /// `*`, `?` or `[`: XCU 2.13.
+    Pattern,
+    /// `~`: XCU 2.6.1.
+    Tilde,
+    /// `{` or `}`: a group, or what some shells expand.
+    Brace,
+    /// `(` or `)`.
+    Parenthesis,
+    /// `|`: XCU 2.9.2.
+    Pipe,
+    /// `&`, `&&`, `;` or more than one line: XCU 2.9.3.
+    List,
+    /// A line that goes on after a backslash: XCU 2.2.1.
+    Continuation,
+    /// A quote that does not end.
+    Unterminated,
+    /// A redirection of another kind (`<<`, `<>`, `>|`, `>&-`), or of a descriptor above 9.
+    Redirection,
+    /// A variable that the shell itself heeds, or one that is set twice.
+    Assignment(String),
+    /// A word of the language where a program is expected: XCU 2.4.
+    Reserved(String),
+    /// A command that the shell has in itself, or that it may have.
+    Builtin(String),
+    /// `exec` with an option, with variables, or with nothing to execute.
+    Exec,
+    /// A program's name that shells disagree about.
+    Name,
+}
+
+impl fmt::Display for Syntax {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Self::Empty => "no program",
+            Self::Long => "a long line",
+            Self::Option => "a line that begins like an option",
+            Self::Byte(byte) => return write!(out, "the byte {byte:#04x}"),
+            Self::Expansion => "an expansion",
+            Self::Pattern => "a pattern of file names",
+            Self::Tilde => "a tilde",
+            Self::Brace => "a brace",
+            Self::Parenthesis => "a parenthesis",
+            Self::Pipe => "a pipeline",
+            Self::List => "a list of commands",
+            Self::Continuation => "a continued line",
+            Self::Unterminated => "a quote without end",
+            Self::Redirection => "a redirection of a rarer kind",
+            Self::Assignment(name) => return write!(out, "the variable {name}"),
+            Self::Reserved(word) => return write!(out, "the reserved word {word}"),
+            Self::Builtin(name) => return write!(out, "{name}, which the shell does itself"),
+            Self::Exec => "exec of another kind",
+            Self::Name => "an unusual name of a program",
+        };
+        out.write_str(words)
+    }
+}
+
+/// The kernel takes strings of up to 131,071 bytes (MAX_ARG_STRLEN).
+const LONGEST: usize = 100_000;
+
+/// Where a program is expected these are the language's: XCU 2.4, and what dash and bash add.
+const RESERVED: &str = "\
+    ! [[ ]] case coproc do done elif else esac fi for function if in namespace select then time until while { }";
+
+/// What dash, bash, or another shell may do itself: XCU 2.15, XCU 1.7, and their own.
+///
+/// A program of the same name need not be there, or not do the same.
+const BUILTINS: &str = "\
+    . : [ alias autoload bg bind break builtin caller cd chdir command compgen complete compopt continue declare \
+    dirs disown echo enable eval exec exit export false fc fg getopts hash help history integer jobs kill let \
+    local login logout mapfile nameref newgrp popd print printf pushd pwd read readarray readonly return set \
+    setvar shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait";
+
+/// Variables that dash or bash heed when they are set, or give another value.
+const HEEDED: &str = "\
+    _ CDPATH COLUMNS DIRSTACK ENV EUID FIGNORE FUNCNAME FUNCNEST GLOBIGNORE GROUPS HOSTFILE IFS IGNOREEOF \
+    INPUTRC LINENO LINES MAIL MAILCHECK MAILPATH OLDPWD OPTARG OPTERR OPTIND PATH PIPESTATUS POSIXLY_CORRECT \
+    PPID PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4 PWD RANDOM READLINE_LINE REPLY SECONDS SHELLOPTS SHLVL SRANDOM \
+    TIMEFORMAT UID histchars";
+
+fn is_among(list: &str, word: &[u8]) -> bool {
+    list.split_ascii_whitespace().any(|known| known.as_bytes() == word)
+}
+
+/// Does a shell treat this variable in a way of its own?
+fn is_heeded(name: &[u8]) -> bool {
+    let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
+    is_among(HEEDED, name) || starts.iter().any(|start| name.starts_with(start.as_bytes()))
+}
+
+/// A name: XBD 3.216.
+pub(crate) fn is_name(text: &[u8]) -> bool {
+    !text.is_empty()
+        && !text[0].is_ascii_digit()
+        && text.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Reads a line as one simple command, or tells what of it is the shell's.
+pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
+    match line.first() {
+        Some(b'-' | b'+') => return Err(Syntax::Option),
+        _ if line.len() > LONGEST => return Err(Syntax::Long),
+        _ if line.contains(&0) => return Err(Syntax::Byte(0)),
+        _ => {}
+    }
+    let mut reader = Reader { rest: line, found: Simple { bare: true, ..Simple::default() }, ended: false };
+    while reader.token()? {}
+    let mut found = reader.found;
+    check_program(&mut found)?;
+    Ok(found)
+}
+
+/// The program must be one, and not the shell's own.
+fn check_program(found: &mut Simple) -> Result<(), Syntax> {
+    let mut name = found.words.first().ok_or(Syntax::Empty)?;
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    if is_among(RESERVED, name) {
+        return Err(Syntax::Reserved(text(name)));
+    }
+    if name == b"exec" {
+        if !found.assignments.is_empty() || found.words.len() < 2 || found.words[1].starts_with(b"-") {
+            return Err(Syntax::Exec);
+        }
+        found.words.remove(0);
+        found.exec = true;
+        name = &found.words[0];
+    } else if is_among(BUILTINS, name) {
+        return Err(Syntax::Builtin(text(name)));
+    }
+    // A job (%1), an addition (a+=b), a history word: some shells know them even here.
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"=!%".contains(byte);
+    if name.is_empty() || !name.iter().all(plain) {
+        return Err(Syntax::Name);
+    }
+    let names: Vec<&[u8]> = found.assignments.iter().map(|(name, _)| name.as_slice()).collect();
+    match (0..names.len()).find(|&n| is_heeded(names[n]) || names[..n].contains(&names[n])) {
+        Some(n) => Err(Syntax::Assignment(text(names[n]))),
+        None => Ok(()),
+    }
+}
+
+/// A word after its quotes have been taken off.
+#[derive(Default)]
+struct Word {
+    text: Vec<u8>,
+    quoted: bool,
+    /// Where the first `=` is, if what stands before it is a name without quotes.
+    equals: Option<usize>,
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    found: Simple,
+    /// The command's line is over.
+    ended: bool,
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    /// Takes one token in; false at the end.
+    fn token(&mut self) -> Result<bool, Syntax> {
+        let Some(&byte) = self.rest.first() else { return Ok(false) };
+        match byte {
+            b' ' | b'\t' => drop(self.next()),
+            b'\n' => {
+                self.next();
+                let found = &self.found;
+                self.ended |=
+                    !(found.words.is_empty() && found.assignments.is_empty() && found.redirections.is_empty());
+                self.found.bare = false;
+            }
+            b'#' => {
+                self.found.bare = false;
+                let end = self.rest.iter().position(|&byte| byte == b'\n').unwrap_or(self.rest.len());
+                if let Some(&odd) = self.rest[..end].iter().find(|byte| !is_plain(**byte)) {
+                    return Err(Syntax::Byte(odd));
+                }
+                self.rest = &self.rest[end..];
+            }
+            b'|' => return Err(Syntax::Pipe),
+            b'&' | b';' => return Err(Syntax::List),
+            b'(' | b')' => return Err(Syntax::Parenthesis),
+            _ if self.ended => return Err(Syntax::List),
+            b'<' | b'>' => self.redirection(None)?,
+            _ => self.word_or_number()?,
+        }
+        Ok(true)
+    }
+
+    fn word_or_number(&mut self) -> Result<(), Syntax> {
+        let word = self.word()?;
+        let is_number = !word.quoted && word.text.iter().all(u8::is_ascii_digit);
+        if is_number && matches!(self.rest.first(), Some(b'<' | b'>')) {
+            return match word.text[..] {
+                [digit] => self.redirection(Some(i32::from(digit - b'0'))),
+                _ => Err(Syntax::Redirection),
+            };
+        }
+        match word.equals {
+            Some(end) if self.found.words.is_empty() => {
+                let (name, value) = word.text.split_at(end);
+                self.found.assignments.push((name.to_vec(), value[1..].to_vec()));
+            }
+            _ => self.found.words.push(word.text),
+        }
+        Ok(())
+    }
+
+    /// What follows a descriptor's number, if there is one: `<`, `>`, `>>`, `<&`, `>&`.
+    fn redirection(&mut self, number: Option<i32>) -> Result<(), Syntax> {
+        let writes = self.next() == Some(b'>');
+        let to = number.unwrap_or(i32::from(writes));
+        let mut how = if writes { How::Write } else { How::Read };
+        let mut copies = false;
+        match (self.rest.first(), writes) {
+            (Some(b'>'), true) => {
+                how = How::Append;
+                self.next();
+            }
+            (Some(b'&'), _) => {
+                copies = true;
+                self.next();
+            }
+            (Some(b'<' | b'>' | b'|'), _) => return Err(Syntax::Redirection),
+            _ => {}
+        }
+        while matches!(self.rest.first(), Some(b' ' | b'\t')) {
+            self.next();
+        }
+        match self.rest.first() {
+            None | Some(b'\n' | b'#' | b'<' | b'>' | b'|' | b'&' | b';' | b'(' | b')') => {
+                return Err(Syntax::Redirection);
+            }
+            Some(_) => {}
+        }
+        let word = self.word()?;
+        let is_number = !word.quoted && word.text.iter().all(u8::is_ascii_digit);
+        if is_number && matches!(self.rest.first(), Some(b'<' | b'>')) {
+            // `>&1>f`: to dash the number belongs to what follows.
+            return Err(Syntax::Redirection);
+        }
+        if !copies {
+            self.found.redirections.push(Redirection::Open { to, path: word.text, how });
+            return Ok(());
+        }
+        match word.text[..] {
+            // A copy of itself is nothing to some shells and an error to others where it is closed.
+            [digit @ b'0'..=b'9'] if !word.quoted && i32::from(digit - b'0') != to => {
+                self.found.redirections.push(Redirection::Copy { to, from: i32::from(digit - b'0') });
+                Ok(())
+            }
+            _ => Err(Syntax::Redirection),
+        }
+    }
+
+    /// A word up to a blank, a newline or an operator: XCU 2.2, 2.3.
+    fn word(&mut self) -> Result<Word, Syntax> {
+        let mut word = Word::default();
+        while let Some(&byte) = self.rest.first() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b'<' | b'>' | b'|' | b'&' | b';' | b'(' | b')' => break,
+                b'\'' => self.single_quoted(&mut word)?,
+                b'"' => self.double_quoted(&mut word)?,
+                b'\\' => self.escaped(&mut word)?,
+                b'$' | b'`' => return Err(Syntax::Expansion),
+                b'*' | b'?' | b'[' => return Err(Syntax::Pattern),
+                b'~' => return Err(Syntax::Tilde),
+                b'{' | b'}' => return Err(Syntax::Brace),
+                odd if !is_plain(odd) => return Err(Syntax::Byte(odd)),
+                _ => {
+                    if byte == b'=' && word.equals.is_none() && !word.quoted && is_name(&word.text) {
+                        word.equals = Some(word.text.len());
+                    }
+                    word.text.push(byte);
+                    self.next();
+                }
+            }
+        }
+        Ok(word)
+    }
+
+    fn single_quoted(&mut self, word: &mut Word) -> Result<(), Syntax> {
+        word.quoted = true;
+        self.next();
+        let end = self.rest.iter().position(|&byte| byte == b'\'').ok_or(Syntax::Unterminated)?;
+        word.text.extend_from_slice(&self.rest[..end]);
+        self.rest = &self.rest[end + 1..];
+        Ok(())
+    }
+
+    /// XCU 2.2.3: a backslash stays unless it stands before one of five characters.
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), Syntax> {
+        word.quoted = true;
+        self.next();
+        loop {
+            match self.next().ok_or(Syntax::Unterminated)? {
+                b'"' => return Ok(()),
+                b'$' | b'`' => return Err(Syntax::Expansion),
+                b'\\' => match self.next().ok_or(Syntax::Unterminated)? {
+                    b'\n' => return Err(Syntax::Continuation),
+                    special @ (b'$' | b'`' | b'"' | b'\\') => word.text.push(special),
+                    other => word.text.extend_from_slice(&[b'\\', other]),
+                },
+                byte => word.text.push(byte),
+            }
+        }
+    }
+
+    fn escaped(&mut self, word: &mut Word) -> Result<(), Syntax> {
+        word.quoted = true;
+        self.next();
+        match self.next() {
+            None => Err(Syntax::Unterminated),
+            Some(b'\n') => Err(Syntax::Continuation),
+            Some(byte) if is_plain(byte) => {
+                word.text.push(byte);
+                Ok(())
+            }
+            Some(odd) => Err(Syntax::Byte(odd)),
+        }
+    }
+}
+
+/// Is this byte the same in every locale, and no control character?
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() || byte == b' ' || byte == b'\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        let found = classify(line.as_bytes()).unwrap_or_else(|why| panic!("{line:?}: {why}"));
+        found.words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    #[test]
+    fn quotes_are_taken_off() {
+        assert_eq!(words("ls -l /tmp"), ["ls", "-l", "/tmp"]);
+        assert_eq!(words(" \t\n ls\t-l \n\n"), ["ls", "-l"]);
+        assert_eq!(
+            words(r#"p 'a b' "c d" e\ f g'h'"i"\j '' "" \\ \' \#"#),
+            ["p", "a b", "c d", "e f", "ghij", "", "", "\\", "'", "#"]
+        );
+        assert_eq!(words(r#"p "\$\`\"\\\n\'" '$`\"*?~'"#), ["p", "$`\"\\\\n\\'", "$`\\\"*?~"]);
+        assert_eq!(
+            words("p a#b ! a! x=y =z ^ @ % , # comment 'a"),
+            ["p", "a#b", "!", "a!", "x=y", "=z", "^", "@", "%", ","]
+        );
+        assert_eq!(words("p 'two\nlines' 'é'"), ["p", "two\nlines", "é"]);
+        assert_eq!(words("'l's"), ["ls"]);
+        assert_eq!(words("exec echo hi"), ["echo", "hi"]);
+    }
+
+    #[test]
+    fn variables_and_files_in_their_order() {
+        let found = classify(b"A=1 B='x y' C= p 2>&1 >f 3>>g <\"h i\" a B=2 2> k").expect("simple");
+        let own = |text: &str| text.as_bytes().to_vec();
+        assert_eq!(found.assignments, [(own("A"), own("1")), (own("B"), own("x y")), (own("C"), own(""))]);
+        assert_eq!(found.words, [own("p"), own("a"), own("B=2")]);
+        let open = |to, path: &str, how| Redirection::Open { to, path: own(path), how };
+        assert_eq!(
+            found.redirections,
+            [
+                Redirection::Copy { to: 2, from: 1 },
+                open(1, "f", How::Write),
+                open(3, "g", How::Append),
+                open(0, "h i", How::Read),
+                open(2, "k", How::Write),
+            ]
+        );
+        assert_eq!(words("p a2>f 2 >f"), ["p", "a2", "2"]);
+        assert!(found.bare && !found.exec);
+    }
+
+    /// One line for each reason, and neighbours that look harmless.
+    #[test]
+    fn what_is_the_shells() {
+        use Syntax::*;
+        let name = |text: &str| text.to_owned();
+        for (line, why) in [
+            ("", Empty),
+            (" \n", Empty),
+            ("# p", Empty),
+            ("A=1", Empty),
+            (">f", Empty),
+            ("-p", Option),
+            ("+p", Option),
+            ("p \r", Byte(13)),
+            ("p é", Byte(0xc3)),
+            ("p \\é", Byte(0xc3)),
+            ("p \u{1}", Byte(1)),
+            ("p # é", Byte(0xc3)),
+            ("p $A", Expansion),
+            ("p \"$A\"", Expansion),
+            ("p `q`", Expansion),
+            ("p \"`q`\"", Expansion),
+            ("p $", Expansion),
+            ("p *", Pattern),
+            ("p a?", Pattern),
+            ("p [a]", Pattern),
+            ("[ -f a ]", Pattern),
+            ("p >*", Pattern),
+            ("~/p", Tilde),
+            ("p a=~", Tilde),
+            ("A=~ p", Tilde),
+            ("{ p; }", Brace),
+            ("p {a,b}", Brace),
+            ("p }", Brace),
+            ("(p)", Parenthesis),
+            ("p()", Parenthesis),
+            ("p | q", Pipe),
+            ("p || q", Pipe),
+            ("p|q", Pipe),
+            ("p && q", List),
+            ("p;q", List),
+            ("p;", List),
+            ("p &", List),
+            ("p\nq", List),
+            ("p\n>f", List),
+            ("p \\\n q", Continuation),
+            ("p \"a\\\nb\"", Continuation),
+            ("p 'a", Unterminated),
+            ("p \"a", Unterminated),
+            ("p \\", Unterminated),
+            ("p <<E\na\nE", Redirection),
+            ("p <>f", Redirection),
+            ("p >|f", Redirection),
+            ("p >&-", Redirection),
+            ("p 10>f", Redirection),
+            ("p >&10", Redirection),
+            ("p >&f", Redirection),
+            ("p 1>&1", Redirection),
+            ("p >", Redirection),
+            ("p > >f", Redirection),
+            ("p >&'1'", Redirection),
+            ("p >& -", Redirection),
+            ("p > #f", Redirection),
+            ("p &>f", List),
+            ("PATH=/x p", Assignment(name("PATH"))),
+            ("A=1 A=2 p", Assignment(name("A"))),
+            ("BASH_ENV=x p", Assignment(name("BASH_ENV"))),
+            ("if p", Reserved(name("if"))),
+            ("! p", Reserved(name("!"))),
+            ("time p", Reserved(name("time"))),
+            ("echo a", Builtin(name("echo"))),
+            ("'cd' /", Builtin(name("cd"))),
+            ("A=1 true", Builtin(name("true"))),
+            ("exec", Exec),
+            ("exec >f", Exec),
+            ("exec -a b p", Exec),
+            ("A=1 exec p", Exec),
+            ("''", Name),
+            ("A+=1 p", Name),
+            ("\"A\"=1", Name),
+            ("%1", Name),
+            ("!x", Name),
+            ("'a b' c", Name),
+            ("1A=1 p", Name),
+        ] {
+            assert_eq!(classify(line.as_bytes()), Err(why), "{line:?}");
+        }
+        assert_eq!(classify(b"p a\0b"), Err(Byte(0)));
+        assert_eq!(classify(&[b'p'; LONGEST + 1]), Err(Long));
+    }
+}

@@ -1,0 +1,265 @@
+//! What a direct run needs to know of the world: where the program is, whether its files are harmless, what of the child's
+//! settings a shell would notice.
+
+use super::classify::{How, Redirection};
+use super::ending::ShellEnding;
+use super::environment::{self, Place};
+use super::known::{self, Kind};
+use super::{Reason, ShellCommand};
+use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::compile::{Block, environment_of};
+use forkless_core::sys::{self, uapi};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::{getegid, geteuid, getgid, getuid};
+use std::borrow::Cow;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Everything that is put into a command for a direct run.
+pub(super) struct Direct {
+    words: Vec<OsString>,
+    ready: Ready,
+    /// The shell handles SIGCHLD, so the program does not find it ignored.
+    resets_sigchld: bool,
+    pub(super) ending: ShellEnding,
+}
+
+const SIGCHLD: u64 = 1 << 16;
+
+impl Direct {
+    /// All that a direct run needs, or why there must be none.
+    pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
+        let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
+        let kind = known::kind(&line.shell);
+        match kind {
+            Kind::Other => return Err(Reason::Shell),
+            Kind::Bash if form.exec || !form.redirections.is_empty() || !form.bare => return Err(Reason::Waits),
+            Kind::Bash | Kind::Dash => {}
+        }
+        let waits = kind == Kind::Dash && !form.exec;
+        let command = &line.command;
+        check_settings(command)?;
+        check_privileges()?;
+        // A process that dash makes starts with nothing blocked; bash unblocks SIGCHLD.
+        check_mask(&command.signals, if waits { u64::MAX } else { SIGCHLD })?;
+        let ending = match waits {
+            true => ShellEnding::of(&line.shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
+            false => ShellEnding::plain(),
+        };
+        let directory = command.directory.as_deref();
+        let redirections = form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        let given = environment_of(&command.env);
+        let paths = programs(kind, &form.words[0], last(&given, b"PATH"))?;
+        let place = Place { directory: pwd(last(&given, b"PWD"), directory)?, program: paths[0].as_bytes() };
+        let env = environment::of_shell(kind, &given, form, &place)?;
+        let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
+        let ready = Ready { env, paths, redirections };
+        Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, ending })
+    }
+
+    /// Runs it by `how`. The command is as before afterwards.
+    pub(super) fn run<T>(
+        self,
+        command: &mut Command,
+        how: impl Fn(&mut Command) -> io::Result<T>,
+    ) -> io::Result<(T, ShellEnding)> {
+        let before = (command.signals.default, command.signals.ignore, command.busy_ms);
+        let program = std::mem::replace(&mut command.program, self.words[0].clone());
+        let args = std::mem::replace(&mut command.args, self.words);
+        command.ready = Some(self.ready);
+        // Where the file is busy the shell has its say.
+        command.busy_ms = 0;
+        if self.resets_sigchld {
+            command.signals.default |= SIGCHLD;
+            command.signals.ignore &= !SIGCHLD;
+        }
+        let answer = how(command);
+        command.ready = None;
+        (command.program, command.args) = (program, args);
+        (command.signals.default, command.signals.ignore, command.busy_ms) = before;
+        answer.map(|done| (done, self.ending))
+    }
+}
+
+/// The last value of a variable, which is the one that shells heed.
+fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
+    given.variables().filter(|(known, _)| *known == name).last().map(|(_, value)| value)
+}
+
+/// Settings that would be felt by a shell in another way than by the program, or that name descriptors we may need.
+fn check_settings(command: &Command) -> Result<(), Reason> {
+    let Sandbox {
+        unshare,
+        uid_maps: _,
+        gid_maps: _,
+        joins,
+        hostname,
+        mounts,
+        pivot_root,
+        cgroup: _,
+        bounding,
+        permitted,
+        effective,
+        inheritable,
+        ambient,
+        securebits,
+        landlock,
+        seccomp,
+    } = &command.sandbox;
+    let surroundings = *unshare != 0 || !joins.is_empty() || hostname.is_some() || !mounts.is_empty();
+    let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);
+    let rules = securebits.is_some() || landlock.is_some() || !seccomp.is_empty() || pivot_root.is_some();
+    let Setup {
+        directory_fd,
+        rlimits,
+        nice: _,
+        scheduler: _,
+        affinity: _,
+        io_priority: _,
+        timer_slack: _,
+        personality: _,
+        oom_score_adj: _,
+        terminal,
+        foreground,
+        chroot,
+        user,
+        group,
+        groups,
+        init_groups,
+        umask: _,
+        no_new_privs: _,
+        parent_death_signal,
+        follows_thread: _,
+        calls,
+        hand_backs,
+        best_effort,
+    } = &command.setup;
+    let identity = user.is_some() || group.is_some() || groups.is_some() || *init_groups;
+    let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
+    let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
+    let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
+    let any = surroundings || sets || rules || identity || places || own || handles || !rlimits.is_empty();
+    if any { Err(Reason::Setting) } else { Ok(()) }
+}
+
+fn check_privileges() -> Result<(), Reason> {
+    if getuid() == geteuid() && getgid() == getegid() { Ok(()) } else { Err(Reason::Privileged) }
+}
+
+/// None of the `unblocked` signals may be blocked in the program.
+fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
+    let inherited = match signals.inherit_mask {
+        true => sys::signal_mask().map_err(|_| Reason::Blocked)?,
+        false => 0,
+    };
+    if (inherited | signals.mask) & unblocked == 0 { Ok(()) } else { Err(Reason::Blocked) }
+}
+
+/// A redirection for the child. To open a pipe, a terminal or a device may take for ever, or do something each time.
+fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reason> {
+    let (to, path, how) = match redirection {
+        Redirection::Copy { to, from } => return Ok(ReadyFile::Copy { to: *to, from: *from }),
+        Redirection::Open { to, path, how } => (*to, path, *how),
+    };
+    let name = Path::new(OsStr::from_bytes(path));
+    let refused = || Reason::File(name.to_owned());
+    let found = fs::metadata(in_directory(name, command.directory.as_deref()));
+    match found {
+        Ok(file) if file.is_file() || is_null(&file) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => check_umask(command)?,
+        _ => return Err(refused()),
+    }
+    let flags = match how {
+        How::Read => uapi::O_RDONLY,
+        How::Write => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
+        How::Append => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_APPEND,
+    };
+    let path = CString::new(path.as_slice()).map_err(|_| refused())?;
+    Ok(ReadyFile::Open { to, path, flags: flags as i32 })
+}
+
+/// A file that we make must be one that the shell can open too, if it comes to that.
+fn check_umask(command: &Command) -> Result<(), Reason> {
+    const OWNER_WRITES: u32 = 0o200;
+    let own = || {
+        // To ask umask(2) is to change it, for all threads.
+        let status = fs::read("/proc/thread-self/status").ok()?;
+        let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+        u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
+    };
+    match command.setup.umask.or_else(own) {
+        Some(mask) if mask & OWNER_WRITES == 0 => Ok(()),
+        _ => Err(Reason::Umask),
+    }
+}
+
+/// `/dev/null`, by whatever name: character device 1:3.
+fn is_null(file: &Metadata) -> bool {
+    file.file_type().is_char_device() && file.rdev() == rustix::fs::makedev(1, 3)
+}
+
+fn in_directory<'a>(path: &'a Path, directory: Option<&Path>) -> Cow<'a, Path> {
+    match directory {
+        Some(directory) => Cow::Owned(directory.join(path)),
+        None => Cow::Borrowed(path),
+    }
+}
+
+/// The files that the shell would try for a program, in its order; never empty.
+fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString>, Reason> {
+    if name.contains(&b'/') {
+        return Ok(vec![OsString::from_vec(name.to_vec())]);
+    }
+    // Shells have their own ideas of a missing PATH, and of these two characters.
+    let path = path.filter(|path| !path.is_empty() && !path.iter().any(|byte| b"%~".contains(byte)));
+    let entries = path.ok_or(Reason::Path)?.split(|&byte| byte == b':');
+    match kind {
+        Kind::Dash => Ok(entries.map(|entry| join(entry, name)).collect()),
+        // It looks before it executes, and executes nothing else.
+        _ => Ok(vec![look_up(entries, name)?]),
+    }
+}
+
+/// dash writes a slash between the two also where there is one.
+fn join(directory: &[u8], name: &[u8]) -> OsString {
+    let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+    OsString::from_vec([directory, slash, name].concat())
+}
+
+fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<OsString, Reason> {
+    for entry in entries {
+        if !entry.starts_with(b"/") || entry.ends_with(b"/") {
+            return Err(Reason::Path);
+        }
+        let path = PathBuf::from(join(entry, name));
+        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
+        if is_file && accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_ok() {
+            return Ok(path.into_os_string());
+        }
+    }
+    Err(Reason::Path)
+}
+
+/// What the shell takes for PWD: the one it is given if that is where it is, and what the kernel says if not.
+fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Result<Vec<u8>, Reason> {
+    let unknown = |_| Reason::Directory;
+    if let Some(given) = given.filter(|given| given.starts_with(b"/")) {
+        let here = fs::metadata(directory.unwrap_or(Path::new("."))).map_err(unknown)?;
+        let there = fs::metadata(OsStr::from_bytes(given));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
+            // Shells differ in how they take such a name.
+            let odd =
+                given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
+            return if odd { Err(Reason::Directory) } else { Ok(given.to_vec()) };
+        }
+    }
+    let found = match directory {
+        Some(directory) => fs::canonicalize(directory).map_err(unknown)?,
+        None => std::env::current_dir().map_err(unknown)?,
+    };
+    if found.is_absolute() { Ok(found.into_os_string().into_vec()) } else { Err(Reason::Directory) }
+}

@@ -1,0 +1,207 @@
+//! How a shell that waits for the program tells that a signal has killed it: with a code and a word.
+
+use super::classify::{How, Redirection};
+use crate::command::Command;
+use crate::stdio::{Source, Stdio};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output};
+use std::sync::{Arc, OnceLock};
+
+/// What the status of a child from [`ShellCommand`](super::ShellCommand) means: from
+/// [`ShellChild::into_parts`](super::ShellChild::into_parts).
+#[derive(Debug, Clone)]
+pub struct ShellEnding(Option<Waiter>);
+
+/// A shell would have waited.
+#[derive(Debug, Clone)]
+struct Waiter {
+    shell: PathBuf,
+    words: Words,
+}
+
+/// Where the shell's own words go: to what the program has as standard error, since dash redirects its own and then forks.
+#[derive(Debug, Clone)]
+enum Words {
+    /// To our descriptor of this number.
+    Ours(RawFd),
+    To(Arc<OwnedFd>),
+    /// To the end of this file.
+    File(PathBuf),
+    Nowhere,
+    /// To the end of what was captured of this descriptor.
+    Captured(RawFd),
+}
+
+impl Words {
+    /// None where they could not be put.
+    fn of(command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+        // What each descriptor is: one of those it began with, or a file.
+        let mut found: [Result<RawFd, &[u8]>; 10] = std::array::from_fn(|number| Ok(number as RawFd));
+        for redirection in redirections {
+            match redirection {
+                Redirection::Copy { to, from } => found[*to as usize] = found[*from as usize],
+                // Nothing can be written there.
+                Redirection::Open { to, how: How::Read, .. } => found[*to as usize] = Err(b"/dev/null"),
+                Redirection::Open { to, path, .. } => found[*to as usize] = Err(path),
+            }
+        }
+        let number = match found[2] {
+            Ok(number @ 1..=2) => number,
+            Ok(_) => return None,
+            Err(b"/dev/null") => return Some(Self::Nowhere),
+            Err(path) => {
+                let path = Path::new(OsStr::from_bytes(path));
+                return Some(Self::File(command.directory.as_deref().unwrap_or(Path::new("")).join(path)));
+            }
+        };
+        Some(match command.fds.get(&number) {
+            None | Some(Source::Piped) if captures => Self::Captured(number),
+            None | Some(Source::Inherit) => Self::Ours(number),
+            Some(Source::Borrowed(ours @ 1..=2)) => Self::Ours(*ours),
+            Some(Source::Null) => Self::Nowhere,
+            Some(Source::Owned(fd)) => Self::To(Arc::clone(fd)),
+            Some(_) => return None,
+        })
+    }
+
+    /// Writes them, where they are not to be captured.
+    fn write(&self, words: &[u8]) {
+        match self {
+            Self::Ours(1) => write_if_read(io::stdout().as_fd(), words),
+            Self::Ours(_) => write_if_read(io::stderr().as_fd(), words),
+            Self::To(fd) => write_if_read(fd.as_fd(), words),
+            Self::File(path) => {
+                if let Ok(file) = File::options().append(true).open(path) {
+                    write_if_read(file.as_fd(), words);
+                }
+            }
+            Self::Nowhere | Self::Captured(_) => {}
+        }
+    }
+}
+
+impl ShellEnding {
+    /// The status is told as it is: the shell itself ran, or would have become the program.
+    pub(super) fn plain() -> Self {
+        Self(None)
+    }
+
+    /// For a command's standard error; none where the shell's words could not be put there.
+    pub(super) fn of(shell: &Path, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+        let words = Words::of(command, redirections, captures)?;
+        Some(Self(Some(Waiter { shell: shell.to_owned(), words })))
+    }
+
+    /// The status as the shell would have told it, and its words are written to standard error.
+    ///
+    /// Where dash waits for the program, one that is killed by signal n gives 128+n, and `Killed` or the like on
+    /// standard error. SIGHUP, SIGINT and SIGQUIT are left as they are: a terminal sends them to the shell too, which
+    /// then dies of them like the program.
+    ///
+    /// # Errors
+    /// If the shell is looked at, as once in the life of the process it is when a signal has killed a program, and that fails.
+    pub fn status(&self, status: ExitStatus) -> io::Result<ExitStatus> {
+        let (status, words) = self.translate(status)?;
+        if let Some(waiter) = &self.0 {
+            waiter.words.write(&words);
+        }
+        Ok(status)
+    }
+
+    /// From now on the words go nowhere.
+    pub(super) fn say_no_more(&mut self) {
+        if let Some(waiter) = &mut self.0 {
+            waiter.words = Words::Nowhere;
+        }
+    }
+
+    /// The same for an output that was captured.
+    pub(super) fn output(&self, mut output: Output) -> io::Result<Output> {
+        let (status, words) = self.translate(output.status)?;
+        match self.0.as_ref().map(|waiter| &waiter.words) {
+            Some(Words::Captured(1)) => output.stdout.extend_from_slice(&words),
+            Some(Words::Captured(_)) => output.stderr.extend_from_slice(&words),
+            Some(other) => other.write(&words),
+            None => {}
+        }
+        Ok(Output { status, ..output })
+    }
+
+    fn translate(&self, status: ExitStatus) -> io::Result<(ExitStatus, Vec<u8>)> {
+        const SIGHUP_INT_QUIT: [i32; 3] = [1, 2, 3];
+        let (Some(waiter), Some(signal)) = (&self.0, status.signal()) else { return Ok((status, Vec::new())) };
+        if SIGHUP_INT_QUIT.contains(&signal) || !waits(&waiter.shell)? {
+            return Ok((status, Vec::new()));
+        }
+        let mut words = describe(signal).into_bytes();
+        if !words.is_empty() {
+            words.extend_from_slice(if status.core_dumped() { b" (core dumped)\n" } else { b"\n" });
+        }
+        Ok((ExitStatus::from_raw((128 + signal) << 8), words))
+    }
+}
+
+/// Does this dash wait for the program of `sh -c PROGRAM`, or become it? Both kinds are in use, and nothing but what they do
+/// tells one from the other.
+fn waits(shell: &Path) -> io::Result<bool> {
+    static STANDARD: OnceLock<bool> = OnceLock::new();
+    if shell == Path::new(super::STANDARD) {
+        if let Some(&known) = STANDARD.get() {
+            return Ok(known);
+        }
+    }
+    const LINE: &str = "\"$1\" -c 'kill -KILL $$'";
+    let mut command = Command::new(shell);
+    command.arg0("sh").args(["-c", LINE, "sh"]).arg(shell);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let waits = command.status()?.signal().is_none();
+    Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or_init(|| waits) } else { waits })
+}
+
+/// Writes, unless that would block or nobody reads any more: SIGPIPE is the caller's.
+fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
+    if ready && !words.is_empty() {
+        // There is nobody to be told that it failed.
+        let _ = rustix::io::write(fd, words);
+    }
+}
+
+/// What the C library calls a signal: `strsignal(3)`. Nothing is said of a broken pipe.
+fn describe(signal: i32) -> String {
+    const FIRST_REAL_TIME: i32 = 34;
+    let words = match signal {
+        4 => "Illegal instruction",
+        5 => "Trace/breakpoint trap",
+        6 => "Aborted",
+        7 => "Bus error",
+        8 => "Floating point exception",
+        9 => "Killed",
+        10 => "User defined signal 1",
+        11 => "Segmentation fault",
+        12 => "User defined signal 2",
+        13 => "",
+        14 => "Alarm clock",
+        15 => "Terminated",
+        16 => "Stack fault",
+        24 => "CPU time limit exceeded",
+        25 => "File size limit exceeded",
+        26 => "Virtual timer expired",
+        27 => "Profiling timer expired",
+        29 => "I/O possible",
+        30 => "Power failure",
+        31 => "Bad system call",
+        FIRST_REAL_TIME.. => return format!("Real-time signal {}", signal - FIRST_REAL_TIME),
+        other => return format!("Unknown signal {other}"),
+    };
+    words.to_owned()
+}

@@ -1,0 +1,165 @@
+//! The environment that a shell would hand to the program: what it drops, what it adds, and in which order.
+//!
+//! Shells keep variables in hash tables and write them out table by table, so the order in which a program finds them
+//! is that of the tables. Nobody should rely on it, but `env` shows it, and the promise is "the same". All of this was
+//! found by looking at what programs are given (dash 0.5.12, bash 5.2), and is looked at again by the tests.
+
+use super::Reason;
+use super::classify::{Simple, is_name};
+use super::known::Kind;
+use crate::compile::Block;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Variables that are in the table before those of the environment. Others are too, but must not be given to us.
+const DASH_OWN: [&[u8]; 6] = [b"MAIL", b"MAILPATH", b"PATH", b"PS1", b"PS2", b"PS4"];
+
+/// Given by the environment, these are set anew by the shell, or tell it to behave in another way.
+const DASH_SETS: [&[u8]; 4] = [b"IFS", b"LINENO", b"OPTIND", b"PPID"];
+
+/// The same for bash: these names, and those that begin like [`BASH_STARTS`].
+const BASH_SETS: [&[u8]; 28] = [
+    b"COLUMNS",
+    b"DIRSTACK",
+    b"ENV",
+    b"EUID",
+    b"FUNCNAME",
+    b"FUNCNEST",
+    b"GLOBIGNORE",
+    b"GROUPS",
+    b"IFS",
+    b"IGNOREEOF",
+    b"LINENO",
+    b"LINES",
+    b"OPTARG",
+    b"OPTERR",
+    b"OPTIND",
+    b"PIPESTATUS",
+    b"POSIXLY_CORRECT",
+    b"PPID",
+    b"PS0",
+    b"PS3",
+    b"PS4",
+    b"RANDOM",
+    b"SECONDS",
+    b"SHELLOPTS",
+    b"SRANDOM",
+    b"TIMEFORMAT",
+    b"UID",
+    b"histchars",
+];
+
+const BASH_STARTS: [&[u8]; 4] = [b"BASH", b"COMP_", b"EPOCH", b"HIST"];
+
+/// A variable as it will be handed on: name and value.
+type Variable<'a> = (&'a [u8], &'a [u8]);
+
+/// Where a program is run.
+pub(super) struct Place<'a> {
+    /// What the shell takes for PWD.
+    pub(super) directory: Vec<u8>,
+    /// The program's file.
+    pub(super) program: &'a [u8],
+}
+
+/// What the shell would make of `given`.
+pub(super) fn of_shell(kind: Kind, given: &Block, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
+    let assigned = form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+    let given: Vec<Variable<'_>> = given.variables().collect();
+    match kind {
+        Kind::Dash => dash(&given, assigned.collect(), &place.directory),
+        Kind::Bash => bash(&given, assigned.collect(), place),
+        Kind::Other => Err(Reason::Shell),
+    }
+}
+
+fn heeded(name: &[u8]) -> Reason {
+    Reason::Environment(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Names that are none are dropped; the last of several values counts, at the place of the first.
+fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -> Result<Block, Reason> {
+    const BUCKETS: usize = 39;
+    let bucket = |name: &[u8]| {
+        let sum: usize = name.iter().map(|&byte| usize::from(byte)).sum();
+        (usize::from(name[0]) * 16 + sum) % BUCKETS
+    };
+    /// Names in the order they came in; a name without a value is known and not set.
+    type Chain<'a> = Vec<(&'a [u8], Option<&'a [u8]>)>;
+    let mut table: [Chain<'_>; BUCKETS] = [const { Vec::new() }; BUCKETS];
+    for name in DASH_OWN {
+        table[bucket(name)].push((name, None));
+    }
+    let pwd = [(&b"PWD"[..], directory)];
+    let valid = given.iter().filter(|(name, _)| is_name(name));
+    for &(name, value) in valid.chain(&pwd).chain(&assigned) {
+        if DASH_SETS.contains(&name) {
+            return Err(heeded(name));
+        }
+        let chain = &mut table[bucket(name)];
+        match chain.iter_mut().find(|(known, _)| *known == name) {
+            Some(variable) => variable.1 = Some(value),
+            None => chain.push((name, Some(value))),
+        }
+    }
+    let set = table.iter().flatten().filter_map(|(name, value)| Some((*name, (*value)?)));
+    Ok(Block::of(set))
+}
+
+/// Variables for the program alone come first, then those of the shell; a name that is none is handed on before all.
+fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) -> Result<Block, Reason> {
+    /// With more the table grows, and the order changes.
+    const MOST: usize = 1000;
+    let mut known: Vec<Variable<'_>> = Vec::with_capacity(given.len() + 3);
+    let mut set = |name, value| match known.iter_mut().find(|(known, _)| *known == name) {
+        Some(variable) => variable.1 = value,
+        None => known.push((name, value)),
+    };
+    let mut odd = Vec::new();
+    for &(name, value) in given {
+        match name {
+            b"PS1" | b"PS2" => {}
+            b"SHLVL" if !is_level(value) => return Err(heeded(name)),
+            b"OLDPWD" if !Path::new(std::ffi::OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
+            // bash would complain about one that is not there.
+            b"LC_ALL" if !matches!(value, b"" | b"C" | b"POSIX") => return Err(heeded(name)),
+            _ if BASH_SETS.contains(&name) || BASH_STARTS.iter().any(|start| name.starts_with(start)) => {
+                return Err(heeded(name));
+            }
+            _ if !is_name(name) => odd.push((name, value)),
+            _ => set(name, value),
+        }
+    }
+    if !given.iter().any(|(name, _)| *name == b"SHLVL") {
+        set(b"SHLVL", b"0");
+    }
+    set(b"PWD", &place.directory);
+    let names_last = known.iter().any(|(name, _)| *name == b"_");
+    if odd.len() > 1 || assigned.len() > 1 || known.len() > MOST {
+        return Err(Reason::Order);
+    }
+    if let Some((name, _)) = assigned.iter().find(|(name, value)| {
+        let is_locale = name.starts_with(b"LC_") || name.starts_with(b"LANG");
+        is_locale && !matches!(*value, b"C" | b"POSIX")
+    }) {
+        return Err(heeded(name));
+    }
+    let mut order: Vec<(u32, std::cmp::Reverse<usize>, Variable<'_>)> =
+        known.into_iter().enumerate().map(|(n, one)| (bash_bucket(one.0), std::cmp::Reverse(n), one)).collect();
+    order.sort_unstable();
+    let own = order.into_iter().map(|(.., one)| if one.0 == b"_" { (one.0, place.program) } else { one });
+    let own = own.filter(|(name, _)| !assigned.iter().any(|(other, _)| other == name));
+    let last = (!names_last).then_some((&b"_"[..], place.program));
+    Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last)))
+}
+
+/// A level that bash hands on as it is: it adds one for itself, and takes that back when it becomes the program.
+fn is_level(value: &[u8]) -> bool {
+    let digits = (1..=3).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    digits && (value == b"0" || value[0] != b'0') && value != b"999"
+}
+
+/// FNV-1, 32 bits, in 1024 buckets.
+fn bash_bucket(name: &[u8]) -> u32 {
+    name.iter().fold(2_166_136_261, |hash: u32, &byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte)) % 1024
+}
