@@ -70,6 +70,9 @@ mod pipeline;
 #[path = "../scenario/pool.rs"]
 mod pool;
 
+#[path = "../scenario/pool_fresh.rs"]
+mod pool_fresh;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -176,8 +179,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pipelines", pipeline::pipelines),
     ("pipeline-often", pipeline::often),
     ("lines", pipeline::lines),
-    ("pool-fresh", pool::fresh),
-    ("pool-fresh-control", pool::fresh_control),
+    ("pool-fresh", pool_fresh::changes),
+    ("pool-fresh-control", pool_fresh::control),
     ("pool-descriptors", pool::descriptors),
     ("pool-leaks", pool::leaks),
     ("pool-invisible", pool::invisible),

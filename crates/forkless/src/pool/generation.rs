@@ -155,15 +155,7 @@ impl Generation {
     /// Takes a parked child, if there is one.
     pub(super) fn take(&self) -> Option<Waiting<'_>> {
         for (at, (seat, stack)) in self.shared.seats.iter().zip(&self.stacks).enumerate() {
-            let state = seat.state.load(Ordering::Relaxed);
-            let is_ours = matches!(state, PARKED | EMPTY)
-                && seat.state.compare_exchange(state, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            if !is_ours {
-                continue;
-            }
-            if state == EMPTY {
-                // There was no memory for a stack.
-                self.give_stack(at, None);
+            if !seat.becomes_ours(PARKED) {
                 continue;
             }
             // SAFETY: the seat is ours.
@@ -180,6 +172,15 @@ impl Generation {
             self.ask();
         }
         None
+    }
+
+    /// Gives those a stack that there was no memory for.
+    pub(super) fn restock(&self) {
+        for (at, seat) in self.seats().enumerate() {
+            if seat.becomes_ours(EMPTY) {
+                self.give_stack(at, None);
+            }
+        }
     }
 
     /// Finds the seats whose child was killed after its launch, before it could clone a successor: they are the refiller's.
@@ -300,11 +301,16 @@ impl Waiting<'_> {
     pub(super) fn go(mut self, group: i32, low: usize) -> Stack {
         let Self { generation, at, pid, .. } = self;
         let has_heir = generation.give_stack(at, Some(pid));
-        let left =
-            generation.seats().filter(|seat| matches!(seat.state.load(Ordering::Relaxed), PARKED | CLONING | HEIR));
         let shared = &**generation.shared;
-        let is_low = left.count() <= low;
+        let count = |states: &[u32]| {
+            generation.seats().filter(|seat| states.contains(&seat.state.load(Ordering::Relaxed))).count()
+        };
+        if count(&[PARKED]) <= low {
+            generation.find_killed();
+        }
+        let is_low = count(&[PARKED, CLONING, HEIR]) <= low;
         if is_low {
+            generation.restock();
             shared.demand.fetch_add(1, Ordering::Release);
         }
         if launch::is_stopped(pid) {
@@ -322,6 +328,19 @@ impl Waiting<'_> {
         frame.go.store(GO, Ordering::Release);
         sys::futex_wake_within(&frame.go);
         self.stack
+    }
+}
+
+/// What the host does with seats.
+trait Take {
+    /// Takes it from the given state; from then on it is the calling thread's.
+    fn becomes_ours(&self, from: u32) -> bool;
+}
+
+impl Take for Seat {
+    fn becomes_ours(&self, from: u32) -> bool {
+        self.state.load(Ordering::Relaxed) == from
+            && self.state.compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 

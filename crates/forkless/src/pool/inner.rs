@@ -101,6 +101,7 @@ impl Inner {
             count(&self.counts.empty);
             if generation.is_alive() {
                 generation.find_killed();
+                generation.restock();
                 generation.ask();
             } else {
                 self.ask_owner();
