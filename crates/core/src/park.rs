@@ -322,11 +322,13 @@ pub unsafe extern "C-unwind" fn park(frame: *mut Frame) -> ! {
                 sys::exit(0);
             }
         }
+        // First of all: when the successor is there, the thread that is the parent may end.
+        let lives = prctl(PR_SET_PDEATHSIG, 0);
         if let Some(seat) = (*frame).seat.as_ref() {
             // Before anything is changed, so that it is what this one was. The shared block may be gone when this returns.
             let _ = fill(shared, seat);
         }
-        match resume(&*frame) {
+        match lives.and_then(|_| resume(&*frame)) {
             Ok(()) => child::play(frame),
             Err(error) => {
                 (*frame).errno.store(error, Release);
@@ -342,7 +344,6 @@ unsafe fn resume(frame: &Frame) -> Result<()> {
     // SAFETY: changes this process, the child; the word's address is a name, be it still there or not.
     unsafe {
         sys::syscall(uapi::__NR_unshare, [uapi::CLONE_FS as usize, 0, 0, 0, 0, 0])?;
-        prctl(PR_SET_PDEATHSIG, 0)?;
         sys::syscall(uapi::__NR_setpgid, [0, frame.group as usize, 0, 0, 0, 0])?;
         if frame.batch != 0 {
             let priority = 0i32;

@@ -91,8 +91,15 @@ pub fn leaks(_: &[String]) {
         assert!(stats.pooled > 0 && (stats.lost, stats.renewals, stats.failures) == (0, 0, 0), "{stats:?}");
     }
     before.assert_as_before("a pool");
-    for _ in 0..observe::scaled(100) {
-        drop(options().start().expect("a pool"));
+    for n in 0..observe::scaled(200) {
+        let pool = options().start().expect("a pool");
+        if n % 2 == 0 {
+            fill(&pool);
+        }
+        // Who has been launched is no child of the pool's any more.
+        let mut child = pool.launch(&good).expect("launch");
+        drop(pool);
+        assert_eq!(child.wait().expect("wait").code(), Some(3));
     }
     before.assert_as_before("a hundred pools");
 }
