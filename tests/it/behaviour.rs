@@ -1,12 +1,30 @@
 //! The behaviour table, every case on every route, and what a table cannot say about handles.
 
-use forkless_tests::table::{Case, OTHER_LAUNCHERS, ROUTES, load};
+use forkless_tests::table::{BY_ZYGOTE, Case, OTHER_LAUNCHERS, ROUTES, load};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
+
+/// What a zygote cannot do, and what is said then.
+const NOT_BY_ZYGOTE: [(&str, &str); 5] = [
+    ("a signal at the thread's death", "thread_death_signal cannot follow the caller's thread where a zygote clones"),
+    // There is no helper without a descriptor for its socket.
+    ("no descriptor for a pidfd", "Too many open files"),
+    ("no descriptor for a pidfd, and none asked for", "Too many open files"),
+    ("no descriptor for a pidfd, and status needs none", "Too many open files"),
+    ("no descriptor for a pipe", "Too many open files"),
+];
+
+/// The words with which a zygote must refuse this.
+fn refusal(case: &Case) -> Option<&'static str> {
+    if case.ask.inherit_all {
+        return Some("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+    }
+    NOT_BY_ZYGOTE.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why)
+}
 
 /// Plays each case on each route in a process of its own, a few at a time.
 #[test]
@@ -15,20 +33,27 @@ fn table() {
     let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     names.sort_unstable();
     assert!(names.windows(2).all(|two| two[0] != two[1]), "two cases have one name");
-    // One case alone: FORKLESS_CASE=part of its name.
+    // One case alone: FORKLESS_CASE=part of its name; one route: FORKLESS_ROUTE.
     let wanted = std::env::var("FORKLESS_CASE").unwrap_or_default();
+    let wanted_route = std::env::var("FORKLESS_ROUTE").unwrap_or_default();
     let plays: Vec<(&Case, String)> = cases
         .iter()
         .filter(|case| case.name.contains(&wanted))
         .flat_map(|case| routes(case).into_iter().map(move |route| (case, route)))
+        .filter(|(_, route)| route.contains(&wanted_route))
         .collect();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
             scope.spawn(|| {
                 while let Some((case, route)) = plays.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(what) = play(case, route) {
-                        wrong.lock().unwrap().push(what);
+                    match (play(case, route), refusal(case).filter(|_| route == BY_ZYGOTE)) {
+                        (Ok(()), None) => {}
+                        (Err(what), Some(why)) if what.contains(why) => {}
+                        (Err(what), _) => wrong.lock().unwrap().push(what),
+                        (Ok(()), Some(why)) => {
+                            wrong.lock().unwrap().push(format!("{} [{route}]: should be refused: {why}\n", case.name));
+                        }
                     }
                 }
             });
@@ -110,6 +135,9 @@ fn routes(case: &Case) -> Vec<String> {
         routes.extend(OTHER_LAUNCHERS.map(String::from));
     }
     routes.extend(case.more_routes.iter().cloned());
+    if routes.iter().any(|route| route == "normal") {
+        routes.push(BY_ZYGOTE.into());
+    }
     routes.retain(|route| !case.not_on.contains(route));
     routes
 }

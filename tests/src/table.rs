@@ -363,9 +363,14 @@ pub fn launcher(route: &str) -> Launcher {
 fn known(route: &str) -> &str {
     ROUTES.iter().find(|known| known.name == route).map_or(route, |known| known.refusals)
 }
+/// A route of its own, on which nothing is refused: every launch is a zygote's.
+pub const BY_ZYGOTE: &str = "by a zygote";
 
 /// A route's refusals, by its name or as it is spelled out.
 pub fn refusals(route: &str) -> &str {
+    if route == BY_ZYGOTE {
+        return "";
+    }
     let route = route.strip_prefix("later:").unwrap_or(route).trim();
     let known = known(route);
     ["fork:", "posix_spawn:"].iter().find_map(|launcher| known.strip_prefix(launcher)).unwrap_or(known)

@@ -27,9 +27,13 @@ enum Command {
     Run(Box<run::RunOptions>),
     Bench(Box<bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
+    /// Serve a program that starts a zygote and cannot be its own helper (forkless::zygote)
+    #[command(hide = true)]
+    Zygote,
 }
 
 fn main() -> ExitCode {
+    forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error),
@@ -37,6 +41,11 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Doctor(options) => doctor::main(&options),
+        // Started to be a helper it would not have come here.
+        Command::Zygote => {
+            eprintln!("forkless: zygote: this is for programs that start one (forkless::zygote), not for hands");
+            ExitCode::from(2)
+        }
         Command::Bench(options) => match bench::main(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -10,16 +10,29 @@ use crate::plan::{BEST_EFFORT, Header, Op, OpCode, at};
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU32, fence};
 
 /// Plays the frame's plan and turns into the program, or ends the child and leaves the reason in the frame.
 pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
     // SAFETY: the frame outlives the child's use of it, and its other fields are not written by the parent meanwhile.
-    let frame = unsafe { &*frame };
+    unsafe { play_with(&*frame, || Ok(())) }
+}
+
+/// Plays the frame's plan; before its last op, which executes the program, `before` is called.
+#[inline(always)]
+pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
+    let mut before = Some(before);
     let plan = frame.plan;
     // SAFETY: the plan outlives the child's use of it (module contract).
     let (ops, count) = unsafe { (at::<Op>(plan, (*plan).ops), (*plan).op_count) };
     for index in 0..count {
+        if index + 1 == count {
+            // The step is still the one before: who ends here has not executed anything.
+            if let Some(Err(error)) = before.take().map(|before| before()) {
+                frame.errno.store(error, Relaxed);
+                break;
+            }
+        }
         // Written before the step is taken, so that a child killed in the middle can be told from one that finished.
         frame.step.store(index + 1, Relaxed);
         // SAFETY: index is below the op count.
@@ -103,18 +116,23 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
 /// Waits for the parent's word. A parent that dies meanwhile would never give it, and in a new process-id namespace it
 /// cannot be looked for, so there is a limit.
 fn await_go(frame: &Frame) -> Result<()> {
-    const LIMIT: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
     if frame.asked.load(Relaxed) == ASK_WANTED {
         frame.asked.store(ASKED, Release);
         sys::futex_wake(&frame.asked);
     }
+    await_word(&frame.go)
+}
+
+/// Waits until a word that is [`GO_WAIT`] becomes [`GO`].
+pub(crate) fn await_word(go: &AtomicU32) -> Result<()> {
+    const LIMIT: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
     loop {
-        match frame.go.load(Acquire) {
+        match go.load(Acquire) {
             GO => return Ok(()),
             GO_AWAY => return Err(errno::ECHILD),
             _ => {}
         }
-        if sys::futex_wait(&frame.go, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) {
+        if sys::futex_wait(go, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) {
             return Err(errno::ETIMEDOUT);
         }
     }

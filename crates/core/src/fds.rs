@@ -253,7 +253,9 @@ impl ProcFdPath {
 pub fn announce_taken(frame: &Frame) {
     // Never over LEFT: only the kernel writes that, after us. A plain store, as everywhere in this crate: on aarch64 an
     // atomic exchange may be a call of a helper that is not ours (outline atomics).
-    frame.word.store(TOOK_FDS, Release);
+    if frame.is_robust == 0 {
+        frame.word.store(TOOK_FDS, Release);
+    }
     if frame.announce != 0 {
         sys::futex_wake(&frame.word);
     }

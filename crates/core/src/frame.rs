@@ -7,6 +7,7 @@
 use crate::park::{Seat, Shared};
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::{AtomicI32, AtomicU32};
 
 /// The child may still be using the parent's memory and descriptors.
@@ -17,6 +18,9 @@ pub const TOOK_FDS: u32 = 2;
 
 /// The child has left the parent's memory: it has called exec, or is gone. The kernel writes this one.
 pub const LEFT: u32 = 0;
+
+/// Set in the word by the kernel where it is the child's robust list that tells: see [`Frame::is_robust`].
+const OWNER_DIED: u32 = 0x4000_0000;
 
 /// [`Frame::go`]: the child waits.
 pub const GO_WAIT: u32 = 0;
@@ -113,6 +117,9 @@ pub struct Frame {
     pub hook: Option<unsafe extern "C" fn(*const Frame, *const ()) -> i32>,
     /// Its second argument.
     pub hook_data: *const (),
+    /// 1: the word holds the child's thread number once the child runs, and is the one entry of its robust list: see
+    /// [`sent`](crate::sent).
+    pub is_robust: u32,
     /// The results of calls, for later ones.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.
@@ -121,4 +128,13 @@ pub struct Frame {
     pub misses: [AtomicU32; MISSES],
     /// Where each pair's source stands, while they are being moved.
     pub scratch: UnsafeCell<[i32; MAX_FDS]>,
+}
+
+impl Frame {
+    /// The futex word: [`RUNNING`], [`TOOK_FDS`] or, where it is in the child's robust list, any other number; [`LEFT`].
+    #[inline]
+    pub fn state(&self) -> u32 {
+        let word = self.word.load(Acquire);
+        if word & OWNER_DIED != 0 { LEFT } else { word }
+    }
 }

@@ -22,6 +22,13 @@ pub enum Outcome {
         /// Why.
         errno: i32,
     },
+    /// A child that another process cloned could not take this on of what the caller is.
+    Adopt {
+        /// One of [`sent::what`](crate::sent::what).
+        what: i32,
+        /// Why.
+        errno: i32,
+    },
     /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
     /// the first one.
     Killed(Option<(u32, OpCode)>),
@@ -32,16 +39,16 @@ pub enum Outcome {
 /// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
 ///
 /// # Safety
-/// The frame's plan is the one that was played and is still there.
-pub unsafe fn outcome(frame: &Frame) -> Outcome {
+/// `plan` is the one that was played, or its twin.
+pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     let step = frame.step.load(Acquire);
     if step == 0 {
         return match frame.errno.load(Relaxed) {
             0 => Outcome::Killed(None),
+            errno if frame.is_robust != 0 => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
             errno => Outcome::NotResumed(errno),
         };
     }
-    let plan: *const Header = frame.plan;
     // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).
     let code = unsafe { (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code };
     match (frame.errno.load(Relaxed), code) {

@@ -10,6 +10,7 @@ use crate::pipes::{self, Defaults, Pipes};
 use crate::pool;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
+use crate::zygote::Request;
 use forkless_core::frame::LEFT;
 use forkless_core::sys;
 use std::ffi::OsString;
@@ -130,8 +131,20 @@ impl Child {
         defaults: Defaults<'_>,
         pidfd: bool,
     ) -> io::Result<Self> {
+        Self::start_by(pool, None, plan, form, defaults, pidfd)
+    }
+
+    /// Starts a child; `pool`: where there may be one already; `zygote`: who clones it, if not we.
+    pub(crate) fn start_by(
+        pool: Option<&pool::Inner>,
+        zygote: Option<Request<'_>>,
+        plan: &Arc<Plan>,
+        form: Form,
+        defaults: Defaults<'_>,
+        pidfd: bool,
+    ) -> io::Result<Self> {
         let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { pool, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
+        let run = Run { pool, zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
         let running = launch::run(plan, &run)?;
         let [stdin, stdout, stderr] = pipes.ours;
         let mut child = Self {
@@ -259,7 +272,7 @@ impl Child {
         let killed = pending.plan.is_filtered
             && matches!(self.state, State::Running)
             && !launch::has_executed(&pending.stack, self.pid);
-        if !launch::has_failed(&pending.stack) {
+        if !launch::has_failed(&pending.stack, &pending.plan) {
             if !killed {
                 return Ok(());
             }

@@ -45,6 +45,11 @@ impl Error {
         Self(Arc::new(Inner { program: program.into(), step, object: None, errno: None, note: Some(note.into()) }))
     }
 
+    /// A step that failed for a reason that has no errno.
+    pub(crate) fn said(program: &OsStr, step: Step, why: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: None, note: Some(why.into()) }))
+    }
+
     /// Bad input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
         let inner =

@@ -73,6 +73,8 @@ mod shell;
 
 mod orphan;
 
+pub mod zygote;
+
 mod cgroup;
 
 mod error;

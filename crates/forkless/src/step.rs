@@ -73,12 +73,15 @@ steps! {
     ControlGroup = 61, "join the control group", "Writing to `cgroup.procs`, in a forked child.";
     Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
     HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
+    Adopt = 62, "take on the caller's", "A child that a zygote made taking on what the caller is.";
+    Function = 63, "call the function", "A function that a zygote's child calls before exec.";
     Check = 101, "check", "Checking what was asked for, before anything was done.";
     Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";
     Stack = 103, "map the child's stack", "Memory for the child's stack.";
     Probe = 104, "probe the kernel", "Finding out what this kernel allows.";
     Clone = 105, "clone", "`clone3(2)` or `clone(2)`.";
     Wait = 106, "wait", "Learning how the child ended.";
+    Zygote = 110, "have the zygote clone", "Asking a `zygote::Zygote` for a child.";
     OpenTerminal = 107, "open the pseudo-terminal", "Opening the other side of a `Pty`.";
 }
 
@@ -88,6 +91,9 @@ impl Step {
     /// program; a closure of `pre_exec` decides for itself.
     pub fn may_fail(self) -> bool {
         (Self::SetSid.code()..100).contains(&self.code())
-            && !matches!(self, Self::Exec | Self::IdMaps | Self::PreExec | Self::ControlGroup)
+            && !matches!(
+                self,
+                Self::Exec | Self::IdMaps | Self::PreExec | Self::ControlGroup | Self::Adopt | Self::Function
+            )
     }
 }

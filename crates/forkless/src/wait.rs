@@ -49,6 +49,7 @@ pub(crate) fn status_in(pool: Option<&pool::Inner>, plan: &Arc<Plan>) -> io::Res
     }
     let run = Run {
         pool,
+        zygote: None,
         slots: pipes::plain_slots(plan),
         only_pipes: true,
         pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use tempfile::TempDir;
 
 fn main() -> ExitCode {
+    forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
     // SAFETY: the default action ends this process, which is what is wanted.
     unsafe { libc::alarm(20) };
     let args: Vec<String> = std::env::args().collect();

@@ -69,6 +69,8 @@ mod pipeline;
 
 #[path = "../scenario/pool.rs"]
 mod pool;
+#[path = "../scenario/zygote.rs"]
+mod zygote;
 
 #[path = "../scenario/pool_fresh.rs"]
 mod pool_fresh;
@@ -195,9 +197,23 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pool-limits", pool::limits),
     ("pool-no-memory", pool::no_memory),
     ("pool-refused", pool::refused),
+    ("zygote-basics", zygote::basics),
+    ("zygote-calls", zygote::calls),
+    ("zygote-follows", zygote::follows),
+    ("zygote-killed", zygote::killed),
+    ("zygote-kill-storm", zygote::kill_storm),
+    ("zygote-stopped", zygote::stopped),
+    ("zygote-large", zygote::large),
+    ("zygote-leaks", zygote::leaks),
+    ("zygote-fork-copy", zygote::fork_copy),
+    ("zygote-ends", zygote::ends),
+    ("zygote-refused", zygote::refused),
+    ("zygote-plain", zygote::plain),
+    ("zygote-visible", zygote::visible),
 ];
 
 fn main() -> ExitCode {
+    forkless::zygote::serve_if_asked(&zygote::functions());
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     launched::choose(&mut args);
     let Some((_, run)) = args.first().and_then(|name| SCENARIOS.iter().find(|(known, _)| known == name)) else {

@@ -5,7 +5,7 @@ use super::play::Played;
 use super::{Case, Failure, Find, Report, encode, errno, launcher, launchers, refusals, signal};
 use crate::observe::{Observed, UNKNOWN};
 use crate::state::State;
-use forkless::{Call, DescriptorTable, Error, Passing, Route, Step};
+use forkless::{Call, DescriptorTable, Error, Launcher, Passing, Route, Step};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +34,10 @@ pub fn check(
     let mut wrong = Vec::new();
     // What is refused later is found out on the way.
     let fixed = case.way.as_deref() != Some("any") && !route.starts_with("later:");
-    if let Some(taken) = played.route.filter(|_| fixed) {
+    if front_end.starts_with("Zygote") {
+        let taken = played.route.map_or(Launcher::Zygote, |route| route.launcher);
+        same(&mut wrong, "the launcher", taken, Launcher::Zygote);
+    } else if let Some(taken) = played.route.filter(|_| fixed) {
         match launchers::way(launcher(route), &case.ask) {
             Some(way) => same(&mut wrong, "the way", launchers::taken(taken), way),
             None => check_way(&mut wrong, case, refusals(route), taken),

@@ -4,9 +4,10 @@ use super::ask::{command, report_file};
 use super::check;
 use super::check::Before;
 use super::parent::{self, Place};
-use super::{Case, Report, launcher, refusals};
+use super::{BY_ZYGOTE, Case, Report, launcher, refusals};
 use crate::observe::observe;
 use crate::state::{State, without_limits};
+use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Child, Command, Pool, PoolOptions, Prepared, Route};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -30,6 +31,9 @@ pub const FRONT_ENDS: [&str; 11] = [
     "Pool::launch",
     "Pool::status",
 ];
+
+/// The ways to have a zygote run one: see [`BY_ZYGOTE`].
+pub const ZYGOTE_FRONT_ENDS: [&str; 4] = ["Zygote::spawn", "Zygote::launch", "Zygote::status", "Zygote::output"];
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -77,7 +81,8 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     parent::refuse(refusals(route))?;
     let before = Before { state: State::now(), set: observe() };
     let mut wrong: Vec<(String, Vec<&str>)> = Vec::new();
-    for front_end in FRONT_ENDS {
+    let front_ends = if route == BY_ZYGOTE { &ZYGOTE_FRONT_ENDS[..] } else { &FRONT_ENDS[..] };
+    for &front_end in front_ends {
         let named = |asked: &Vec<String>| asked.iter().any(|name| front_end.ends_with(name.as_str()));
         if !case.front_ends.as_ref().is_none_or(named) || case.no_threads && front_end.starts_with("Pool") {
             continue;
@@ -106,7 +111,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     if case.ask.set.cgroup.is_some() {
         parent::remove_cgroup();
     }
-    let by = |by: Vec<&str>| if by.len() == FRONT_ENDS.len() { "all".into() } else { by.join(", ") };
+    let by = |by: Vec<&str>| if by.len() == front_ends.len() { "all".into() } else { by.join(", ") };
     Ok(wrong.into_iter().map(|(what, front_ends)| format!("{what} ({})", by(front_ends))).collect())
 }
 
@@ -115,7 +120,7 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
     let mut command = command(&case.ask, place)?;
     command.launcher(launcher(route));
     let prepared = match front_end.split_once("::") {
-        Some(("Prepared" | "Pool", _)) => match command.prepare() {
+        Some(("Prepared" | "Pool" | "Zygote", _)) => match command.prepare() {
             Ok(prepared) => Some(prepared),
             Err(error) => return Ok(check::check(case, route, front_end, &failed(error), None, place, before)),
         },
@@ -126,6 +131,10 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
         drop(mem::replace(&mut command, Command::new("no such program")));
     }
     let mut wrong = Vec::new();
+    let zygote = match front_end.starts_with("Zygote").then(|| Zygote::start(&ZygoteOptions::new())).transpose() {
+        Ok(zygote) => zygote,
+        Err(error) => return Ok(check::check(case, route, front_end, &failed(error), None, place, before)),
+    };
     let pool = if front_end.starts_with("Pool") {
         match full_pool() {
             Ok(pool) => Some(pool),
@@ -139,8 +148,9 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
     for _ in 0..1 + prepared.is_some() as usize {
         let file = report_file(place);
         let _ = fs::remove_file(&file);
-        let played = match (&pool, &prepared) {
-            (Some(pool), Some(prepared)) => run_in(pool, prepared, front_end, case),
+        let played = match (&pool, &zygote, &prepared) {
+            (Some(pool), _, Some(prepared)) => run_in(pool, prepared, front_end, case),
+            (_, Some(zygote), Some(prepared)) => run_by(zygote, prepared, front_end, case),
             _ => run(&mut command, prepared.as_ref(), front_end, case),
         };
         let report = without_limits(|| fs::read_to_string(&file)).ok();
@@ -213,6 +223,21 @@ fn run(command: &mut Command, prepared: Option<&Prepared>, front_end: &str, case
         Ok(child) => to_the_end(child, case),
         Err(error) => failed(error),
     }
+}
+
+fn run_by(zygote: &Zygote, prepared: &Prepared, front_end: &str, case: &Case) -> Played {
+    let played = match front_end {
+        "Zygote::spawn" => zygote.spawn(prepared).map(|child| to_the_end(child, case)),
+        "Zygote::launch" => zygote.launch(prepared).map(|child| to_the_end(child, case)),
+        "Zygote::status" => zygote.status(prepared).map(|status| Played { status: Some(status), ..Played::default() }),
+        _ => zygote.output(prepared).map(|output| Played {
+            status: Some(output.status),
+            stdout: Some(output.stdout),
+            stderr: Some(output.stderr),
+            ..Played::default()
+        }),
+    };
+    played.unwrap_or_else(failed)
 }
 
 /// Feeds a child, reads it, waits for it.

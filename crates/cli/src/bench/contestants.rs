@@ -74,6 +74,10 @@ pub(crate) enum Contestant {
     ForklessPreparedOutput,
     /// forkless Command, capture in memory files
     ForklessMemoryFile,
+    /// forkless Command by a zygote, spawn and wait
+    ForklessZygote,
+    /// forkless prepared plan by a zygote, spawn and wait, no pidfd
+    ForklessPreparedZygote,
     /// forkless::tokio::Command, spawn and wait
     ForklessTokio,
     /// forkless::tokio::Command, status
@@ -153,6 +157,8 @@ impl Contestant {
         Self::ForklessOutput,
         Self::ForklessPreparedOutput,
         Self::ForklessMemoryFile,
+        Self::ForklessZygote,
+        Self::ForklessPreparedZygote,
         Self::ForklessTokio,
         Self::ForklessTokioStatus,
         Self::ForklessTokioPreparedStatus,
@@ -184,6 +190,8 @@ impl Contestant {
             Self::ForklessOutput => "forkless-output",
             Self::ForklessPreparedOutput => "forkless-prepared-output",
             Self::ForklessMemoryFile => "forkless-memory-file",
+            Self::ForklessZygote => "forkless-zygote",
+            Self::ForklessPreparedZygote => "forkless-prepared-zygote",
             Self::ForklessTokio => "forkless-tokio",
             Self::ForklessTokioStatus => "forkless-tokio-status",
             Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
@@ -243,6 +251,7 @@ impl Contestant {
             Self::ForklessFork | Self::ForklessPosixSpawn | Self::ForklessPool | Self::ForklessPoolFixed => Vec::new(),
             Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
             Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
+            Self::ForklessZygote | Self::ForklessPreparedZygote => Vec::new(),
             Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
             Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
         }
@@ -285,6 +294,8 @@ impl Contestant {
             Self::ForklessOutput => one_shot(ours::Form::Output),
             Self::ForklessPreparedOutput => planned(ours::Form::Output),
             Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
+            Self::ForklessZygote => one_shot(ours::Form::Zygote),
+            Self::ForklessPreparedZygote => planned(ours::Form::Zygote),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::{
     process::ExitStatus,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
+use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Capture, Child, Command, Pool, PoolOptions, Prepared, Stdio};
 
 use super::{
@@ -28,11 +30,19 @@ pub(crate) enum Form {
     Output,
     /// `capture()` in memory files
     MemoryFile,
+    /// `Zygote::spawn()`, then `wait()`
+    Zygote,
 }
 
 /// How output is captured without a copy.
 fn memory_file() -> Capture {
     Capture::new().memory_file(true)
+}
+
+/// One for the whole benchmark, as a host would have. It is started outside the time: every contestant is warmed up.
+fn zygote() -> &'static Zygote {
+    static ZYGOTE: OnceLock<Zygote> = OnceLock::new();
+    ZYGOTE.get_or_init(|| Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote"))
 }
 
 fn command(job: &Job) -> Result<Command> {
@@ -97,6 +107,10 @@ impl Launcher for OneShot<'_> {
             Form::MemoryFile => {
                 let output = command.capture(&memory_file()).context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::Zygote => {
+                let plan = command.prepare().context("not prepared")?;
+                finish(start, zygote().spawn(&plan).context("not launched")?)
             }
         }
     }
@@ -168,6 +182,7 @@ impl Launcher for Planned<'_> {
                 let output = self.plan.capture(&memory_file()).context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
             }
+            Form::Zygote => finish(start, zygote().spawn(&self.plan).context("not launched")?),
         }
     }
 }

@@ -215,6 +215,11 @@ impl Plan {
         self.arena.as_ptr().cast()
     }
 
+    /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
+    pub(crate) fn arena(&self) -> &[u64] {
+        &self.arena
+    }
+
     /// The program as it was asked for.
     pub(crate) fn program(&self) -> &OsStr {
         &self.program

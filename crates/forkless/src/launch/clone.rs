@@ -28,8 +28,11 @@ pub(crate) struct How {
     pub(crate) cgroup: i32,
     /// `CLONE_VFORK`: the caller stands still until the child has left.
     pub(crate) vfork: bool,
-    /// `CLONE_PARENT_SETTID`: the frame has the child's pid before the child runs. With `clone3` only.
+    /// `CLONE_PARENT_SETTID`: the frame has the child's pid before the child runs. With `clone3`, or without a pidfd.
     pub(crate) tells_pid: bool,
+    /// `CLONE_PARENT`: the child is the caller's brother. It tells when it has left by its robust list alone: the kernel would
+    /// clear the word a moment after that, when it may be the next child's.
+    pub(crate) for_parent: bool,
 }
 
 impl How {
@@ -43,6 +46,7 @@ impl How {
         cgroup: -1,
         vfork: false,
         tells_pid: false,
+        for_parent: false,
     };
 }
 
@@ -81,7 +85,7 @@ pub(crate) struct Cloned {
 /// `entry` keeps the rules of `forkless_core::child`, and `stack` is held until the child has left.
 pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> Result<Cloned, i32> {
     let mut pidfd = -1;
-    let mut flags = (uapi::CLONE_VM | uapi::CLONE_CHILD_CLEARTID) as u64 | how.namespaces;
+    let mut flags = uapi::CLONE_VM as u64 | how.namespaces;
     if how.share_files {
         flags |= uapi::CLONE_FILES as u64;
     }
@@ -94,18 +98,22 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     if how.pidfd {
         flags |= uapi::CLONE_PIDFD as u64;
     }
+    flags |= if how.for_parent { uapi::CLONE_PARENT } else { uapi::CLONE_CHILD_CLEARTID } as u64;
+    if how.tells_pid {
+        flags |= uapi::CLONE_PARENT_SETTID as u64;
+    }
     // SAFETY: the caller's contract.
     let answer = unsafe {
         if how.clone3 {
-            let flags = if how.tells_pid { flags | uapi::CLONE_PARENT_SETTID as u64 } else { flags };
             by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
         } else if how.cgroup >= 0 {
             Err(errno::ENOSYS)
-        } else if how.tells_pid {
+        } else if how.tells_pid && how.pidfd {
             // Here the place for the pid is the one for the pidfd.
             Err(errno::EINVAL)
         } else {
-            by_clone(stack, flags, &mut pidfd, entry)
+            let told = if how.tells_pid { stack.frame().pid.as_ptr() } else { &raw mut pidfd };
+            by_clone(stack, flags, told, entry)
         }
     };
     match answer {
@@ -155,7 +163,7 @@ unsafe fn by_clone3(
 }
 
 /// The parent's handlers are the child's until it has reset them, so every signal is blocked from before the clone on.
-unsafe fn by_clone(stack: &mut Stack, flags: u64, pidfd: &mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
+unsafe fn by_clone(stack: &mut Stack, flags: u64, told: *mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
     // SAFETY: restored below, whatever happens; by raw system call, since libc leaves its own two signals out.
     let mask = unsafe { sys::set_signal_mask(!0) }?;
     // SAFETY: no child has the frame yet.
@@ -169,7 +177,7 @@ unsafe fn by_clone(stack: &mut Stack, flags: u64, pidfd: &mut i32, entry: Entry<
     let (base, length) = stack.span();
     let top = (base + length) as usize;
     // SAFETY: as in `by_clone3`.
-    let answer = unsafe { sys::clone_call(flags, top, pidfd, stack.frame().word.as_ptr(), entry, stack.frame_ptr()) };
+    let answer = unsafe { sys::clone_call(flags, top, told, stack.frame().word.as_ptr(), entry, stack.frame_ptr()) };
     // SAFETY: the mask as it was.
     let _ = unsafe { sys::set_signal_mask(mask) };
     answer

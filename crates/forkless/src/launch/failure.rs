@@ -8,6 +8,7 @@ use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{OpCode, Pair};
 use forkless_core::report::{Outcome, misses};
+use forkless_core::sent::what;
 use forkless_core::sys::errno;
 
 pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
@@ -99,6 +100,9 @@ pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
 pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
+        Outcome::Adopt { what, errno } => {
+            return Error::new(plan.program(), Step::Adopt, errno).on(adopted(what));
+        }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
             return Error::killed(plan.program(), step);
@@ -184,5 +188,23 @@ impl Error {
             Some(path) if plan.program() != path.as_str() => self.on(format!("{path:?}")),
             _ => self,
         }
+    }
+}
+
+/// What a child takes on of its caller, in words.
+fn adopted(what: i32) -> &'static str {
+    match what {
+        what::DIRECTORY => "directory",
+        what::GROUP => "process group",
+        what::LIMIT => "resource limits",
+        what::NICE => "nice value",
+        what::SCHEDULER => "scheduler",
+        what::AFFINITY => "processors",
+        what::IO_PRIORITY => "I/O priority",
+        what::TIMER_SLACK => "timer slack",
+        what::PERSONALITY => "personality",
+        what::SIGNALS => "ignored signals",
+        what::WORD => "robust list",
+        _ => "other state, which was not there in time",
     }
 }

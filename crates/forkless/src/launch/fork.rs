@@ -101,7 +101,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     if !running.left {
         return Ok(running);
     }
-    match result(&running.stack) {
+    match result(&running.stack, plan) {
         Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(pid) => {
             wait::reap(pid);
             Err(killed_in_exec(plan))
@@ -194,7 +194,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     }
     maps::write(pid, &frame.go, id_maps).map_err(|(error, what)| {
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
-        match result(&running.stack).err().filter(|outcome| !was_sent_away(outcome)) {
+        match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {
             Some(outcome) => failure::failed(plan, outcome),
             None => failure::map_error(plan, error, what),
         }

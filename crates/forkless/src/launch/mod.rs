@@ -1,4 +1,5 @@
-//! Launchers: how a child comes to be. By `clone`, unless another one is asked for by name ([`fork`], [`posix_spawn`]).
+//! Launchers: how a child comes to be. By `clone`, unless another one is asked for by name ([`fork`], [`posix_spawn`]) or
+//! there is a zygote to do it ([`by_zygote`]).
 //!
 //! A launch takes a stack, readies its frame, clones, and then waits as long as its [`Form`] asks: not at all, until
 //! the child has taken its descriptors, or until it has left the parent's memory. If something that the kernel was
@@ -10,6 +11,7 @@ use crate::error::Error;
 use crate::orphan;
 use crate::pool;
 use crate::wait::{self, Ended};
+use crate::zygote::Request;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::report::{Outcome, outcome};
@@ -22,7 +24,9 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-mod clone;
+mod by_zygote;
+
+pub(crate) mod clone;
 
 mod creator;
 
@@ -36,9 +40,9 @@ mod maps;
 
 mod posix_spawn;
 
-mod probe;
+pub(crate) mod probe;
 
-mod stack;
+pub(crate) mod stack;
 
 pub(crate) mod surroundings;
 
@@ -72,6 +76,8 @@ pub(crate) enum Form {
 pub(crate) struct Run<'a> {
     /// Where there may be a child that has been cloned already.
     pub(crate) pool: Option<&'a pool::Inner>,
+    /// Who clones; none: we do.
+    pub(crate) zygote: Option<Request<'a>>,
     /// The parent's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
     /// What the first three slots hold may be opened anew through `/proc`.
@@ -120,6 +126,8 @@ pub enum Launcher {
     PosixSpawn,
     /// The same, cloned before it was needed: see [`Pool`](crate::Pool).
     Pool,
+    /// A child that a [`Zygote`](crate::zygote::Zygote) cloned, which never shares the caller's memory.
+    Zygote,
 }
 
 /// The system call that made the child.
@@ -151,6 +159,8 @@ pub enum DescriptorTable {
     CopiedOnRequest,
     /// Copied whole, as the launcher does; what was not asked for is closed again in the child.
     CopiedByLauncher,
+    /// A zygote's, with what it was sent for this child.
+    Sent,
 }
 
 /// How the child got descriptors that were not copied with its table.
@@ -163,10 +173,16 @@ pub enum Passing {
     PidfdGetfd,
     /// Pipes opened anew through `/proc`, because `pidfd_getfd` is refused here.
     Proc,
+    /// Sent to a zygote: `unix(7)` SCM_RIGHTS.
+    ScmRights,
 }
 
 impl fmt::Display for Route {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.launcher == Launcher::Zygote {
+            let call = if self.call == Call::Clone3 { "clone3" } else { "clone" };
+            return write!(out, "{call} by a zygote; descriptors and plan sent to it");
+        }
         let call = match self.call {
             Call::Clone3 if self.launcher == Launcher::Pool => "parked in shared memory by clone3",
             Call::Clone3 => "clone3 in shared memory",
@@ -183,9 +199,10 @@ impl fmt::Display for Route {
             DescriptorTable::Copied => write!(out, "copied descriptor table (close_range is refused or missing here)"),
             DescriptorTable::CopiedOnRequest => write!(out, "copied descriptor table (everything is to be inherited)"),
             DescriptorTable::CopiedByLauncher => write!(out, "copied descriptor table (this launcher knows no other)"),
+            DescriptorTable::Sent => write!(out, "descriptors sent"),
         }?;
         match self.passing {
-            Passing::None => Ok(()),
+            Passing::None | Passing::ScmRights => Ok(()),
             Passing::PidfdGetfd => write!(out, "; descriptors passed by pidfd_getfd"),
             Passing::Proc => write!(out, "; pipes passed through /proc (pidfd_getfd is refused here)"),
         }
@@ -195,6 +212,9 @@ impl fmt::Display for Route {
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
+    if let Some(request) = &run.zygote {
+        return by_zygote::run(plan, run, request);
+    }
     if let Some(pool) = run.pool.filter(|_| plan.launcher != Launcher::Clone) {
         pool.note_unfit();
     }
@@ -234,7 +254,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = wait::reap(running.pid);
-            let before = result(&running.stack).err().filter(|outcome| !was_sent_away(outcome));
+            let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
                 return Err(failure::failed(plan, outcome));
@@ -250,7 +270,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if !running.left {
             return Ok(running);
         }
-        let outcome = match result(&running.stack) {
+        let outcome = match result(&running.stack, plan) {
             Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
                 wait::reap(running.pid);
                 return Err(killed_in_exec(plan));
@@ -427,6 +447,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork: plan.vfork,
         tells_pid: writes_meanwhile,
+        for_parent: false,
     };
     let started = Instant::now();
     let mut tried = false;
@@ -529,7 +550,7 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
             while !wait_while(stack, pid, None, |word| word != LEFT) {}
         }
     }
-    running.left = stack.frame().word.load(Ordering::Acquire) == LEFT;
+    running.left = stack.frame().state() == LEFT;
 }
 
 /// Waits while `busy` holds for the futex word, also for a stopped child.
@@ -552,12 +573,12 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
     if let Some(shared) = stack.forked() {
         return fork::wait_while(shared, pid, limit);
     }
-    let word = &stack.frame().word;
+    let frame = stack.frame();
     // A limit beyond what the clock holds is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut looked = None;
     loop {
-        let value = word.load(Ordering::Acquire);
+        let value = frame.state();
         if !busy(value) {
             return true;
         }
@@ -565,8 +586,13 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
         let now = Instant::now();
         if now.duration_since(*looked.get_or_insert(now)) >= PATIENCE {
             looked = Some(now);
+            if stack.is_lent() && is_gone(pid) {
+                // Killed together with its helper, before it could tell.
+                frame.word.store(LEFT, Ordering::Release);
+                continue;
+            }
             if is_stopped(pid) {
-                return !busy(word.load(Ordering::Acquire));
+                return !busy(frame.state());
             }
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
@@ -575,8 +601,15 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
         }
         let nap = left.map_or(PATIENCE, |left| left.min(PATIENCE));
         let nap = uapi::__kernel_timespec { tv_sec: nap.as_secs() as i64, tv_nsec: nap.subsec_nanos() as i64 };
-        let _ = sys::futex_wait(word, value, Some(&nap));
+        let _ = sys::futex_wait(&frame.word, value, Some(&nap));
     }
+}
+
+/// Has the child ended, or been reaped by another?
+fn is_gone(pid: i32) -> bool {
+    let mut info = sys::SignalInfo::EMPTY;
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    sys::waitid(uapi::P_PID, pid, &mut info, options, None) == Err(errno::ECHILD) || info.pid == pid
 }
 
 /// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
@@ -587,9 +620,9 @@ pub(crate) fn is_stopped(pid: i32) -> bool {
 }
 
 /// After the child has left: has it executed the program?
-fn result(stack: &Stack) -> Result<(), Outcome> {
-    // SAFETY: the child has left; its plan is held by whoever holds the stack.
-    match unsafe { outcome(stack.frame()) } {
+fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
+    // SAFETY: the child has left; it has played this plan, or a copy of it.
+    match unsafe { outcome(stack.frame(), plan.header()) } {
         Outcome::Exec => Ok(()),
         failure => Err(failure),
     }
@@ -601,8 +634,8 @@ pub(crate) fn killed_in_exec(plan: &Plan) -> Error {
 }
 
 /// After the child has left: did it not come to execute the program?
-pub(crate) fn has_failed(stack: &Stack) -> bool {
-    result(stack).is_err()
+pub(crate) fn has_failed(stack: &Stack, plan: &Plan) -> bool {
+    result(stack, plan).is_err()
 }
 
 /// After the child has left: the best-effort steps that failed.
@@ -612,7 +645,10 @@ pub(crate) fn missed(stack: &Stack, plan: &Plan) -> Vec<Error> {
 
 /// After the child has failed: why, in the user's words.
 pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>, route: Route) -> Error {
-    let Err(outcome) = result(stack) else { unreachable!("has_failed was asked first") };
+    let Err(outcome) = result(stack, plan) else { unreachable!("has_failed was asked first") };
+    if route.launcher == Launcher::Zygote {
+        return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
+    }
     // It is too late to try another way for this child, but the next one will go it.
     match next_best(outcome, status, route) {
         Some(NextBest::CopyTable) => _ = Features::lose(Feature::CloseRange),

@@ -16,10 +16,10 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// As large as the largest page of any supported kernel, so that it is a whole number of pages everywhere.
-const GUARD: usize = 64 * 1024;
+pub(crate) const GUARD: usize = 64 * 1024;
 
 /// Guard, stack and frame. The child uses about 1 KiB of stack; untouched pages cost nothing.
-const MAPPING: usize = GUARD + 64 * 1024;
+pub(crate) const MAPPING: usize = GUARD + 64 * 1024;
 
 /// How many stacks are kept. More children than that between clone and exec at one moment map their own.
 const KEPT: usize = 256;
@@ -45,12 +45,19 @@ pub fn mapped_stacks() -> usize {
 pub(crate) struct Stack {
     frame: NonNull<Frame>,
     kind: Kind,
+    /// With [`Kind::Lent`]: whose it is.
+    lender: Option<Box<dyn Lender>>,
 }
+
+/// What a stack that is not of the pool belongs to: has it back when dropped.
+pub(crate) trait Lender: Send + Sync {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Of the pool.
     Pooled,
+    /// In memory that is shared with a zygote, and returns there.
+    Lent,
     /// The frame of a [`Shared`] with a forked child, in a mapping for this run.
     Forked,
     /// The frame of nobody.
@@ -80,8 +87,8 @@ impl Stack {
                 continue;
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
-            let stack = Self { frame, kind: Kind::Pooled };
-            if stack.frame().word.load(Ordering::Acquire) == LEFT {
+            let stack = Self { frame, kind: Kind::Pooled, lender: None };
+            if stack.frame().state() == LEFT {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
             }
@@ -109,7 +116,7 @@ impl Stack {
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
         // SAFETY: mmap does not give address 0, and the offset lies inside.
-        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) }, kind: Kind::Pooled })
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) }, kind: Kind::Pooled, lender: None })
     }
 
     /// A frame to be shared with a forked child. The error is `mmap(2)`'s.
@@ -120,12 +127,21 @@ impl Stack {
         };
         let base = base.map_err(|error| error.raw_os_error())?;
         // SAFETY: mmap does not give address 0.
-        Ok(Self { frame: unsafe { NonNull::new_unchecked(base.cast()) }, kind: Kind::Forked })
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(base.cast()) }, kind: Kind::Forked, lender: None })
     }
 
     /// For a child that is known to have executed its program, and has no frame.
     pub(super) fn bare() -> Self {
-        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: Kind::Bare }
+        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: Kind::Bare, lender: None }
+    }
+
+    /// The stack that lies in the first [`MAPPING`] bytes of memory that is somebody else's.
+    ///
+    /// # Safety
+    /// The memory is there for as long as `lender` is, no child uses it, and nobody else has it.
+    pub(crate) unsafe fn lent(memory: NonNull<u8>, lender: Box<dyn Lender>) -> Self {
+        // SAFETY: the frame lies inside (caller).
+        Self { frame: unsafe { memory.byte_add(frame_offset()) }.cast(), kind: Kind::Lent, lender: Some(lender) }
     }
 
     /// What is shared with a forked child.
@@ -136,7 +152,7 @@ impl Stack {
 
     /// Has the child left, as far as can be seen without asking the kernel?
     pub(crate) fn has_left(&self) -> bool {
-        self.frame().word.load(Ordering::Acquire) == LEFT || self.forked().is_some_and(super::fork::has_left)
+        self.frame().state() == LEFT || self.forked().is_some_and(super::fork::has_left)
     }
 
     /// Is what the child reads the parent's own memory?
@@ -157,9 +173,16 @@ impl Stack {
         *frame.word.get_mut() = RUNNING;
     }
 
-    /// The clone did not happen: nobody will clear the word.
+    /// The clone did not happen: nobody will clear the word. (A lender does, when it has said why.)
     pub(crate) fn cancel(&mut self) {
-        self.frame().word.store(LEFT, Ordering::Release);
+        if self.lender.is_none() {
+            self.frame().word.store(LEFT, Ordering::Release);
+        }
+    }
+
+    /// Does it lie in memory that is shared with a zygote?
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lender.is_some()
     }
 
     pub(crate) fn frame(&self) -> &Frame {
@@ -197,7 +220,7 @@ impl Stack {
                 return;
             }
         }
-        if stack.frame().word.load(Ordering::Acquire) == LEFT {
+        if stack.frame().state() == LEFT {
             let base = frame.wrapping_byte_sub(frame_offset());
             // SAFETY: the whole mapping, which nobody refers to any more.
             let _ = unsafe { munmap(base.cast(), MAPPING) };
@@ -210,15 +233,16 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         match self.kind {
-            Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled }.keep(hint()),
+            Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled, lender: None }.keep(hint()),
             // SAFETY: the whole mapping, which this process uses no more; the child has its own.
             Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<Shared>()) },
-            Kind::Bare => {}
+            // The lender has it back.
+            Kind::Bare | Kind::Lent => {}
         }
     }
 }
 
-fn frame_offset() -> usize {
+pub(crate) const fn frame_offset() -> usize {
     // 64-byte aligned, as the frame's type asks.
     MAPPING - size_of::<Frame>().next_multiple_of(64)
 }

@@ -1,0 +1,211 @@
+//! What a child does first that another process has cloned for the caller: it becomes what the caller is.
+//!
+//! Such a child has the directory, the limits and all else of the process that cloned it. What can be taken on is taken on
+//! here, before the plan is played, in the order in which each step still can be; what cannot, the caller compares meanwhile
+//! ([`Sent::checked`]).
+//!
+//! # How its end is told
+//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only where somebody shares its memory still. A child with
+//! memory of its own has nobody, and one whose helper has been killed has nobody any more. So the word is in the child's
+//! *robust list* instead: a futex that a thread holds, which the kernel marks, and wakes who waits for it, when the thread
+//! executes a program as when it ends.
+//!
+//! Source: mm_release() in kernel/fork.c; exit_robust_list(), handle_futex_death() in kernel/futex/core.c; get_robust_list(2).
+//!
+//! # Safety
+//! As for [`child`](crate::child).
+
+use crate::child::{await_word, play};
+use crate::frame::{Frame, GO};
+use crate::signals;
+use crate::sys::{self, Result, uapi};
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+
+/// How many resource limits there are.
+pub const LIMITS: usize = 16;
+
+/// The most processors that a set can name, in words of 64.
+pub const CPU_WORDS: usize = 128;
+
+/// A frame, and what the child is to become before it plays.
+#[repr(C)]
+pub struct Sent {
+    /// The run.
+    pub frame: Frame,
+    /// [`GO_WAIT`](crate::frame::GO_WAIT) until the caller has seen that what cannot be taken on is as it should be.
+    pub checked: AtomicU32,
+    /// 1: the child sleeps until `checked` changes, or is about to.
+    pub waits: AtomicU32,
+    /// 1: the caller sleeps until there is a child.
+    pub announce: u32,
+    /// The child's list of what it holds.
+    robust: UnsafeCell<Robust>,
+    /// What is to be taken on.
+    pub adopt: Adopt,
+}
+
+/// `struct robust_list_head`, and its one entry.
+#[repr(C)]
+struct Robust {
+    next: usize,
+    offset: isize,
+    pending: usize,
+    entry: usize,
+}
+
+/// Puts the frame's word into the robust list of the calling thread, which is the child.
+unsafe fn hold_word(sent: &Sent) -> Result<()> {
+    const FUTEX_WAITERS: u32 = 1 << 31;
+    /// Without the entry.
+    const HEAD: usize = 3 * size_of::<usize>();
+    let head = sent.robust.get();
+    // SAFETY: only the child uses the list, which lies beside its frame and is there until it has left.
+    unsafe {
+        let entry = &raw mut (*head).entry;
+        *head = Robust {
+            next: entry as usize,
+            offset: sent.frame.word.as_ptr() as isize - entry as isize,
+            pending: 0,
+            entry: head as usize,
+        };
+        sys::syscall(uapi::__NR_set_robust_list, [head as usize, HEAD, 0, 0, 0, 0])?;
+    }
+    sent.frame.word.store(sys::gettid() as u32 | FUTEX_WAITERS, Release);
+    Ok(())
+}
+
+/// What a child takes on; `differs` has a bit for each number of [`what`] that is not so already.
+#[repr(C)]
+#[derive(Debug, Clone)]
+pub struct Adopt {
+    /// Bits of [`what`].
+    pub differs: u32,
+    /// A descriptor of the caller's directory.
+    pub directory: i32,
+    /// The caller's mask for new files.
+    pub umask: u32,
+    /// The caller's process group.
+    pub group: i32,
+    /// The signals that the caller ignores.
+    pub ignored: u64,
+    /// The limits that differ, a bit for each.
+    pub limits: u32,
+    /// `nice(2)`'s value.
+    pub nice: i32,
+    /// `sched_setscheduler(2)`: policy and priority.
+    pub scheduler: [i32; 2],
+    /// `ioprio_set(2)`.
+    pub io_priority: i32,
+    /// `personality(2)`.
+    pub personality: u32,
+    /// PR_SET_TIMERSLACK.
+    pub timer_slack: u64,
+    /// Soft and hard limits by number.
+    pub values: [[u64; 2]; LIMITS],
+    /// How many words of `cpus` there are.
+    pub cpu_words: u32,
+    /// The processors to run on.
+    pub cpus: [u64; CPU_WORDS],
+}
+
+/// What can be taken on, by number.
+pub mod what {
+    /// The working directory.
+    pub const DIRECTORY: i32 = 0;
+    /// The process group.
+    pub const GROUP: i32 = 1;
+    /// A resource limit.
+    pub const LIMIT: i32 = 2;
+    /// The nice value.
+    pub const NICE: i32 = 3;
+    /// Scheduling policy and priority.
+    pub const SCHEDULER: i32 = 4;
+    /// The processors.
+    pub const AFFINITY: i32 = 5;
+    /// The I/O priority.
+    pub const IO_PRIORITY: i32 = 6;
+    /// The timer slack.
+    pub const TIMER_SLACK: i32 = 7;
+    /// The personality.
+    pub const PERSONALITY: i32 = 8;
+    /// Ignored signals.
+    pub const SIGNALS: i32 = 9;
+    /// Nothing: what cannot be taken on is not as it should be.
+    pub const CHECKED: i32 = 10;
+    /// The word by which the caller is told.
+    pub const WORD: i32 = 11;
+}
+
+/// Entry of a child in the memory of the process that cloned it: takes on what it is to, and plays.
+pub unsafe extern "C-unwind" fn play_sent(frame: *mut Frame) -> ! {
+    // SAFETY: the frame is the beginning of a Sent (whoever cloned this child), and plays by `play`'s contract.
+    unsafe {
+        adopt(&*frame.cast::<Sent>());
+        play(frame)
+    }
+}
+
+/// Takes on what the caller is, or ends the child and leaves the reason in the frame.
+pub unsafe fn adopt(sent: &Sent) {
+    let frame = &sent.frame;
+    frame.detail.store(what::WORD, Relaxed);
+    // SAFETY: this is the child (module contract).
+    let answer = unsafe {
+        hold_word(sent).and_then(|()| {
+            if sent.announce != 0 {
+                sys::futex_wake(&frame.word);
+            }
+            take_on(sent)
+        })
+    };
+    if let Err(error) = answer {
+        frame.errno.store(error, Relaxed);
+        fence(Release);
+        sys::exit(127)
+    }
+}
+
+/// On failure the frame's `detail` says what failed.
+unsafe fn take_on(sent: &Sent) -> Result<()> {
+    let Sent { frame, adopt, .. } = sent;
+    let call = |what: i32, number: u32, args: [usize; 6]| {
+        if adopt.differs >> what & 1 == 0 {
+            return Ok(());
+        }
+        frame.detail.store(what, Relaxed);
+        // SAFETY: each changes the child alone; what it reads lies in `adopt`.
+        unsafe { sys::syscall(number, args) }.map(drop)
+    };
+    // SAFETY: changes the child, which shares its directory with nobody.
+    let _ = unsafe { sys::syscall(uapi::__NR_umask, [adopt.umask as usize, 0, 0, 0, 0, 0]) };
+    call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
+    call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;
+    for (number, value) in adopt.values.iter().enumerate() {
+        if adopt.limits >> number & 1 == 1 {
+            call(what::LIMIT, uapi::__NR_prlimit64, [0, number, value.as_ptr() as usize, 0, 0, 0])?;
+        }
+    }
+    let [policy, priority] = adopt.scheduler;
+    let priority = &raw const priority as usize;
+    call(what::SCHEDULER, uapi::__NR_sched_setscheduler, [0, policy as usize, priority, 0, 0, 0])?;
+    call(what::NICE, uapi::__NR_setpriority, [0, 0, adopt.nice as isize as usize, 0, 0, 0])?;
+    let cpus = [0, adopt.cpu_words as usize * 8, adopt.cpus.as_ptr() as usize, 0, 0, 0];
+    call(what::AFFINITY, uapi::__NR_sched_setaffinity, cpus)?;
+    call(what::IO_PRIORITY, uapi::__NR_ioprio_set, [1, 0, adopt.io_priority as usize, 0, 0, 0])?;
+    const PR_SET_TIMERSLACK: usize = 29;
+    call(what::TIMER_SLACK, uapi::__NR_prctl, [PR_SET_TIMERSLACK, adopt.timer_slack as usize, 0, 0, 0, 0])?;
+    call(what::PERSONALITY, uapi::__NR_personality, [adopt.personality as usize, 0, 0, 0, 0, 0])?;
+    frame.detail.store(what::SIGNALS, Relaxed);
+    // SAFETY: the signal table is the child's own; who cloned it ignores nothing.
+    unsafe { signals::set_ignored(adopt.ignored) }?;
+    frame.detail.store(what::CHECKED, Relaxed);
+    if sent.checked.load(SeqCst) != GO {
+        sent.waits.store(1, SeqCst);
+        await_word(&sent.checked)?;
+    }
+    frame.detail.store(-1, Relaxed);
+    Ok(())
+}

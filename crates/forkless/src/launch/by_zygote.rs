@@ -1,0 +1,476 @@
+//! A launch by a zygote: the plan, the run and what the caller is go into a parcel, the descriptors over the socket.
+//!
+//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment has
+//! either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel says when it
+//! has left the helper's memory, and its failure is in the frame.
+
+use super::failure::failed;
+use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, Stack};
+use super::{has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
+use crate::compile::Plan;
+use crate::error::Error;
+use crate::launch::Creator;
+use crate::step::Step;
+use crate::wait;
+use crate::zygote::bounds::{Identity, Status};
+use crate::zygote::helper::{Helper, PATIENCE};
+use crate::zygote::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
+use crate::zygote::message::{Parcel, WORDS, failure, observe};
+use crate::zygote::{Request, read_calls, write_calls};
+use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
+use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
+use forkless_core::report::Outcome;
+use forkless_core::sent::{Sent, what};
+use forkless_core::sys::{self, errno, uapi};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::process::ExitStatus;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+/// How often a launch is tried when helpers die under it.
+const TRIES: usize = 3;
+
+/// Why a launch has to be tried again, by another helper.
+enum Again {
+    /// The helper has ended, and there is no child.
+    Died(String),
+    /// It is not what the caller is, in this.
+    Differs(&'static str),
+}
+
+enum Refused {
+    Again(Again),
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+pub(super) fn run(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, Error> {
+    refuse(plan)?;
+    let zygote = request.zygote;
+    let says = |why: String| Error::said(plan.program(), Step::Zygote, why);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let helper = zygote.helper().map_err(says)?;
+        match attempt(plan, run, request, &helper) {
+            Ok(running) => return Ok(running),
+            Err(Refused::Error(error)) => return Err(error),
+            Err(Refused::Again(Again::Died(how))) => {
+                zygote.discard(&helper, true);
+                if !zygote.restarts() || tries >= TRIES {
+                    let pid = helper.pid;
+                    return Err(says(format!("the helper, process {pid}, has ended before there was a child: {how}")));
+                }
+            }
+            Err(Refused::Again(Again::Differs(how))) => {
+                zygote.discard(&helper, false);
+                if tries >= TRIES {
+                    return Err(says(format!("a child of the helper cannot be what the caller is: its {how} differ")));
+                }
+            }
+        }
+    }
+}
+
+/// What no zygote can do.
+fn refuse(plan: &Plan) -> Result<(), Error> {
+    let refuse = |why: &str| Err(Error::check(plan.program(), why));
+    if plan.launcher != Launcher::Clone {
+        return refuse(
+            "a zygote clones: the command asks for another launcher, or for pre_exec (launch_with is for that)",
+        );
+    }
+    if plan.inherit_all {
+        return refuse("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+    }
+    if plan.names_parent && matches!(plan.creator, Creator::Caller) {
+        return refuse("thread_death_signal cannot follow the caller's thread where a zygote clones");
+    }
+    Ok(())
+}
+
+/// What goes along with a launch, in the order of the parcel's patches.
+struct Descriptors<'a> {
+    fds: Vec<BorrowedFd<'a>>,
+    places: Vec<u32>,
+}
+
+impl Descriptors<'_> {
+    /// `fd`, whose number there is to be written so many bytes behind the mapping's start.
+    fn add(&mut self, fd: RawFd, at: usize) {
+        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is an error.
+        self.fds.push(unsafe { BorrowedFd::borrow_raw(fd) });
+        self.places.push(at as u32);
+    }
+}
+
+fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helper>) -> Result<Running, Refused> {
+    let on_zygote = |error: io::Error, what: &str| {
+        Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
+    };
+    let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
+    let caller = Identity::of_caller(status, &helper.files);
+    if let Some(difference) = caller.difference(&helper.identity) {
+        return Err(Refused::Again(Again::Differs(difference)));
+    }
+    let directory =
+        directory().map_err(|error| Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))?;
+    let calls = write_calls(request.calls);
+    let arena = plan.arena();
+    let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + calls.len()) {
+        Ok(parcel) => parcel,
+        Err(error) => return Err(lost(plan, helper, error, "for its memory")),
+    };
+    let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
+    descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
+    fill(plan, run, &mut stack, base, caller.status(), &mut descriptors);
+    // SAFETY: the parcel is ours until it is sent.
+    let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
+    // SAFETY: the parcel has room for the arena and the list behind it.
+    unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*calls).cast(), calls.len()) };
+    parcel.order.calls = if calls.is_empty() { 0 } else { size_of_val(arena) as u32 };
+    parcel.order.calls_len = calls.len() as u32;
+    parcel.order.descriptors = descriptors.places.len() as u32;
+    let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
+        return Err(Error::check(plan.program(), format!("more than {MAX_PATCHES} descriptors for a zygote")).into());
+    };
+    places.copy_from_slice(&descriptors.places);
+    let started = Instant::now();
+    if let Err(error) = helper.send(id, &descriptors.fds) {
+        stack.frame().word.store(LEFT, Ordering::Release);
+        if error == rustix::io::Errno::BADF {
+            return Err(not_open(plan, run).into());
+        }
+        return Err(lost(plan, helper, error, "for its descriptors"));
+    }
+    let difference = look_meanwhile(&shared(base).sent, caller.status(), helper);
+    let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
+    drop(directory);
+    let Some(pid) = pid else {
+        return Err(no_child(plan, run, request, base).into());
+    };
+    let route = Route {
+        launcher: Launcher::Zygote,
+        call: if shared(base).order.old_clone.load(Ordering::Relaxed) == 0 { Call::Clone3 } else { Call::Clone },
+        table: DescriptorTable::Sent,
+        passing: Passing::ScmRights,
+    };
+    let running = Running { pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
+    finish(plan, run, base, running, difference)
+}
+
+/// While the child is being made, which waits for the word: have we entered another namespace?
+fn look_meanwhile(sent: &Sent, status: &Status, helper: &Helper) -> Option<&'static str> {
+    if !status.enters_namespaces() {
+        return None;
+    }
+    let same = helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces);
+    let difference = (!same).then_some("namespaces");
+    sent.checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
+    // Stored before the child looks or, where it has looked already, after it has said that it waits.
+    if sent.waits.load(Ordering::SeqCst) != 0 {
+        sys::futex_wake(&sent.checked);
+    }
+    difference
+}
+
+/// From the moment on that there is a child.
+fn finish(
+    plan: &Plan,
+    run: &Run<'_>,
+    base: NonNull<u8>,
+    mut running: Running,
+    difference: Option<&'static str>,
+) -> Result<Running, Refused> {
+    let reap = |running: &Running| {
+        wait_though_stopped(&running.stack, running.pid, |word| word != LEFT);
+        let ended = wait::wait(running.pid, running.pidfd.as_ref(), running.started);
+        ended.ok().map(|ended| ended.status)
+    };
+    if let Some(difference) = difference {
+        reap(&running);
+        return Err(Refused::Again(Again::Differs(difference)));
+    }
+    if run.pidfd {
+        match sys::pidfd_open(running.pid, 0) {
+            // SAFETY: a new descriptor, ours.
+            Ok(pidfd) => running.pidfd = Some(unsafe { OwnedFd::from_raw_fd(pidfd) }),
+            Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
+                // SAFETY: our own child, which nobody has waited for, unless it has ended already.
+                let _ = unsafe { sys::kill(running.pid, crate::child::SIGKILL) };
+                reap(&running);
+                return Err(super::failure::clone_error(plan, true, error).into());
+            }
+            // Refused; or it has ended and somebody else has reaped it, which the wait will say.
+            Err(_) => {}
+        }
+    }
+    if let Some(id_maps) = &plan.id_maps {
+        if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps) {
+            reap(&running);
+            let before = result(&running.stack, plan).err().filter(|outcome| !super::was_sent_away(outcome));
+            return Err(before
+                .map_or_else(|| super::failure::map_error(plan, errno, what), |outcome| failed(plan, outcome))
+                .into());
+        }
+    }
+    wait_for(&mut running, run.form, true, None);
+    if !running.left {
+        return Ok(running);
+    }
+    match result(&running.stack, plan) {
+        Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
+            reap(&running);
+            Err(killed_in_exec(plan).into())
+        }
+        Ok(()) => Ok(running),
+        Err(outcome) => {
+            let status = match running.ended.take() {
+                None => reap(&running),
+                Some(ended) => ended.ok().map(|ended| ended.status),
+            };
+            if let Outcome::Adopt { what: what::NICE | what::SCHEDULER | what::IO_PRIORITY | what::LIMIT, errno } =
+                outcome
+            {
+                if matches!(errno, errno::EPERM | errno::EACCES) {
+                    // A helper that starts from what the caller is now has nothing to raise.
+                    return Err(Refused::Again(Again::Differs("limits or scheduling")));
+                }
+            }
+            Err(function_error(plan, base, status).unwrap_or_else(|| failed(plan, outcome)).into())
+        }
+    }
+}
+
+/// The parcel, of which what is atomic may be looked at while the child runs.
+fn shared<'a>(base: NonNull<u8>) -> &'a Parcel {
+    // SAFETY: mapped for as long as its stack is held, which outlives each use here.
+    unsafe { base.byte_add(PARCEL_AT).cast().as_ref() }
+}
+
+/// Puts a run, a plan's arena and the caller's state into a parcel.
+fn fill(
+    plan: &Plan,
+    run: &Run<'_>,
+    stack: &mut Stack,
+    base: NonNull<u8>,
+    status: &Status,
+    descriptors: &mut Descriptors<'_>,
+) {
+    let mask = sys::signal_mask().unwrap_or(0);
+    stack.begin(|frame| {
+        frame.parent = if plan.is_in_other_pids { 0 } else { sys::getpid() };
+        frame.thread = 0;
+        *frame.missed.get_mut() = 0;
+        *frame.go.get_mut() = GO_WAIT;
+        *frame.asked.get_mut() = 0;
+        *frame.pid.get_mut() = 0;
+        *frame.variables.get_mut() = [usize::MAX; VARIABLES];
+        frame.slots = run.slots;
+        frame.only_pipes = 0;
+        frame.announce = 0;
+        *frame.no_getfd.get_mut() = 1;
+        frame.no_close_range = 0;
+        frame.reset_handlers = 0;
+        (frame.has_caller_mask, frame.caller_mask) = (1, mask);
+        (frame.table, frame.keep_below) = (Table::Copied, 0);
+        frame.is_robust = 1;
+    });
+    // SAFETY: the parcel is ours until it is sent.
+    let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
+    *sent.checked.get_mut() = if status.enters_namespaces() { GO_WAIT } else { GO };
+    *sent.waits.get_mut() = 0;
+    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known before.
+    sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
+    observe(&mut sent.adopt);
+    let (umask, ignored) = status.umask_and_ignored();
+    (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(0o022), ignored.unwrap_or(0));
+    order.namespaces = plan.namespaces;
+    (order.cgroup, order.pid_namespace) = (-1, -1);
+    // A child that changes its ids takes the helper's memory away from debuggers, until it has left.
+    order.vfork = (plan.vfork || plan.changes_ids) as u32;
+    for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
+        *word = AtomicU32::new(0);
+    }
+    if let Some(group) = &plan.cgroup {
+        descriptors.add(group.as_raw_fd(), CGROUP_AT);
+    }
+    if let Creator::Member(namespace) = &plan.creator {
+        descriptors.add(namespace.as_raw_fd(), PID_NAMESPACE_AT);
+    }
+    let arena = plan.arena();
+    // SAFETY: the parcel has room for the arena, which does not overlap it.
+    unsafe { base.byte_add(ARENA_AT).cast().copy_from(NonNull::from(arena).cast::<u64>(), arena.len()) };
+    read_early(plan, descriptors);
+    for (at, source) in sources(plan, run) {
+        descriptors.add(source, at);
+    }
+}
+
+/// Calls before the child has its table name descriptors of the caller's in their first argument.
+fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
+    for index in 0..plan.last_op() {
+        let op = plan.op(index);
+        match op.code {
+            OpCode::Table => return,
+            OpCode::Call => {
+                // SAFETY: the op's first operand is the offset of a Call.
+                let fd = unsafe { (*plan::at::<plan::Call>(plan.header(), op.a)).args[0] } as RawFd;
+                descriptors.add(fd, ARENA_AT + op.a as usize + offset_of!(plan::Call, args));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The caller's descriptor for each pair that has one, and where in the parcel the pair's source stands.
+fn sources<'a>(plan: &'a Plan, run: &'a Run<'_>) -> impl Iterator<Item = (usize, RawFd)> + 'a {
+    // SAFETY: the arena begins with its header.
+    let first = unsafe { (*plan.header()).pairs } as usize;
+    (0..).map_while(|n| plan.pair(n)).enumerate().filter_map(move |(n, pair)| {
+        let at = ARENA_AT + first + n * size_of::<Pair>() + offset_of!(Pair, source);
+        Some((at, source_of(pair, run)?))
+    })
+}
+
+fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
+    let slot = match pair.source {
+        PAIR_NULL => return None,
+        source if source >= 0 => return Some(source),
+        source => run.slots[(-1 - source) as usize],
+    };
+    match slot {
+        SLOT_NULL => None,
+        // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
+        SLOT_INHERIT => Some(pair.target).filter(|&target| flags(target) == Ok(0)),
+        fd => Some(fd),
+    }
+}
+
+fn flags(fd: RawFd) -> sys::Result<i32> {
+    // SAFETY: asks about a number.
+    unsafe { sys::fcntl(fd, uapi::F_GETFD, 0) }
+}
+
+/// The calling thread's directory, at a number that is no standard stream's, lest it be taken for one that is closed.
+fn directory() -> Result<OwnedFd, rustix::io::Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, ".", flags, Mode::empty())?;
+    if directory.as_raw_fd() > 2 { Ok(directory) } else { rustix::io::fcntl_dupfd_cloexec(&directory, 3) }
+}
+
+/// The message was refused because one of the descriptors is not open: that is said as the child would.
+fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
+    let closed = (0..)
+        .map_while(|n| Some((n, plan.pair(n)?)))
+        .find(|(_, pair)| source_of(pair, run).is_some_and(|source| flags(source).is_err()));
+    let place = (0..plan.last_op()).find(|&index| plan.op(index).code == OpCode::Place);
+    match (closed, place) {
+        (Some((detail, _)), Some(op)) => {
+            failed(plan, Outcome::Failed { op, code: OpCode::Place, detail, errno: errno::EBADF })
+        }
+        // Before it has its table the child reads others.
+        _ => failed(plan, Outcome::Failed { op: 0, code: plan.op(0).code, detail: -1, errno: errno::EBADF }),
+    }
+}
+
+/// A message could not be sent.
+fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> Refused {
+    if matches!(error, rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) {
+        return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
+    }
+    let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
+    error.note("it is asked over a socket: unix(7)").into()
+}
+
+/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has ended.
+fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
+    let frame = stack.frame();
+    let known = || Some(frame.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0);
+    let nap = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos() as i64 };
+    let mut looked = Instant::now();
+    loop {
+        let word = frame.state();
+        if word == LEFT || word != RUNNING && known().is_some() {
+            return Ok(known());
+        }
+        if looked.elapsed() >= PATIENCE {
+            looked = Instant::now();
+            // It will be waited for as a child is.
+            if known().is_some() {
+                return Ok(known());
+            }
+            if let Some(end) = helper.end() {
+                if known().is_none() {
+                    frame.word.store(LEFT, Ordering::Release);
+                    return Err(end);
+                }
+            }
+            helper.keep_going();
+        }
+        let _ = sys::futex_wait(&frame.word, word, Some(&nap));
+    }
+}
+
+/// The helper's own failure.
+fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>) -> Error {
+    let order = &shared(base).order;
+    let error = order.errno.load(Ordering::Relaxed);
+    let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
+    match order.failure.load(Ordering::Relaxed) {
+        failure::CLONE => super::failure::clone_error(plan, false, error),
+        failure::DESCRIPTORS => {
+            on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
+        }
+        failure::FUNCTION => {
+            let name = request.calls.get(error as usize).map_or("?", |(name, _)| name);
+            let why = "there is none of that name in the helper's registry";
+            Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
+        }
+        failure::JOIN => super::failure::creator_error(plan, super::CreatorError::Join(error)),
+        _ => on_zygote("with its plan"),
+    }
+}
+
+/// Why one of the functions was the end of the launch, if one was.
+fn function_error(plan: &Plan, base: NonNull<u8>, status: Option<ExitStatus>) -> Option<Error> {
+    let order = &shared(base).order;
+    let number = order.function.load(Ordering::Acquire).checked_sub(1)? as usize;
+    // SAFETY: the list lies in the parcel, where it was put and nobody changes it.
+    let list = unsafe {
+        let list = base.byte_add(ARENA_AT + order.calls as usize).cast::<u8>();
+        std::slice::from_raw_parts(list.as_ptr(), order.calls_len as usize)
+    };
+    let name = read_calls(list).nth(number).map(|(name, _)| String::from_utf8_lossy(name).into_owned())?;
+    let why = match order.said.load(Ordering::Acquire) as usize {
+        0 => match status {
+            Some(status) => format!("it ended the process: {status}"),
+            None => "it ended the process".into(),
+        },
+        length => {
+            // SAFETY: the child that wrote it has ended.
+            let words = unsafe { &*order.words.get() };
+            String::from_utf8_lossy(&words[..length.min(WORDS)]).into_owned()
+        }
+    };
+    Some(Error::said(plan.program(), Step::Function, why).on(format!("{name:?}")))
+}
+
+/// The error of a launch whose failure is seen only now, if it was a function's.
+pub(super) fn late_function_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
+    // SAFETY: the frame of a zygote's child stands there in its parcel's mapping, which lives as long as the stack.
+    let base = unsafe { NonNull::new(stack.frame_ptr())?.cast::<u8>().byte_sub(PARCEL_AT) };
+    function_error(plan, base, status)
+}
+
+const _: () = assert!(PATIENCE.as_secs() == 0);

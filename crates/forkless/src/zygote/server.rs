@@ -1,0 +1,460 @@
+//! The zygote: a process with one thread that waits for parcels and clones children for its parent.
+//!
+//! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
+//! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
+
+use super::message::{
+    ARENA_AT, Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal,
+};
+use super::registry::{Registry, read_calls};
+use crate::launch::clone::{How, clone};
+use crate::launch::probe::is_refusal;
+use crate::launch::stack::{GUARD, Lender, Stack};
+use forkless_core::child::play_with;
+use forkless_core::frame::LEFT;
+use forkless_core::plan::{self, Header, MAGIC, VERSION};
+use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
+use forkless_core::sys::{self, errno, uapi};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
+use std::ffi::c_ulong;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The environment variable that says that this start of a program is a zygote's.
+pub(super) const ASKED: &str = "FORKLESS_ZYGOTE";
+
+/// Where a zygote finds its socket.
+pub(super) const SOCKET: RawFd = 3;
+
+/// This process has asked itself whether it is to serve.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Has this program called [`serve_if_asked`]?
+pub(super) fn has_asked() -> bool {
+    HAS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Serves if this process was started to be a [`Zygote`](super::Zygote)'s helper, and then never returns; otherwise returns at
+/// once. To be called first in `main`, before threads are started and files opened.
+///
+/// A program that is run by somebody else with the mark of a helper serves only its own parent, over a socket that this parent
+/// has made, and not if it was given privileges by its exec (set-user-id, file capabilities).
+///
+/// ```no_run
+/// use forkless::zygote::{Registry, serve_if_asked};
+/// let mut functions = Registry::new();
+/// functions.add("greet", |name| std::fs::write("/tmp/greeting", name));
+/// serve_if_asked(&functions);
+/// // From here on: the program.
+/// ```
+pub fn serve_if_asked(functions: &Registry) {
+    if std::env::var_os(ASKED).is_some() {
+        if let Some(socket) = parents_socket() {
+            Server::new(socket, functions).serve();
+        }
+    }
+    HAS_ASKED.store(true, Ordering::Relaxed);
+}
+
+/// The socket of a helper, if this process is one.
+fn parents_socket() -> Option<OwnedFd> {
+    use rustix::net::{SocketType, sockopt};
+    // SAFETY: only looked at, unless it is what a helper has there.
+    let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
+    let peer = sockopt::socket_peercred(socket).ok()?;
+    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid();
+    if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
+        return None;
+    }
+    // SAFETY: the parent has put it there for this, and nothing else of this process knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(SOCKET) })
+}
+
+/// Was this process given privileges by its exec, which who started it may not have? `getauxval(3)` AT_SECURE.
+fn is_privileged() -> bool {
+    unsafe extern "C" {
+        fn getauxval(kind: c_ulong) -> c_ulong;
+    }
+    const AT_SECURE: c_ulong = 23;
+    // SAFETY: reads a number.
+    unsafe { getauxval(AT_SECURE) != 0 }
+}
+
+/// A parcel of the caller's, as it is mapped here.
+struct Mapped {
+    memory: NonNull<u8>,
+    length: usize,
+}
+
+/// The memory stays the server's.
+struct Served;
+
+impl Lender for Served {}
+
+struct Server<'a> {
+    socket: OwnedFd,
+    functions: &'a Registry,
+    parcels: Vec<Option<Mapped>>,
+    /// Those of the launch that is coming in.
+    descriptors: Vec<RawFd>,
+    lost_some: bool,
+    /// What a child of this process is without taking anything on.
+    own: Box<Adopt>,
+    has_clone3: bool,
+    /// Where libc keeps the number of its thread; 0: not known.
+    thread_number: u64,
+}
+
+impl<'a> Server<'a> {
+    fn new(socket: OwnedFd, functions: &'a Registry) -> Self {
+        // SAFETY: all zeroes are a valid Adopt: numbers.
+        let own: Box<Adopt> = unsafe { Box::new(std::mem::zeroed()) };
+        Self {
+            socket,
+            functions,
+            parcels: Vec::with_capacity(16),
+            descriptors: Vec::with_capacity(MAX_PATCHES),
+            lost_some: false,
+            own,
+            has_clone3: true,
+            thread_number: 0,
+        }
+    }
+
+    fn serve(mut self) -> ! {
+        if is_privileged() {
+            let _ = Message::new(Kind::Hello, 0, refusal::PRIVILEGED).send(&self.socket, &[]);
+            sys::exit(1);
+        }
+        self.settle_down();
+        if Message::new(Kind::Hello, 0, 0).send(&self.socket, &[]).is_err() {
+            sys::exit(1);
+        }
+        loop {
+            let before = self.descriptors.len();
+            let descriptors = &mut self.descriptors;
+            let answer = Message::receive(&self.socket, |fd| descriptors.push(fd.into_raw_fd()));
+            match answer {
+                Ok(Some((message, lost_some))) => {
+                    if message.value == 0 && before > 0 {
+                        // Left over from a launch of which not all could be sent.
+                        self.close_first(before);
+                        self.lost_some = false;
+                    }
+                    self.lost_some |= lost_some;
+                    self.take(&message);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                // The parent is gone, or wants no more.
+                Ok(None) | Err(_) => sys::exit(0),
+            }
+        }
+    }
+
+    /// Becomes what no child minds: no signal reaches it, nothing is ignored, no directory is held, the standard streams are
+    /// placeholders that no program gets.
+    fn settle_down(&mut self) {
+        // A function's panic goes to the caller.
+        std::panic::set_hook(Box::new(|_| {}));
+        // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its own.
+        unsafe {
+            let _ = sys::set_signal_mask(!0);
+            let _ = forkless_core::signals::set_default(!(1 << 8 | 1 << 18));
+            if let Ok(null) = sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) {
+                for number in 0..3 {
+                    let _ = sys::dup3(null, number, uapi::O_CLOEXEC);
+                }
+                if null > 2 {
+                    let _ = sys::close(null);
+                }
+            }
+            let _ = sys::fcntl(self.socket.as_raw_fd(), uapi::F_SETFD, uapi::FD_CLOEXEC as usize);
+            let _ = sys::syscall(uapi::__NR_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
+            const PR_SET_NAME: usize = 15;
+            let _ = sys::syscall(uapi::__NR_prctl, [PR_SET_NAME, c"forkless-zygote".as_ptr() as usize, 0, 0, 0, 0]);
+            const PR_GET_TID_ADDRESS: usize = 40;
+            let _ =
+                sys::syscall(uapi::__NR_prctl, [PR_GET_TID_ADDRESS, &raw mut self.thread_number as usize, 0, 0, 0, 0]);
+        }
+        // As many descriptors as a launch may bring; children take on their caller's limit.
+        let files = uapi::RLIMIT_NOFILE as usize;
+        let mut limit = [0u64; 2];
+        // SAFETY: reads and writes two words.
+        unsafe {
+            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, 0, limit.as_mut_ptr() as usize, 0, 0]);
+            limit[0] = limit[1];
+            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, limit.as_ptr() as usize, 0, 0, 0]);
+        }
+        observe(&mut self.own);
+    }
+
+    /// Closes descriptors that came for a launch: its child has its copies.
+    fn close_first(&mut self, count: usize) {
+        for fd in self.descriptors.drain(..count) {
+            // SAFETY: it came with a message, and nobody else here has it.
+            let _ = unsafe { sys::close(fd) };
+        }
+    }
+
+    fn take(&mut self, message: &Message) {
+        let id = message.parcel as usize;
+        match message.kind() {
+            Some(Kind::Map) => {
+                let memory = self.descriptors.pop();
+                let mapped = memory.and_then(|fd| {
+                    // SAFETY: it came with this message.
+                    map(unsafe { OwnedFd::from_raw_fd(fd) }, message.value as usize)
+                });
+                if self.parcels.len() <= id {
+                    self.parcels.resize_with(id + 1, || None);
+                }
+                self.parcels[id] = mapped;
+            }
+            Some(Kind::Descriptors) => {}
+            Some(Kind::Launch) => {
+                match self.parcels.get(id).and_then(Option::as_ref).map(|parcel| (parcel.memory, parcel.length)) {
+                    Some((memory, length)) => self.launch(memory, length),
+                    // It could not be mapped, which its owner sees when this process has ended.
+                    None => sys::exit(2),
+                }
+                self.close_first(self.descriptors.len());
+                self.lost_some = false;
+            }
+            Some(Kind::Forget) => {
+                if let Some(parcel) = self.parcels.get_mut(id).and_then(Option::take) {
+                    // SAFETY: a whole mapping, whose child has left it: its owner says so.
+                    let _ = unsafe { munmap(parcel.memory.as_ptr().cast(), parcel.length) };
+                }
+            }
+            // Of another make: there is nothing to be said in its own language.
+            Some(Kind::Hello) | None => sys::exit(3),
+        }
+    }
+
+    fn launch(&mut self, memory: NonNull<u8>, length: usize) {
+        // SAFETY: a mapped parcel, which its owner leaves alone until the frame's word says so.
+        let parcel = unsafe { memory.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
+        let answer = self.try_launch(memory, length, parcel);
+        let Parcel { sent, order } = parcel;
+        order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
+        if let Err((why, error)) = answer {
+            order.errno.store(error, Ordering::Relaxed);
+            order.failure.store(why, Ordering::Relaxed);
+            sent.frame.word.store(LEFT, Ordering::Release);
+            sys::futex_wake(&sent.frame.word);
+        }
+    }
+
+    fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: &mut Parcel) -> Result<(), (u32, i32)> {
+        let Parcel { sent, order } = parcel;
+        if self.lost_some || self.descriptors.len() != order.descriptors as usize {
+            return Err((failure::DESCRIPTORS, errno::EMFILE));
+        }
+        for (&number, &at) in self.descriptors.iter().zip(&order.patches) {
+            // SAFETY: the owner names places inside the parcel, which it leaves to us.
+            unsafe { memory.byte_add(at as usize).cast::<i32>().write_unaligned(number) };
+        }
+        // SAFETY: the arena lies in the parcel, and is its own copy of a plan.
+        let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
+        // SAFETY: as above.
+        let header = unsafe { arena.cast::<Header>().as_ref() };
+        if header.magic != MAGIC || header.version != VERSION || ARENA_AT + header.len as usize > length {
+            return Err((failure::PLAN, errno::EINVAL));
+        }
+        // SAFETY: as above; no child plays it yet.
+        unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
+        sent.frame.plan = arena.as_ptr().cast();
+        self.compare(&mut sent.adopt);
+        if order.calls != 0 {
+            // SAFETY: the list lies behind the arena, inside the parcel.
+            let list = unsafe {
+                std::slice::from_raw_parts(
+                    arena.as_ptr().cast::<u8>().add(order.calls as usize),
+                    order.calls_len as usize,
+                )
+            };
+            if let Some(unknown) = read_calls(list).position(|(name, _)| self.functions.get(name).is_none()) {
+                return Err((failure::FUNCTION, unknown as i32));
+            }
+            return self.in_pid_namespace(order.pid_namespace, |server| server.fork(parcel, list));
+        }
+        self.in_pid_namespace(order.pid_namespace, |server| server.clone(memory, order))
+    }
+
+    /// What the child has to take on: what differs from what it is born with.
+    fn compare(&mut self, asked: &mut Adopt) {
+        let own = &mut *self.own;
+        // The clone itself is counted against the limit of processes, so that is taken on here.
+        let nproc = uapi::RLIMIT_NPROC as usize;
+        if asked.values[nproc] != own.values[nproc] {
+            let value = asked.values[nproc].as_ptr() as usize;
+            // SAFETY: reads two words.
+            if unsafe { sys::syscall(uapi::__NR_prlimit64, [0, nproc, value, 0, 0, 0]) }.is_ok() {
+                own.values[nproc] = asked.values[nproc];
+            }
+        }
+        asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
+        let words = (asked.cpu_words as usize).min(CPU_WORDS);
+        let differs = [
+            (what::DIRECTORY, true),
+            (what::GROUP, asked.group != own.group),
+            (what::LIMIT, asked.limits != 0),
+            (what::NICE, asked.nice != own.nice),
+            (what::SCHEDULER, asked.scheduler != own.scheduler),
+            (what::AFFINITY, asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
+            (what::IO_PRIORITY, asked.io_priority != own.io_priority),
+            (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
+            (what::PERSONALITY, asked.personality != own.personality),
+        ];
+        asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
+    }
+
+    /// Where the next child is born is a matter of the thread that clones it: `setns(2)`.
+    fn in_pid_namespace(
+        &mut self,
+        namespace: i32,
+        work: impl FnOnce(&mut Self) -> Result<(), (u32, i32)>,
+    ) -> Result<(), (u32, i32)> {
+        const CLONE_NEWPID: usize = 0x2000_0000;
+        if namespace < 0 {
+            return work(self);
+        }
+        let failed = |errno| (failure::JOIN, errno);
+        let join = |fd: i32| {
+            // SAFETY: changes where the children of this process are born.
+            unsafe { sys::syscall(uapi::__NR_setns, [fd as usize, CLONE_NEWPID, 0, 0, 0, 0]) }.map(drop)
+        };
+        let flags = uapi::O_RDONLY | uapi::O_CLOEXEC;
+        // SAFETY: a text that ends in NUL; the descriptor is our own.
+        let own =
+            unsafe { OwnedFd::from_raw_fd(sys::open(c"/proc/self/ns/pid".as_ptr().cast(), flags, 0).map_err(failed)?) };
+        join(namespace).map_err(failed)?;
+        let answer = work(self);
+        if join(own.as_raw_fd()).is_err() {
+            // Further children would be born in the wrong one.
+            sys::exit(4);
+        }
+        answer
+    }
+
+    /// A child that shares this process's memory until exec, as any of the library's.
+    fn clone(&mut self, memory: NonNull<u8>, order: &Order) -> Result<(), (u32, i32)> {
+        loop {
+            // SAFETY: the parcel's own stack, which no child uses: its owner has said so by sending it.
+            let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
+            let how = How {
+                clone3: self.has_clone3,
+                namespaces: order.namespaces,
+                cgroup: order.cgroup,
+                vfork: order.vfork != 0,
+                tells_pid: true,
+                for_parent: true,
+                ..How::PLAIN
+            };
+            // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the child has left.
+            match unsafe { clone(&mut stack, how, play_sent) } {
+                Ok(_) => break,
+                Err(error) if self.has_clone3 && order.namespaces == 0 && order.cgroup < 0 && is_refusal(error) => {
+                    self.has_clone3 = false;
+                }
+                Err(error) => return Err((failure::CLONE, error)),
+            }
+        }
+        if order.vfork != 0 {
+            // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
+            // has left that by now.
+            const PR_SET_DUMPABLE: usize = 4;
+            // SAFETY: a flag of this process.
+            let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 1, 0, 0, 0, 0]) };
+        }
+        Ok(())
+    }
+
+    /// A child with memory of its own, in which functions may run.
+    fn fork(&mut self, parcel: &Parcel, list: &[u8]) -> Result<(), (u32, i32)> {
+        let Parcel { sent, order } = parcel;
+        let mut flags = (uapi::CLONE_PARENT | uapi::CLONE_PARENT_SETTID) as u64 | order.namespaces;
+        if self.thread_number != 0 {
+            flags |= (uapi::CLONE_CHILD_SETTID | uapi::CLONE_CHILD_CLEARTID) as u64;
+        }
+        const CLONE_INTO_CGROUP: u64 = 1 << 33;
+        // SAFETY: all zeroes are valid arguments.
+        let mut args: uapi::clone_args = unsafe { std::mem::zeroed() };
+        args.flags = flags | if order.cgroup >= 0 { CLONE_INTO_CGROUP } else { 0 };
+        args.cgroup = order.cgroup.max(0) as u64;
+        args.parent_tid = sent.frame.pid.as_ptr() as u64;
+        args.child_tid = self.thread_number;
+        let size = if order.cgroup >= 0 { size_of::<uapi::clone_args>() } else { 64 };
+        let by_clone3 = || {
+            // SAFETY: without CLONE_VM the child has a copy of everything, this stack too, and this process has one thread.
+            unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, size, 0, 0, 0, 0]) }
+        };
+        let by_clone = || {
+            let (told, thread) = (args.parent_tid as usize, args.child_tid as usize);
+            // The order of the last two depends on the machine.
+            let last = if cfg!(target_arch = "x86_64") { [thread, 0] } else { [0, thread] };
+            // SAFETY: as above.
+            unsafe { sys::syscall(uapi::__NR_clone, [flags as usize, 0, told, last[0], last[1], 0]) }
+        };
+        let answer = match by_clone3() {
+            Err(error) if order.cgroup < 0 && order.namespaces == 0 && is_refusal(error) => by_clone(),
+            answer => answer,
+        };
+        match answer {
+            Ok(0) => {
+                // SAFETY: this is the child.
+                unsafe { self.run(parcel, list) }
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err((failure::CLONE, error)),
+        }
+    }
+
+    /// The child with memory of its own.
+    unsafe fn run(&self, parcel: &Parcel, list: &[u8]) -> ! {
+        let Parcel { sent, order } = parcel;
+        // SAFETY: this is the child.
+        unsafe {
+            adopt(sent);
+            play_with(&sent.frame, || self.call(order, list))
+        }
+    }
+
+    fn call(&self, order: &Order, list: &[u8]) -> sys::Result<()> {
+        for (n, (name, bytes)) in (1..).zip(read_calls(list)) {
+            let Some(function) = self.functions.get(name) else { return Err(errno::ENOSYS) };
+            order.function.store(n, Ordering::Relaxed);
+            let words = match catch_unwind(AssertUnwindSafe(|| function(bytes))) {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<&str>().copied();
+                    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                    format!("it panicked: {}", text.unwrap_or("without words"))
+                }
+            };
+            let words = if words.is_empty() { "it failed without words".into() } else { words };
+            let length = words.len().min(WORDS);
+            // SAFETY: only the child writes here; the owner looks when it has left.
+            unsafe { order.words.get().cast::<u8>().copy_from_nonoverlapping(words.as_ptr(), length) };
+            order.said.store(length as u32, Ordering::Release);
+            return Err(errno::EINVAL);
+        }
+        order.function.store(0, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn map(memory: OwnedFd, length: usize) -> Option<Mapped> {
+    // SAFETY: a new mapping where the kernel likes; its lower part is a guard below the child's stack.
+    unsafe {
+        let base = mmap(null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0).ok()?;
+        if mprotect(base, GUARD, MprotectFlags::empty()).is_err() {
+            let _ = munmap(base, length);
+            return None;
+        }
+        Some(Mapped { memory: NonNull::new(base.cast())?, length })
+    }
+}

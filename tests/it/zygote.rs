@@ -1,0 +1,27 @@
+//! Zygotes: what their children are, functions before exec, helpers that are killed and stopped, owners that change, fork and
+//! end. `FORKLESS_TEST_SCALE` multiplies the counts.
+
+#[path = "../src/scenario/runner.rs"]
+mod runner;
+
+macro_rules! scenarios {
+    ($($test:ident $name:literal)*) => { $(#[test]
+    fn $test() {
+        runner::run($name);
+    })* };
+}
+
+scenarios! {
+    children_are_the_callers_own "zygote-basics"
+    functions_run_before_exec "zygote-calls"
+    children_are_what_the_caller_is "zygote-follows"
+    a_killed_helper_loses_no_child "zygote-killed"
+    killed_helpers_lose_no_child_in_a_storm "zygote-kill-storm"
+    a_stopped_helper_is_continued "zygote-stopped"
+    many_descriptors_and_large_environments "zygote-large"
+    launches_leave_nothing "zygote-leaks"
+    a_forked_copy_has_no_zygote "zygote-fork-copy"
+    a_helper_ends_with_its_owner_and_not_with_a_thread "zygote-ends"
+    who_does_not_serve_is_told "zygote-refused"
+    nothing_is_left_to_be_reaped "zygote-visible"
+}

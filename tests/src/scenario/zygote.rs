@@ -1,0 +1,509 @@
+//! A zygote: what its children are, and what becomes of launches when it, or its owner, changes or ends.
+
+use crate::elf::Programs;
+use crate::foreign;
+use crate::hosts::in_a_copy;
+use crate::observe::{self, eventually, skip};
+use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions};
+use forkless::{Command, Error, Launcher, Prepared, Stdio, Step};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// What the helper's children may call.
+pub fn functions() -> Registry {
+    let mut functions = Registry::new();
+    functions.add("say", |bytes| io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()));
+    functions.add("who", |_| {
+        let cwd = std::env::current_dir()?;
+        // SAFETY: reads a number.
+        let uid = unsafe { libc::geteuid() };
+        println!("{} {uid} {}", cwd.display(), fs::read_dir("/proc/self/fd")?.count());
+        Ok(())
+    });
+    functions.add("measure", |bytes| writeln!(io::stdout(), "{}", bytes.len()));
+    functions.add("fail", |bytes| Err(io::Error::other(String::from_utf8_lossy(bytes).into_owned())));
+    functions.add("refuse", |_| File::open("/no/such/file").map(drop));
+    functions.add("panic", |_| panic!("a panic of {}", 1 + 1));
+    functions.add("exit", |_| std::process::exit(7));
+    functions.add("kill", |_| {
+        // SAFETY: ends this process.
+        unsafe { libc::raise(libc::SIGKILL) };
+        Ok(())
+    });
+    functions.add("thread", |_| thread::spawn(|| ()).join().map_err(|_| io::Error::other("a thread")));
+    functions
+}
+
+fn zygote() -> Zygote {
+    Zygote::start(&ZygoteOptions::new()).expect("a zygote")
+}
+
+fn shell(script: &str) -> Prepared {
+    Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).prepare().expect("prepare")
+}
+
+fn says(zygote: &Zygote, script: &str) -> String {
+    let output = zygote.output(&shell(script)).expect("output");
+    assert!(output.status.success(), "{script}: {}", output.status);
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+fn error_of<T>(answer: io::Result<T>) -> Error {
+    match answer {
+        Ok(_) => panic!("it should have failed"),
+        Err(error) => Error::of(&error).unwrap_or_else(|| panic!("no step: {error}")).clone(),
+    }
+}
+
+fn helper_pid(zygote: &Zygote) -> i32 {
+    zygote.pid().expect("a helper") as i32
+}
+
+fn kill(pid: i32, signal: i32) {
+    // SAFETY: a process that this one has started.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// Children are ours, by every form, and errors are those of any launch.
+pub fn basics(_: &[String]) {
+    let zygote = zygote();
+    let me = std::process::id();
+    assert_eq!(says(&zygote, "echo $PPID"), me.to_string());
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
+    let mut child = zygote.launch(&exits).expect("launch");
+    assert_eq!(child.route().launcher, Launcher::Zygote);
+    assert!(child.route().to_string().contains("zygote"), "{}", child.route());
+    assert_eq!(child.wait().expect("wait").code(), Some(3));
+    let error = error_of(zygote.spawn(&Command::new("/no/such/program").prepare().expect("prepare")));
+    assert_eq!((error.step(), error.errno()), (Step::Exec, Some(libc::ENOENT)));
+    let error = error_of(zygote.spawn(&Command::new("true").current_dir("/no/such").prepare().expect("prepare")));
+    assert_eq!((error.step(), error.errno()), (Step::Chdir, Some(libc::ENOENT)));
+    let error = error_of(zygote.spawn(&Command::new("true").fd(Stdio::fd(7777), 4).prepare().expect("prepare")));
+    assert_eq!((error.step(), error.errno()), (Step::PassFd, Some(libc::EBADF)), "{error}");
+    let error = error_of(zygote.spawn(&Command::new("true").inherit_all(true).prepare().expect("prepare")));
+    assert_eq!(error.step(), Step::Check);
+    let missing = Command::new("/no/such/program").prepare().expect("prepare");
+    assert_eq!(error_of(zygote.launch(&missing).and_then(|mut child| child.wait())).step(), Step::Exec);
+    assert_eq!(zygote.stats().starts, 1);
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// Functions run right before exec, in memory of their own; each way in which one can fail is told, and leaves nothing.
+pub fn calls(_: &[String]) {
+    let zygote = zygote();
+    let echo = shell("echo program");
+    let run = |calls: &[(&str, &[u8])]| {
+        zygote.launch_with(&echo, calls).and_then(|mut child| {
+            child.wait_exec()?;
+            child.wait_with_output()
+        })
+    };
+    let output = run(&[("say", b"one "), ("thread", b""), ("say", b"two ")]).expect("functions that work");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one two program\n");
+    let root = Command::new("true").current_dir("/usr").stdout(Stdio::piped()).prepare().expect("prepare");
+    let child = zygote.spawn_with(&root, &[("who", b"")]).expect("spawn");
+    let said = String::from_utf8(child.wait_with_output().expect("output").stdout).expect("text");
+    // SAFETY: reads a number.
+    let uid = unsafe { libc::geteuid() };
+    // Standard streams, and the directory that is read.
+    assert_eq!(said, format!("/usr {uid} 4\n"), "where the function was called");
+    for (name, bytes, words) in [
+        ("fail", &b"for a reason"[..], "call the function \"fail\": for a reason"),
+        ("refuse", b"", "\"refuse\": No such file or directory (os error 2)"),
+        ("panic", b"", "\"panic\": it panicked: a panic of 2"),
+        ("exit", b"", "\"exit\": it ended the process: exit status: 7"),
+        ("kill", b"", "\"kill\": it ended the process: signal: 9 (SIGKILL)"),
+        ("none", b"", "\"none\": there is none of that name in the helper's registry"),
+    ] {
+        for form in ["launch", "spawn"] {
+            let calls: &[(&str, &[u8])] = &[("thread", b""), (name, bytes)];
+            let answer = match form {
+                "spawn" => zygote.spawn_with(&echo, calls).map(drop),
+                _ => zygote.launch_with(&echo, calls).and_then(|mut child| child.wait().map(drop)),
+            };
+            let error = error_of(answer);
+            assert_eq!(error.step(), Step::Function, "{error}");
+            assert!(error.to_string().ends_with(words), "{form}: {error}");
+        }
+    }
+    let long = vec![b'x'; 300_000];
+    let output = run(&[("measure", &long)]).expect("a long argument");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "300000\nprogram\n");
+    // A program that is not there is still exec's fault.
+    let missing = Command::new("/no/such").prepare().expect("prepare");
+    assert_eq!(error_of(zygote.spawn_with(&missing, &[("thread", b"")])).step(), Step::Exec);
+    assert_eq!(zygote.stats().starts, 1, "the helper went on");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// Children start from what the caller is at the launch, not at the zygote's start.
+pub fn follows(_: &[String]) {
+    let zygote = zygote();
+    let helper = helper_pid(&zygote);
+    let ask =
+        "umask; pwd; ulimit -S -c; ulimit -S -n; nice; grep -e SigIgn -e SigBlk -e Cpus_allowed: /proc/self/status";
+    let direct = || String::from_utf8(shell(ask).output().expect("output").stdout).expect("text");
+    let same = |what: &str| assert_eq!(says(&zygote, ask), direct().trim(), "{what}");
+    same("at first");
+    // SAFETY: settings of this process, which has one thread; each is undone with it.
+    unsafe {
+        libc::umask(0o027);
+        same("after umask");
+        std::env::set_current_dir("/usr/lib").expect("chdir");
+        same("after chdir");
+        let limit = libc::rlimit { rlim_cur: 123, rlim_max: 4096 };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+        same("after limits");
+        libc::signal(libc::SIGUSR1, libc::SIG_IGN);
+        same("after ignoring a signal");
+        libc::setpriority(libc::PRIO_PROCESS, 0, 5);
+        same("after nice");
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&cpus), &mut cpus);
+        let first = (0..1024).find(|&cpu| libc::CPU_ISSET(cpu, &cpus)).expect("a processor");
+        libc::CPU_ZERO(&mut cpus);
+        libc::CPU_SET(first, &mut cpus);
+        libc::sched_setaffinity(0, size_of_val(&cpus), &cpus);
+        same("with one processor");
+    }
+    let me = std::process::id();
+    // SAFETY: this process leads a group already, or can.
+    unsafe { libc::setpgid(0, 0) };
+    assert_eq!(says(&zygote, "cut -d' ' -f5 /proc/$$/stat"), me.to_string(), "the group");
+    assert_eq!((helper_pid(&zygote), zygote.stats().starts), (helper, 1), "none of this needs another helper");
+    // A directory that nobody has a name for any more is still the caller's.
+    let gone = tempfile::tempdir().expect("a directory");
+    std::env::set_current_dir(gone.path()).expect("chdir");
+    drop(gone);
+    assert!(says(&zygote, "readlink /proc/$$/cwd").ends_with("(deleted)"));
+    std::env::set_current_dir("/").expect("chdir");
+    becomes_another(&zygote, helper);
+}
+
+/// What no child can take on makes another helper.
+fn becomes_another(zygote: &Zygote, helper: i32) {
+    fs::write("/proc/self/oom_score_adj", "77").expect("oom_score_adj");
+    assert_eq!(says(zygote, "cat /proc/$$/oom_score_adj"), "77");
+    let second = helper_pid(zygote);
+    assert_ne!(second, helper, "another helper");
+    // SAFETY: reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("becoming another user with a zygote", "it needs root");
+    }
+    // SAFETY: namespaces and ids of this process alone.
+    unsafe {
+        assert_eq!(libc::unshare(libc::CLONE_NEWUTS), 0);
+        assert_eq!(libc::sethostname(c"zygote-test".as_ptr(), 11), 0);
+    }
+    assert_eq!(says(zygote, "uname -n"), "zygote-test");
+    assert_ne!(helper_pid(zygote), second, "another helper after a namespace");
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+        assert_eq!(libc::setresgid(65534, 65534, 65534), 0);
+        assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
+        libc::prctl(libc::PR_SET_DUMPABLE, 1);
+    }
+    assert_eq!(says(zygote, "id -u; id -g; grep CapEff /proc/$$/status"), "65534\n65534\nCapEff:\t0000000000000000");
+    assert_eq!(zygote.stats().deaths, 0);
+}
+
+/// A helper that is killed, before or amid a launch: another one, or an error, and no child is lost.
+pub fn killed(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    let first = helper_pid(&zygote);
+    kill(first, libc::SIGKILL);
+    assert_eq!(zygote.status(&exits).expect("by another helper").code(), Some(3));
+    assert_ne!(helper_pid(&zygote), first);
+    let counted = zygote.stats();
+    assert_eq!((counted.starts, counted.deaths), (2, 1));
+    // Stopped, asked, killed: the request is in its socket.
+    let stopped = helper_pid(&zygote);
+    killed_amid(stopped, || assert_eq!(zygote.status(&exits).expect("by another").code(), Some(3)));
+    drop(zygote);
+    let never = Zygote::start(ZygoteOptions::new().restart(Restart::Never)).expect("a zygote");
+    killed_amid(helper_pid(&never), || {
+        let error = error_of(never.spawn(&exits));
+        assert_eq!(error.step(), Step::Zygote);
+        assert!(error.to_string().contains("has ended before there was a child: signal: 9"), "{error}");
+    });
+    let error = error_of(never.spawn(&exits));
+    assert!(error.to_string().contains("is not to be started anew"), "{error}");
+    drop(never);
+    observe::assert_no_orphans();
+}
+
+/// Has a helper killed while somebody asks it, at all moments of that.
+fn killed_amid(helper: i32, ask: impl FnOnce()) {
+    let killer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(2));
+        kill(helper, libc::SIGKILL);
+    });
+    // It would be continued by who asks; that it is killed is a matter of moments then.
+    kill(helper, libc::SIGSTOP);
+    ask();
+    killer.join().expect("the killer");
+}
+
+/// Launches from several threads while the helper is killed again and again: each gives a child or an error, and nothing is
+/// left.
+pub fn kill_storm(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    let (done, good, bad) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for n in 0..3 {
+            let (zygote, exits, done, good, bad) = (&zygote, &exits, &done, &good, &bad);
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    let answer = match n {
+                        0 => zygote.launch(exits).and_then(|mut child| child.wait()),
+                        1 => zygote.launch_with(exits, &[("thread", b"")]).and_then(|mut child| child.wait()),
+                        _ => zygote.status(exits),
+                    };
+                    match answer {
+                        Ok(status) => {
+                            assert_eq!(status.code(), Some(3));
+                            good.fetch_add(1, Relaxed);
+                        }
+                        Err(error) => {
+                            assert_eq!(Error::of(&error).map(Error::step), Some(Step::Zygote), "{error}");
+                            bad.fetch_add(1, Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..observe::scaled(60) {
+            thread::sleep(Duration::from_millis(3));
+            if let Some(pid) = zygote.pid() {
+                // SAFETY: our helper, or a number that was its own a moment ago.
+                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+            }
+        }
+        done.store(true, Relaxed);
+    });
+    let counted = zygote.stats();
+    assert!(counted.deaths > 5 && good.load(Relaxed) > 50, "{counted:?}, {good:?} good");
+    eprintln!("{counted:?}: {good:?} good, {bad:?} without a child");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A stopped helper is continued by who asks it.
+pub fn stopped(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    for _ in 0..5 {
+        kill(helper_pid(&zygote), libc::SIGSTOP);
+        assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
+    }
+    // With its socket full: more threads ask than there is room for, each with many descriptors.
+    let file = File::open("/dev/null").expect("open");
+    let mut command = Command::new(programs.exits(3));
+    for number in 3..400 {
+        command.fd(Stdio::fd(file.as_raw_fd()), number);
+    }
+    let many = command.prepare().expect("prepare");
+    kill(helper_pid(&zygote), libc::SIGSTOP);
+    thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| assert_eq!(zygote.status(&many).expect("status").code(), Some(3)));
+        }
+    });
+    assert_eq!(zygote.stats().starts, 1);
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// Many descriptors, and a large environment.
+pub fn large(_: &[String]) {
+    let zygote = zygote();
+    let file = tempfile::tempfile().expect("a file");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "ls /proc/$$/fd | wc -l"]).stdout(Stdio::piped());
+    for number in 3..900 {
+        command.fd(Stdio::fd(file.as_raw_fd()), number);
+    }
+    let output = zygote.output(&command.prepare().expect("prepare")).expect("900 descriptors");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "900");
+    let resident = rss(helper_pid(&zygote));
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "env | wc -c"]).stdout(Stdio::piped());
+    for n in 0..15 {
+        command.env(format!("LARGE_{n}"), "x".repeat(100_000));
+    }
+    let large = command.prepare().expect("prepare");
+    for _ in 0..20 {
+        let output = zygote.output(&large).expect("a large environment");
+        let length: usize = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+        assert!(length > 1_500_000, "{length} bytes");
+    }
+    let now = rss(helper_pid(&zygote));
+    assert!(now < resident + 512, "the helper has {now} KiB, {resident} before");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A field of `/proc/PID/status` in KiB.
+fn rss(pid: i32) -> u64 {
+    field(pid, "status", "VmRSS:")
+}
+
+fn field(pid: i32, file: &str, label: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).expect("the helper's memory");
+    let line = text.lines().find_map(|line| line.strip_prefix(label)).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("KiB")
+}
+
+/// Ten thousand launches leave descriptors, children, and memory, the helper's too, as they were.
+pub fn leaks(_: &[String]) {
+    const THREADS: usize = 4;
+    let zygote = zygote();
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    let missing = Command::new(programs.path("missing")).prepare().expect("prepare");
+    let piped =
+        Command::new(programs.exits(3)).stdin(Stdio::piped()).fd(Stdio::socketpair(), 5).prepare().expect("prepare");
+    let round = |n: usize| match n % 6 {
+        0 => assert_eq!(zygote.status(&exits).expect("status").code(), Some(3)),
+        1 => drop(zygote.launch(&exits).expect("launch")),
+        2 => assert!(zygote.spawn(&missing).is_err()),
+        3 => assert_eq!(zygote.output(&exits).expect("output").status.code(), Some(3)),
+        4 if n.is_multiple_of(5) => drop(zygote.launch_with(&exits, &[("thread", b"")]).expect("launch_with")),
+        4 => drop(zygote.launch(&missing)),
+        _ => assert_eq!(zygote.spawn(&piped).and_then(|mut child| child.wait()).expect("wait").code(), Some(3)),
+    };
+    let all = |total: usize| {
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..total / THREADS).for_each(&round));
+            }
+        });
+        eventually("dropped children reaped", || forkless::reap_orphans() == 0);
+    };
+    all(600);
+    let helper = helper_pid(&zygote);
+    let helper_fds = || fs::read_dir(format!("/proc/{helper}/fd")).expect("the helper's descriptors").count();
+    let private = || field(helper, "smaps_rollup", "Private_Dirty:") + field(helper, "smaps_rollup", "Private_Clean:");
+    let (fds, theirs, resident, helpers) = (observe::open_fds(), helper_fds(), observe::resident_kib(), private());
+    all(observe::scaled(10_000));
+    assert_eq!((observe::open_fds(), helper_fds()), (fds, theirs), "descriptors");
+    assert_eq!(observe::children(), [helper], "children");
+    let now = observe::resident_kib();
+    assert!(now < resident + 8192, "{now} KiB after, {resident} before");
+    let now = private();
+    assert!(now <= helpers + 64 && now < 2048, "the helper has {now} KiB of its own, {helpers} before");
+    eprintln!("the helper: {now} KiB of its own, {} resident", rss(helper));
+    assert_eq!((helper_pid(&zygote), zygote.stats().starts), (helper, 1));
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A forked copy is told that the zygote is not its own, and does it no harm.
+pub fn fork_copy(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
+    let mut child = zygote.launch(&shell("read line")).expect("launch");
+    let helper = helper_pid(&zygote);
+    let mut zygote = Some(zygote);
+    in_a_copy(|| {
+        let zygote = zygote.take().expect("a copy of it");
+        let error = error_of(zygote.spawn(&exits));
+        assert!(error.to_string().contains("of which this one is a forked copy"), "{error}");
+        assert_eq!(zygote.pid(), None);
+        let own = Zygote::start(&ZygoteOptions::new()).expect("a zygote of the copy's own");
+        assert_eq!(own.status(&exits).expect("status").code(), Some(3));
+        drop((own, zygote));
+        observe::assert_no_orphans();
+    });
+    let zygote = zygote.expect("ours");
+    child.kill().and_then(|()| child.wait()).expect("the child is still ours");
+    assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
+    assert_eq!(helper_pid(&zygote), helper, "the same helper");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// The helper ends with its owner, also where a forked copy keeps the socket open, and goes on when the thread ends that
+/// started it, as do its children that are to die with their parent.
+pub fn ends(args: &[String]) {
+    if args.first().is_some_and(|arg| arg == "owner") {
+        let zygote = zygote();
+        println!("{}", helper_pid(&zygote));
+        // SAFETY: the copy has the socket until it is killed with the test's group.
+        if unsafe { libc::fork() } == 0 {
+            thread::sleep(Duration::from_secs(600));
+        }
+        // SAFETY: no destructor is to end the helper.
+        unsafe { libc::_exit(0) };
+    }
+    let mut owner =
+        Command::new("/proc/self/exe").args(["zygote-ends", "owner"]).stdout(Stdio::piped()).spawn().expect("spawn");
+    let mut line = String::new();
+    io::BufRead::read_line(&mut io::BufReader::new(owner.stdout.take().expect("a pipe")), &mut line).expect("read");
+    let helper: i32 = line.trim().parse().expect("a pid");
+    owner.wait().expect("wait");
+    eventually("the helper's end", || observe::state_of(helper).is_none_or(|state| state == 'Z'));
+
+    let zygote = thread::spawn(zygote).join().expect("a thread");
+    thread::sleep(Duration::from_millis(50));
+    let mut dies = Command::new("sleep");
+    dies.arg("600").parent_death_signal(libc::SIGKILL);
+    let dies = dies.prepare().expect("prepare");
+    let mut child =
+        thread::scope(|scope| scope.spawn(|| zygote.spawn(&dies).expect("spawn")).join().expect("a thread"));
+    assert_eq!(child.wait_timeout(Duration::from_millis(200)).expect("wait"), None, "it has outlived the thread");
+    child.kill().and_then(|()| child.wait()).expect("wait");
+    assert_eq!(zygote.stats().starts, 1);
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// Who does not serve is not started, or is told apart from who does.
+pub fn refused(_: &[String]) {
+    let error = Zygote::start(ZygoteOptions::new().program("/bin/true")).expect_err("it does not serve");
+    assert!(error.to_string().contains("ended before it served"), "{error}");
+    let error = Zygote::start(ZygoteOptions::new().program("/no/such/program")).expect_err("it is not there");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    observe::assert_no_orphans();
+    // A mark without a socket is nobody's zygote.
+    let mut plain = Command::new("/proc/self/exe");
+    plain.args(["zygote-plain"]).env("FORKLESS_ZYGOTE", "1");
+    assert!(plain.status().expect("status").success());
+    // Nor with a socket that the parent has not made.
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    assert!(plain.fd(theirs, 3).status().expect("status").success());
+    drop(ours);
+    observe::assert_no_orphans();
+}
+
+/// Does nothing, as who was not started to serve.
+pub fn plain(_: &[String]) {}
+
+/// The failure of a launch is seen from outside, as is said; the status of a good one is nobody else's.
+pub fn visible(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let missing = Command::new(programs.path("missing")).prepare().expect("prepare");
+    assert!(zygote.spawn(&missing).is_err());
+    assert_eq!(foreign::wait(-1, libc::WNOHANG), Ok((0, 0)), "it has been reaped, and the helper runs");
+    let helper = helper_pid(&zygote);
+    drop(zygote);
+    assert_eq!(foreign::wait(helper, libc::WNOHANG), Err(libc::ECHILD), "the helper has been reaped");
+}
