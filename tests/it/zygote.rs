@@ -17,6 +17,7 @@ scenarios! {
     children_are_what_the_caller_is "zygote-follows"
     a_killed_helper_loses_no_child "zygote-killed"
     killed_helpers_lose_no_child_in_a_storm "zygote-kill-storm"
+    a_child_of_a_killed_helper_tells_of_its_exec "zygote-held"
     a_stopped_helper_is_continued "zygote-stopped"
     many_descriptors_and_large_environments "zygote-large"
     launches_leave_nothing "zygote-leaks"

@@ -202,6 +202,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-follows", zygote::follows),
     ("zygote-killed", zygote::killed),
     ("zygote-kill-storm", zygote::kill_storm),
+    ("zygote-held", zygote::held),
     ("zygote-stopped", zygote::stopped),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),

@@ -256,6 +256,28 @@ fn killed_amid(helper: i32, ask: impl FnOnce()) {
     killer.join().expect("the killer");
 }
 
+/// A child that is before its exec when the helper is killed still tells of its exec, though nobody shares its memory then.
+pub fn held(_: &[String]) {
+    let programs = Programs::new();
+    for (n, calls) in [&[][..], &[("thread", &b""[..])]].into_iter().enumerate() {
+        let zygote = zygote();
+        let fifo = programs.fifo(&format!("hold-{n}"));
+        let mut command = Command::new("sleep");
+        command.arg("600").fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
+        let mut child = zygote.launch_with(&command.prepare().expect("prepare"), calls).expect("launch");
+        assert!(!child.wait_exec_timeout(Duration::from_millis(50)).expect("it is held"));
+        let helper = helper_pid(&zygote);
+        kill(helper, libc::SIGKILL);
+        eventually("the helper's end", || observe::state_of(helper).is_none_or(|state| state == 'Z'));
+        drop(File::options().write(true).open(&fifo).expect("open"));
+        let told = child.wait_exec_timeout(Duration::from_secs(20)).expect("a program that is there");
+        assert!(told, "the exec was never told");
+        child.kill().and_then(|()| child.wait()).expect("wait");
+        drop(zygote);
+    }
+    observe::assert_no_orphans();
+}
+
 /// Launches from several threads while the helper is killed again and again: each gives a child or an error, and nothing is
 /// left.
 pub fn kill_storm(_: &[String]) {
