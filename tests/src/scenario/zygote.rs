@@ -308,8 +308,14 @@ pub fn kill_storm(_: &[String]) {
                 }
             });
         }
-        for _ in 0..observe::scaled(60) {
-            thread::sleep(Duration::from_millis(3));
+        // However busy the machine is: until enough of both has happened.
+        let enough = || good.load(Relaxed) > observe::scaled(50) && zygote.stats().deaths > 5;
+        for n in 0..20_000 {
+            if n > 60 && enough() {
+                break;
+            }
+            // Longer and longer, so that a launch comes to its end in between.
+            thread::sleep(Duration::from_millis(3 + n / 100));
             if let Some(pid) = zygote.pid() {
                 // SAFETY: our helper, or a number that was its own a moment ago.
                 unsafe { libc::kill(pid as i32, libc::SIGKILL) };
