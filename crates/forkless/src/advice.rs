@@ -50,14 +50,14 @@ impl Way {
         }
     }
 
-    /// By which name this version of forkless has it; none where it has not, and it must be had from elsewhere.
-    pub fn launcher(self) -> Option<Launcher> {
+    /// The launcher's name in a [`Route`](crate::Route).
+    pub fn launcher(self) -> Launcher {
         match self {
-            Self::Clone => Some(Launcher::Clone),
-            Self::Pool => Some(Launcher::Pool),
-            Self::PosixSpawn => Some(Launcher::PosixSpawn),
-            Self::Fork => Some(Launcher::Fork),
-            Self::Zygote => None,
+            Self::Clone => Launcher::Clone,
+            Self::Pool => Launcher::Pool,
+            Self::Zygote => Launcher::Zygote,
+            Self::PosixSpawn => Launcher::PosixSpawn,
+            Self::Fork => Launcher::Fork,
         }
     }
 }
@@ -427,7 +427,7 @@ mod tests {
         walk(Question::FIRST, &mut questions, &mut ways);
         assert!(Question::ALL.iter().all(|question| questions.contains(question)));
         assert!(Way::ALL.iter().all(|way| ways.contains(way)));
-        assert_eq!(Way::Clone.launcher(), Some(Launcher::Clone));
+        assert_eq!(Way::Clone.launcher(), Launcher::Clone);
     }
 
     #[test]

@@ -14,6 +14,7 @@ const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (Some(Way::Clone), Contestant::ForklessStatus),
     (Some(Way::Clone), Contestant::ForklessPreparedLaunch),
     (Some(Way::Pool), Contestant::ForklessPool),
+    (Some(Way::Zygote), Contestant::ForklessPreparedZygote),
     (Some(Way::PosixSpawn), Contestant::ForklessPosixSpawn),
     (Some(Way::Fork), Contestant::ForklessFork),
     (Some(Way::PosixSpawn), Contestant::PosixSpawn),

@@ -158,7 +158,6 @@ fn launch(
         },
         launcher: advice.way.name(),
         words: advice.way.words(),
-        in_this_version: advice.way.launcher().is_some(),
         path: advice.path.iter().map(step).collect(),
         steps: command.map(Prepared::steps).unwrap_or_default(),
         fork_us: fork.map(|fork| (fork.small_us + fork.gib_us * gib).round()),

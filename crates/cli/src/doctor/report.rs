@@ -150,8 +150,6 @@ pub(crate) struct Launch {
     pub(crate) caller: Caller,
     pub(crate) launcher: &'static str,
     pub(crate) words: &'static str,
-    /// Whether this version of forkless has it.
-    pub(crate) in_this_version: bool,
     pub(crate) path: Vec<Step>,
     /// What the child would do, as `forkless run --explain` tells it.
     pub(crate) steps: Vec<String>,

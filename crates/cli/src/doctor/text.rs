@@ -59,8 +59,7 @@ fn launch(out: &mut String, launch: &Launch) {
     let what = launch.program.as_ref().map_or_else(|| "a program".to_owned(), |words| words.join(" "));
     let heading = format!("To launch {what} from {}: {}", caller(&launch.caller), launch.launcher);
     let _ = writeln!(out, "\n{}", wrap(&heading, WIDTH).join("\n"));
-    let here = if launch.in_this_version { "" } else { "; this version of forkless has not got it" };
-    *out += &item(" ", &format!("{}{here}", launch.words));
+    *out += &item(" ", launch.words);
     for step in &launch.path {
         *out += &item("-", &format!("{} {}: {}.", step.words, if step.answer { "Yes" } else { "No" }, step.why));
     }
