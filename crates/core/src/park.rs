@@ -9,7 +9,7 @@
 //! for children cloned at the launch, directory, root and umask (`CLONE_FS`).
 //!
 //! # Safety
-//! As for [`child`](crate::child). The [`Shared`] block outlives the refiller and every parked child. No atomic operation here
+//! As for [`child`]. The [`Shared`] block outlives the refiller and every parked child. No atomic operation here
 //! reads and writes at once: on aarch64 that may be a call of a helper that is not ours (outline atomics).
 
 use crate::child;
