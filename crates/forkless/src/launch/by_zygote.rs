@@ -5,6 +5,7 @@
 //! has left the helper's memory, and its failure is in the frame.
 
 use super::failure::failed;
+use super::processor;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, Stack};
 use super::{has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
 use crate::compile::Plan;
@@ -138,6 +139,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
     unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*calls).cast(), calls.len()) };
+    let cpus = parcel.sent.adopt.cpus.get(..parcel.sent.adopt.cpu_words as usize).unwrap_or(&[]);
+    parcel.order.kept = helper.keep_near(processor::are_few(cpus)) as u32;
     parcel.order.calls = if calls.is_empty() { 0 } else { size_of_val(arena) as u32 };
     parcel.order.calls_len = calls.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;

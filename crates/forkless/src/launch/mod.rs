@@ -44,6 +44,8 @@ pub(crate) mod probe;
 
 pub(crate) mod stack;
 
+pub(crate) mod processor;
+
 pub(crate) mod surroundings;
 
 mod support;

@@ -3,7 +3,7 @@
 use super::failed;
 use crate::error::Error;
 use crate::launch::surroundings::{Identity, Namespaces, Settings, Tasks};
-use crate::launch::{self, Stack, clone_parked};
+use crate::launch::{self, Stack, clone_parked, processor};
 use crate::wait;
 use forkless_core::frame::{Frame, GO, GO_AWAY, LEFT};
 use forkless_core::park::{CLONING, EMPTY, HEIR, PARKED, SEATS, Seat, Shared, TAKEN, WANTED, probe, probed, refill};
@@ -27,7 +27,7 @@ pub(super) struct Generation {
     pub(super) namespaces: Namespaces,
     pub(super) settings: Settings,
     pub(super) lost: AtomicU64,
-    /// See [`few_processors`].
+    /// See [`processor::few`].
     processors: u64,
     /// `pidfd_open(2)` works.
     pub(super) opens_pidfds: bool,
@@ -58,7 +58,7 @@ impl Generation {
             let why = "the children of this process are born in another process-id namespace";
             return Err(failed(errno::EINVAL).note(why));
         }
-        let (batch, processors) = (is_ordinary(), few_processors());
+        let (batch, processors) = (is_ordinary(), processor::few());
         let opens_pidfds = check_resume(batch, processors)?;
         let mut stack = Stack::take().map_err(failed)?;
         let mut shared = Box::new(Shared {
@@ -319,7 +319,8 @@ impl Waiting<'_> {
             let _ = unsafe { sys::kill(pid, SIGCONT) };
         }
         if generation.processors != 0 {
-            stay(pid);
+            // Refused, it runs where the kernel likes.
+            let _ = processor::own().is_some_and(|cpu| processor::keep(pid, cpu));
         }
         let frame = self.frame();
         (frame.group, frame.batch, frame.affinity) = (group, shared.batch, generation.processors);
@@ -344,36 +345,11 @@ impl Take for Seat {
     }
 }
 
-/// Keeps a sleeping child on the calling thread's processor. If that is refused it runs where the kernel likes.
-fn stay(pid: i32) {
-    let mut cpu = 0u32;
-    // SAFETY: the kernel writes a number; reads a mask; the pid is a parked child's.
-    unsafe {
-        if sys::syscall(uapi::__NR_getcpu, [&raw mut cpu as usize, 0, 0, 0, 0, 0]).is_ok() {
-            let mask = 1u64.checked_shl(cpu).unwrap_or(!0);
-            let args = [pid as usize, 8, &raw const mask as usize, 0, 0, 0];
-            let _ = sys::syscall(uapi::__NR_sched_setaffinity, args);
-        }
-    }
-}
-
 /// Has a child of ours ended, or been reaped? One that has not may be another one that has got its number.
 fn has_died(pid: i32) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     let mut info = sys::SignalInfo::EMPTY;
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid != 0
-}
-
-/// The processors that the calling thread may run on, where they are so few that a launched child is kept on its caller's; or 0.
-///
-/// With two of them the other one is mostly asleep, or busy with the child before. To wake it takes longer (14 µs on a
-/// virtual machine, all of them the caller's) than it takes until the caller waits for something.
-fn few_processors() -> u64 {
-    const FEW: usize = 2;
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-    let numbers = (0..64).filter(|&cpu| set.is_set(cpu));
-    let mask = numbers.fold(0u64, |mask, cpu| mask | 1 << cpu);
-    if set.count() as usize <= FEW && mask.count_ones() == set.count() { mask } else { 0 }
 }
 
 /// The child in a seat, if there is one.

@@ -6,6 +6,7 @@ use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::{Child, SIGCONT};
 use crate::command::Command;
+use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
 use crate::launch::surroundings::Namespaces;
 use crate::stdio::Stdio;
@@ -46,6 +47,8 @@ pub(crate) struct Helper {
     /// The caller's own.
     pub(crate) files: Files,
     child: Mutex<Child>,
+    /// 1 + the processor that it is kept on; 0: on none.
+    kept: AtomicU32,
 }
 
 /// What launches share with a helper; outlives it where a handle still has a parcel.
@@ -133,6 +136,7 @@ impl Helper {
             link: Arc::new(link),
             pid,
             child: Mutex::new(child),
+            kept: AtomicU32::new(0),
         })
     }
 
@@ -155,6 +159,18 @@ impl Helper {
             if let Some(pidfd) = child.pidfd() {
                 let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), SIGCONT);
             }
+        }
+    }
+
+    /// Keeps it on the caller's processor, where that has `few`; says whether its children have to be put back.
+    pub(crate) fn keep_near(&self, few: bool) -> bool {
+        let kept = self.kept.load(Ordering::Relaxed);
+        match processor::own().filter(|cpu| few && cpu + 1 != kept) {
+            Some(cpu) if processor::keep(self.pid, cpu) => {
+                self.kept.store(cpu + 1, Ordering::Relaxed);
+                true
+            }
+            _ => kept != 0,
         }
     }
 

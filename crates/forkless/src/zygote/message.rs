@@ -134,6 +134,8 @@ pub(crate) struct Order {
     pub(crate) pid_namespace: i32,
     /// The zygote stands still until the child has left its memory.
     pub(crate) vfork: u32,
+    /// 1: the zygote is kept on the caller's processor, which is no matter of the child's.
+    pub(crate) kept: u32,
     /// The functions to call lie so many bytes behind the arena's start; 0: there are none.
     pub(crate) calls: u32,
     /// How long their list is.

@@ -266,7 +266,7 @@ impl<'a> Server<'a> {
         // SAFETY: as above; no child plays it yet.
         unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
         sent.frame.plan = arena.as_ptr().cast();
-        self.compare(&mut sent.adopt);
+        self.compare(&mut sent.adopt, order.kept != 0);
         if order.calls != 0 {
             // SAFETY: the list lies behind the arena, inside the parcel.
             let list = unsafe {
@@ -284,7 +284,7 @@ impl<'a> Server<'a> {
     }
 
     /// What the child has to take on: what differs from what it is born with.
-    fn compare(&mut self, asked: &mut Adopt) {
+    fn compare(&mut self, asked: &mut Adopt, kept: bool) {
         let own = &mut *self.own;
         // The clone itself is counted against the limit of processes, so that is taken on here.
         let nproc = uapi::RLIMIT_NPROC as usize;
@@ -303,7 +303,7 @@ impl<'a> Server<'a> {
             (what::LIMIT, asked.limits != 0),
             (what::NICE, asked.nice != own.nice),
             (what::SCHEDULER, asked.scheduler != own.scheduler),
-            (what::AFFINITY, asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
+            (what::AFFINITY, kept || asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
             (what::IO_PRIORITY, asked.io_priority != own.io_priority),
             (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
             (what::PERSONALITY, asked.personality != own.personality),
