@@ -1,0 +1,211 @@
+//! Which descriptors the child has at which numbers, and where each comes from.
+
+use super::TERMINAL_SLOT;
+use crate::command::{Command, MountStep};
+use crate::error::Error;
+use crate::stdio::Source;
+use crate::step::Step;
+use forkless_core::frame::SLOTS;
+use forkless_core::plan::{self, MAX_FDS, Pair};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// The descriptors of a plan.
+pub(super) struct Descriptors {
+    pub(super) pairs: Vec<Pair>,
+    pub(super) keep: Vec<i32>,
+    pub(super) sockets: Vec<RawFd>,
+    pub(super) highest_source: RawFd,
+    pub(super) owned: Vec<Arc<OwnedFd>>,
+    // By their numbers in the child, those that only the child itself uses:
+    pub(super) program: Option<RawFd>,
+    pub(super) ruleset: Option<RawFd>,
+    pub(super) trees: Vec<RawFd>,
+    /// The socket over which descriptors go back.
+    pub(super) back: Option<RawFd>,
+    /// The terminal of `pty`, by one of its numbers.
+    pub(super) terminal: Option<RawFd>,
+    /// Which of these do not outlive exec.
+    pub(super) passing: Vec<RawFd>,
+}
+
+impl Descriptors {
+    /// A number at which the child has nothing. What it inherits may stand anywhere: there it is one that was free in the
+    /// caller and is held for as long as the plan lives, by a descriptor that ends with exec.
+    fn free_number(&mut self, command: &Command) -> Result<RawFd, Error> {
+        let mut number = self.keep.iter().max().map_or(3, |highest| highest + 1);
+        if command.inherit_all {
+            let failed = |errno: rustix::io::Errno| {
+                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("of the command's own")
+            };
+            let holder = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
+            let mut from = 3;
+            let held = loop {
+                let held = rustix::io::fcntl_dupfd_cloexec(&holder, from).map_err(failed)?;
+                if !self.keep.contains(&held.as_raw_fd()) {
+                    break held;
+                }
+                from = held.as_raw_fd() + 1;
+            };
+            number = held.as_raw_fd();
+            self.owned.push(Arc::new(held));
+        }
+        self.keep.push(number);
+        Ok(number)
+    }
+
+    /// Passes a descriptor for the child's own use; gives its number there.
+    fn lend(&mut self, command: &Command, fd: &Arc<OwnedFd>, outlives_exec: bool) -> Result<RawFd, Error> {
+        let number = self.free_number(command)?;
+        self.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
+        self.highest_source = self.highest_source.max(fd.as_raw_fd());
+        self.owned.push(Arc::clone(fd));
+        if !outlives_exec {
+            self.passing.push(number);
+        }
+        Ok(number)
+    }
+}
+
+pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
+    let refuse = |what: String| Err(Error::check(&command.program, what));
+    let mut found = Descriptors {
+        pairs: Vec::new(),
+        keep: vec![0, 1, 2],
+        sockets: Vec::new(),
+        highest_source: -1,
+        owned: Vec::new(),
+        program: None,
+        ruleset: None,
+        trees: Vec::new(),
+        back: None,
+        terminal: None,
+        passing: Vec::new(),
+    };
+    for number in 0..3 {
+        if !command.fds.contains_key(&number) {
+            let slot = if command.pty.is_some() { TERMINAL_SLOT as i32 } else { number };
+            found.pairs.push(Pair { source: -1 - slot, target: number });
+        }
+    }
+    for (&number, source) in &command.fds {
+        if number < 0 {
+            return refuse(format!("fd {number} is not a descriptor number"));
+        }
+        if number > 2 {
+            found.keep.push(number);
+        }
+        let pair_source = match source {
+            Source::Piped if number > 2 => {
+                return refuse(format!("a pipe at fd {number} has no known direction: use Stdio::socketpair() there"));
+            }
+            Source::SocketPair if number > 2 => {
+                found.sockets.push(number);
+                -1 - (2 + found.sockets.len() as i32)
+            }
+            Source::Null if number > 2 => plan::PAIR_NULL,
+            Source::Inherit | Source::Null | Source::Piped | Source::SocketPair if number <= 2 => -1 - number,
+            Source::Borrowed(fd) if *fd < 0 => {
+                return refuse(format!("fd {fd}, to be fd {number}, is not a descriptor"));
+            }
+            // A copy of itself is inherited.
+            Source::DupOf(other) if *other == number => {
+                if number > 2 {
+                    number
+                } else {
+                    -1 - number
+                }
+            }
+            Source::DupOf(other) => {
+                check_dup(command, number, *other)?;
+                continue;
+            }
+            Source::Open { path: Err(_), .. } => {
+                return refuse(format!("the path for fd {number} contains a NUL byte"));
+            }
+            Source::Open { .. } => continue,
+            fixed => fixed.fixed(number).unwrap_or(number),
+        };
+        if let Source::Owned(fd) = source {
+            found.owned.push(Arc::clone(fd));
+        }
+        found.highest_source = found.highest_source.max(pair_source);
+        found.pairs.push(Pair { source: pair_source, target: number });
+    }
+    // A script's descriptor must outlive exec: the interpreter opens it again by its number. One that cannot be read
+    // (O_PATH) is taken for a binary's.
+    let is_script = |fd: &Arc<OwnedFd>| {
+        let mut start = [0; 2];
+        rustix::io::pread(fd, &mut start, 0) == Ok(2) && &start == b"#!"
+    };
+    if let Some(fd) = &command.program_fd {
+        found.program = Some(found.lend(command, fd, is_script(fd))?);
+    }
+    if let Some(fd) = &command.sandbox.landlock {
+        found.ruleset = Some(found.lend(command, fd, false)?);
+    }
+    for one in &command.sandbox.mounts {
+        if let MountStep::Attach { tree, .. } = one {
+            let number = found.lend(command, tree, false)?;
+            found.trees.push(number);
+        }
+    }
+    if !command.setup.hand_backs.is_empty() {
+        let number = found.free_number(command)?;
+        found.sockets.push(number);
+        found.pairs.push(Pair { source: -1 - (2 + found.sockets.len() as i32), target: number });
+        found.passing.push(number);
+        found.back = Some(number);
+    }
+    if command.pty.is_some() {
+        found.terminal = Some(terminal(command, &mut found)?);
+    }
+    if found.pairs.len() > MAX_FDS {
+        return refuse(format!(
+            "{} descriptors are more than the {MAX_FDS} that one command can name",
+            found.pairs.len()
+        ));
+    }
+    let most = if command.pty.is_some() { TERMINAL_SLOT - 3 } else { SLOTS - 3 };
+    if found.sockets.len() > most {
+        return refuse(format!("{} socket pairs are more than the {most} a command can have", found.sockets.len()));
+    }
+    found.pairs.sort_by_key(|pair| pair.target);
+    found.keep.sort_unstable();
+    Ok(found)
+}
+
+/// Is this standard stream the terminal of `pty`?
+pub(super) fn is_terminal(command: &Command, number: RawFd) -> bool {
+    command.pty.is_some() && !command.fds.contains_key(&number)
+}
+
+/// A number at which the child finds the terminal of `pty`: a standard stream or, if none of them is it, one that is
+/// closed by exec.
+fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> {
+    if let Some(number) = (0..3).find(|&number| is_terminal(command, number)) {
+        return Ok(number);
+    }
+    let number = found.free_number(command)?;
+    found.pairs.push(Pair { source: -1 - TERMINAL_SLOT as i32, target: number });
+    found.passing.push(number);
+    Ok(number)
+}
+
+/// A copy of a copy has no order in which it could be made.
+fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
+    let known = other <= 2 || command.inherit_all || command.fds.contains_key(&other);
+    let chained = matches!(command.fds.get(&other), Some(Source::DupOf(_)));
+    if other < 0 || !known {
+        return Err(Error::check(
+            &command.program,
+            format!("fd {number} is to be a copy of fd {other}, which the child has not got"),
+        ));
+    }
+    if chained {
+        let what = format!("fd {number} is to be a copy of fd {other}, which is itself a copy: name the first one");
+        return Err(Error::check(&command.program, what));
+    }
+    Ok(())
+}
