@@ -67,6 +67,28 @@ pub struct Key {
     turn: u32,
 }
 
+impl Key {
+    /// The key as a number, for who has only numbers to pass on.
+    ///
+    /// ```
+    /// use forkless::{Command, Key, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// let first = set.insert(Command::new("true").spawn()?, 1)?;
+    /// let second = set.insert(Command::new("true").spawn()?, 2)?;
+    /// assert_eq!(Key::from_bits(second.to_bits()), second);
+    /// assert!(set.remove(Key::from_bits(first.to_bits())).is_some_and(|(_, value)| value == 1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.turn) << 32 | u64::from(self.place)
+    }
+
+    /// The key that [`to_bits`](Self::to_bits) has made a number of; of any other number, one that means no child or another.
+    pub fn from_bits(bits: u64) -> Self {
+        Self { place: bits as u32, turn: (bits >> 32) as u32 }
+    }
+}
+
 /// A child that has ended, out of a [`WaitSet`].
 #[derive(Debug)]
 #[non_exhaustive]
