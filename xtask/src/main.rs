@@ -1,10 +1,11 @@
-//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`.
+//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use xtask::dist;
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -22,15 +23,28 @@ enum Task {
     },
     /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
     Ci,
+    /// Builds the C library, its header and its pkg-config file, and installs them.
+    Dist {
+        /// Where: P/lib, P/include.
+        #[arg(long, value_name = "P")]
+        prefix: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
+    let options = Options::parse();
+    if let Task::Dist { prefix } = &options.task {
+        // Relative paths are the caller's.
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
+        return dist::install(prefix, &target);
+    }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
-    match Options::parse().task {
+    match options.task {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
+        Task::Dist { .. } => unreachable!("done above"),
     }
 }
 

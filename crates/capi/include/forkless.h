@@ -1,0 +1,585 @@
+/*
+ * forkless: start a process from any process, however big, at the speed of exec. Linux, C99 or C++.
+ *
+ *     cc prog.c $(pkg-config --cflags --libs forkless)
+ *
+ * WHAT FUNCTIONS ANSWER
+ *   Functions that return int or pid_t: 0 or a number that is wanted; on failure a negative errno, such as -ENOENT. errno itself
+ *   is not touched, so it need not be saved around calls, and no function is mistaken for another whose errno was left over.
+ *   The few that stand in for libc's (forkless_popen, forkless_popenv, forkless_pclose, forkless_system) answer as those do.
+ *   Null pointers where none is allowed, numbers that mean nothing and the like are -EINVAL, never a crash. What is done with
+ *   pointers to memory that is not there is undefined, as everywhere in C.
+ *
+ * RESULTS come last, before the error, and are written only on success. The names of the parameters say what they are.
+ *
+ * ERRORS  Functions that start or wait for something take a forkless_error, a struct of yours (NULL: you do not want to know),
+ *   which is written only on failure: the step of the launch that failed, the errno, and a sentence for people.
+ *
+ * HANDLES are made by a function that gives you one and end with the _free function of their type, which takes NULL. A command, a
+ *   child or a wait set serves one thread at a time; a second one is told -EBUSY. A prepared command or a pool serves any number.
+ *   Handles of different things are independent, and the library has no global state that you could meet.
+ *
+ * DESCRIPTORS you pass stay yours. Where the library keeps one it keeps a copy; only those of forkless_command_fd must be open when
+ *   the command is run. Descriptors that the library makes are close-on-exec.
+ *
+ * TEXTS are bytes without encoding, unless said otherwise, and are copied. Functions that give a text do so as snprintf(3): at most
+ *   `size` bytes with a NUL at the end, and the answer is the length of the whole (text may be NULL if size is 0).
+ *
+ * THREADS  No function is a cancellation point. None calls back, installs a signal handler or makes a thread, unless said.
+ *   A forked copy of your process may use the library; children of the original are not its own.
+ *
+ * IN THE CHILD runs no code of yours (but for forkless_command_pre_exec): between clone and exec it shares your memory and plays a
+ *   list of system calls, in a fixed order whatever the order of your calls. pthread_atfork(3) handlers do not run.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef FORKLESS_H
+#define FORKLESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the library, such as "0.1.0". */
+const char *forkless_version(void);
+
+/* ---- Errors -------------------------------------------------------------------------------------------------------------------
+ *
+ *     forkless_error error;
+ *     if (forkless_command_spawn(command, &child, &error) < 0)
+ *         fprintf(stderr, "%s\n", error.message);    // failed to start "gitt": exec: No such file or directory (searched PATH: ...)
+ */
+
+#define FORKLESS_MESSAGE_SIZE 504
+
+typedef struct forkless_error {
+    int step;                             /* the step that failed, FORKLESS_STEP_...; 0: none in particular */
+    int errnum;                           /* the errno, positive; the function has returned its negative */
+    char message[FORKLESS_MESSAGE_SIZE];  /* UTF-8; what is too long is cut */
+} forkless_error;
+
+/* The steps. Their numbers never mean another step. Where a request makes no sense it is FORKLESS_STEP_CHECK, with EINVAL. A child
+ * that was killed before it could run the program is ECANCELED; a fault of the library itself ENOTRECOVERABLE. */
+enum {
+    FORKLESS_STEP_TABLE = 1,
+    FORKLESS_STEP_PASS_FD = 2,
+    FORKLESS_STEP_CLOSE_FDS = 4,
+    FORKLESS_STEP_SET_SID = 5,
+    FORKLESS_STEP_SET_PGID = 6,
+    FORKLESS_STEP_CHDIR = 7,
+    FORKLESS_STEP_OPEN = 8,
+    FORKLESS_STEP_DUP = 9,
+    FORKLESS_STEP_SIGNALS = 10,
+    FORKLESS_STEP_EXEC = 13,
+    FORKLESS_STEP_RLIMIT = 20,
+    FORKLESS_STEP_NICE = 21,
+    FORKLESS_STEP_SCHEDULER = 22,
+    FORKLESS_STEP_AFFINITY = 23,
+    FORKLESS_STEP_IO_PRIORITY = 24,
+    FORKLESS_STEP_TIMER_SLACK = 25,
+    FORKLESS_STEP_PERSONALITY = 26,
+    FORKLESS_STEP_OOM_SCORE = 27,
+    FORKLESS_STEP_TERMINAL = 28,
+    FORKLESS_STEP_FOREGROUND = 29,
+    FORKLESS_STEP_CHROOT = 30,
+    FORKLESS_STEP_SET_GROUPS = 31,
+    FORKLESS_STEP_SET_GID = 32,
+    FORKLESS_STEP_SET_UID = 33,
+    FORKLESS_STEP_UMASK = 34,
+    FORKLESS_STEP_CALL = 35,
+    FORKLESS_STEP_NO_NEW_PRIVS = 36,
+    FORKLESS_STEP_PARENT_DEATH_SIGNAL = 37,
+    FORKLESS_STEP_NAMESPACE = 38,
+    FORKLESS_STEP_JOIN_NAMESPACE = 39,
+    FORKLESS_STEP_ID_MAPS = 40,
+    FORKLESS_STEP_HOSTNAME = 41,
+    FORKLESS_STEP_MOUNT = 42,
+    FORKLESS_STEP_PIVOT_ROOT = 43,
+    FORKLESS_STEP_CAPABILITIES = 44,
+    FORKLESS_STEP_SECUREBITS = 45,
+    FORKLESS_STEP_LANDLOCK = 46,
+    FORKLESS_STEP_SECCOMP = 47,
+    FORKLESS_STEP_HAND_BACK = 48,
+    FORKLESS_STEP_MAKE_DIR = 49,
+    FORKLESS_STEP_SYMLINK = 50,
+    FORKLESS_STEP_PRE_EXEC = 60,
+    FORKLESS_STEP_CONTROL_GROUP = 61,
+    FORKLESS_STEP_ADOPT = 62,
+    FORKLESS_STEP_FUNCTION = 63,
+    FORKLESS_STEP_CHECK = 101,
+    FORKLESS_STEP_PIPE = 102,
+    FORKLESS_STEP_STACK = 103,
+    FORKLESS_STEP_PROBE = 104,
+    FORKLESS_STEP_CLONE = 105,
+    FORKLESS_STEP_WAIT = 106,
+    FORKLESS_STEP_OPEN_TERMINAL = 107,
+    FORKLESS_STEP_ZYGOTE = 110
+};
+
+/* The step in words, such as "set the limit". -ENOENT if there is none of that number. */
+int forkless_step_words(int step, char *text, size_t size);
+
+/* ---- Commands: what is to be run ----------------------------------------------------------------------------------------------
+ *
+ *     forkless_command *command;
+ *     int status;
+ *     forkless_command_new("make", &command);
+ *     forkless_command_arg(command, "-s");
+ *     forkless_command_current_dir(command, "/usr/src/project");
+ *     forkless_command_fd_null(command, 0);
+ *     if (forkless_command_status(command, &status, NULL) == 0 && WIFEXITED(status)) ...
+ *     forkless_command_free(command);
+ *
+ * Unless told otherwise the program gets your environment, directory and standard streams; of your other descriptors none, be they
+ * close-on-exec or not; SIGPIPE at its default and no signal blocked.
+ *
+ * Functions that set something only note it, so most mistakes are told when the command is run. `on`: 0 for no.
+ */
+
+typedef struct forkless_command forkless_command;
+
+/* A program: a path if it has a slash in it, else searched for in PATH, the child's if the command changes it. */
+int forkless_command_new(const char *program, forkless_command **command);
+/* The same with arguments: argv[0] is the program, and a null pointer ends the list. */
+int forkless_command_new_argv(char *const argv[], forkless_command **command);
+void forkless_command_free(forkless_command *command);
+
+/* Another program to try where the ones before are not there. */
+int forkless_command_or_else(forkless_command *command, const char *program);
+/* The program by a descriptor, execveat(2); its name is then only what it is called. */
+int forkless_command_program_fd(forkless_command *command, int fd);
+/* Adds an argument, or those of a list that ends in a null pointer. No shell looks at them. */
+int forkless_command_arg(forkless_command *command, const char *arg);
+int forkless_command_args(forkless_command *command, char *const args[]);
+/* What the program sees as argv[0]. */
+int forkless_command_arg0(forkless_command *command, const char *arg0);
+
+/* The environment: sets a variable, removes one, removes all. */
+int forkless_command_env(forkless_command *command, const char *name, const char *value);
+int forkless_command_env_remove(forkless_command *command, const char *name);
+int forkless_command_env_clear(forkless_command *command);
+/* All of it: what getenv(3) would find in this list of NAME=value, so the first of each name; what has no = is left out. */
+int forkless_command_envs(forkless_command *command, char *const envp[]);
+
+/* The directory, chdir(2) or fchdir(2), from which a relative path of the program counts too. */
+int forkless_command_current_dir(forkless_command *command, const char *path);
+int forkless_command_current_dir_fd(forkless_command *command, int fd);
+/* The root, chroot(2). */
+int forkless_command_chroot(forkless_command *command, const char *root);
+
+/* ---- Descriptors: what the program finds at child_fd --------------------------------------------------------------------------
+ *
+ *     forkless_command_fd(command, 5, sockets[1]);         // any of yours at any number, swaps and cycles too
+ *     forkless_command_fd_open(command, 1, "log", O_WRONLY | O_CREAT | O_APPEND, 0666);
+ *     forkless_command_fd_dup(command, 2, 1);              // 2>&1
+ */
+
+/* Your descriptor fd, which must be open when the command is run. */
+int forkless_command_fd(forkless_command *command, int child_fd, int fd);
+/* Yours of the same number, as it is then. */
+int forkless_command_fd_inherit(forkless_command *command, int child_fd);
+/* /dev/null. */
+int forkless_command_fd_null(forkless_command *command, int child_fd);
+/* A pipe, at 0, 1 or 2; its other end is forkless_child_fd's. */
+int forkless_command_fd_pipe(forkless_command *command, int child_fd);
+/* One of two connected stream sockets; the other is forkless_child_take_fd's. */
+int forkless_command_fd_socketpair(forkless_command *command, int child_fd);
+/* The same as the child's own of_child_fd, when all others are in place. */
+int forkless_command_fd_dup(forkless_command *command, int child_fd, int of_child_fd);
+/* A file, opened in the child: open(2), from its directory. */
+int forkless_command_fd_open(forkless_command *command, int child_fd, const char *path, int flags, mode_t mode);
+/* POSIX's rule: every descriptor that is not close-on-exec. Costs a copy of the descriptor table. */
+int forkless_command_inherit_all(forkless_command *command, int on);
+
+/* ---- Session, signals, the handle ------------------------------------------------------------------------------------------ */
+
+/* A session of its own, setsid(2). */
+int forkless_command_setsid(forkless_command *command, int on);
+/* A process group; 0: a new one. setpgid(2). */
+int forkless_command_process_group(forkless_command *command, pid_t group);
+/* The terminal at child_fd becomes the controlling one (with setsid); the child's group its foreground group. */
+int forkless_command_controlling_terminal(forkless_command *command, int child_fd);
+int forkless_command_foreground(forkless_command *command, int child_fd);
+/* The program starts with the signal at its default, ignored, or as it is with you. */
+int forkless_command_signal_default(forkless_command *command, int number);
+int forkless_command_signal_ignore(forkless_command *command, int number);
+int forkless_command_signal_inherit(forkless_command *command, int number);
+/* It starts with the signal blocked; with the calling thread's mask (in which SIGPIPE is blocked if input is given to
+ * forkless_command_capture). */
+int forkless_command_signal_block(forkless_command *command, int number);
+int forkless_command_inherit_signal_mask(forkless_command *command, int on);
+/* Should the handle hold a pidfd? Unless told otherwise spawn and launch have one, status has none. */
+int forkless_command_pidfd(forkless_command *command, int on);
+/* Should forkless_child_free kill the child? */
+int forkless_command_kill_on_free(forkless_command *command, int on);
+/* How long to try again while the program is open for writing (ETXTBSY); 100 ms unless told otherwise. */
+int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
+/* Goes on if this step fails: see forkless_child_missed. */
+int forkless_command_best_effort(forkless_command *command, int step);
+/* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. */
+enum { FORKLESS_LAUNCHER_CLONE = 0, FORKLESS_LAUNCHER_FORK = 1, FORKLESS_LAUNCHER_POSIX_SPAWN = 2 };
+int forkless_command_launcher(forkless_command *command, int launcher);
+/* With FORK: calls the function in the child just before exec; what it returns, if not 0, is the errno of a failed launch. As after every
+ * fork of a process with threads, it may use only what is async-signal-safe. */
+typedef int (*forkless_function)(void *value);
+int forkless_command_pre_exec(forkless_command *command, forkless_function function, void *value);
+
+/* ---- Ids, limits, scheduling ---------------------------------------------------------------------------------------------------
+ *
+ *     forkless_command_user(command, "www-data");                       // with its groups
+ *     forkless_command_rlimit(command, RLIMIT_NOFILE, 64, 64);
+ *     forkless_command_parent_death_signal(command, SIGKILL);
+ */
+
+/* setresuid(2), setresgid(2), setgroups(2). If you are root and say nothing about groups, a child with a uid has none. */
+int forkless_command_uid(forkless_command *command, uid_t uid);
+int forkless_command_gid(forkless_command *command, gid_t gid);
+int forkless_command_groups(forkless_command *command, const gid_t *groups, size_t count);
+/* By name, looked up when the command is run; a user brings its groups. */
+int forkless_command_user(forkless_command *command, const char *name);
+int forkless_command_group(forkless_command *command, const char *name);
+/* umask(2). */
+int forkless_command_umask(forkless_command *command, mode_t mask);
+/* A limit, RLIMIT_...: prlimit(2). UINT64_MAX: none. */
+int forkless_command_rlimit(forkless_command *command, int resource, uint64_t soft, uint64_t hard);
+/* From -20 to 19: setpriority(2). */
+int forkless_command_nice(forkless_command *command, int nice);
+/* SCHED_OTHER, SCHED_FIFO...: sched_setscheduler(2). */
+int forkless_command_scheduler(forkless_command *command, int policy, int priority);
+/* The processors that it may run on, from 0. */
+int forkless_command_cpu_affinity(forkless_command *command, const int *processors, size_t count);
+/* Class 1 to 3 (real-time, best effort, idle) and level 0 to 7: ioprio_set(2). */
+int forkless_command_io_priority(forkless_command *command, int io_class, int level);
+/* prctl(2) PR_SET_TIMERSLACK; personality(2); /proc/self/oom_score_adj. */
+int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
+int forkless_command_personality(forkless_command *command, uint32_t persona);
+int forkless_command_oom_score_adj(forkless_command *command, int score);
+/* No privileges by exec: PR_SET_NO_NEW_PRIVS. */
+int forkless_command_no_new_privs(forkless_command *command, int on);
+/* The signal that the child gets when your process ends (a thread of the library's may be started for it); when the thread that
+ * launches it ends. */
+int forkless_command_parent_death_signal(forkless_command *command, int number);
+int forkless_command_thread_death_signal(forkless_command *command, int number);
+
+/* ---- Namespaces, mounts, privileges ---------------------------------------------------------------------------------------------
+ *
+ *     forkless_command_unshare(command, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID);
+ *     forkless_command_tmpfs(command, "/tmp", "size=10m");
+ *     forkless_command_proc(command, "/proc");
+ *
+ * Mounts are made in the order of the calls.
+ */
+
+/* New namespaces, CLONE_NEW...; one to join, by a descriptor of it. */
+int forkless_command_unshare(forkless_command *command, uint64_t namespaces);
+int forkless_command_join(forkless_command *command, uint64_t name_space, int fd);
+/* In the new user namespace, `count` ids from `inside` on are yours from `outside` on. */
+int forkless_command_map_uid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
+int forkless_command_map_gid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
+int forkless_command_hostname(forkless_command *command, const char *name);
+/* mount(2): source, kind and data may be NULL. kind is UTF-8, as options below. */
+int forkless_command_mount(forkless_command *command, const char *source, const char *target, const char *kind,
+                           unsigned long flags, const char *data);
+/* source is seen at target too; the same, read-only. */
+int forkless_command_bind(forkless_command *command, const char *source, const char *target);
+int forkless_command_bind_read_only(forkless_command *command, const char *source, const char *target);
+/* What is mounted at target and below becomes read-only; gets and loses MOUNT_ATTR_...: mount_setattr(2). */
+int forkless_command_read_only(forkless_command *command, const char *target);
+int forkless_command_mount_attributes(forkless_command *command, const char *target, uint64_t set, uint64_t clear);
+/* fsopen(2), fsconfig(2), fsmount(2): parameters are "name=value" or "flag", and a null pointer ends the list. */
+int forkless_command_file_system(forkless_command *command, const char *kind, char *const parameters[],
+                                 uint64_t attributes, const char *target);
+/* A mount of yours that is attached nowhere: move_mount(2). */
+int forkless_command_attach_mount(forkless_command *command, int fd, const char *target);
+/* The directories lower, topmost first, below upper with its work directory (both NULL: nothing can be changed). */
+int forkless_command_overlay(forkless_command *command, char *const lower[], const char *upper, const char *work,
+                             const char *target);
+int forkless_command_unmount(forkless_command *command, const char *target);
+int forkless_command_make_dir(forkless_command *command, const char *path, mode_t mode);
+int forkless_command_make_symlink(forkless_command *command, const char *to, const char *path);
+/* A small /dev, a file system in memory, the processes of the child's namespace, at target. */
+int forkless_command_devices(forkless_command *command, const char *target);
+int forkless_command_tmpfs(forkless_command *command, const char *target, const char *options);
+int forkless_command_proc(forkless_command *command, const char *target);
+int forkless_command_pivot_root(forkless_command *command, const char *new_root);
+/* The control group (version 2) that it is born in, by its directory. */
+int forkless_command_cgroup(forkless_command *command, int fd);
+/* Sets of capabilities, bit n for capability n: capabilities(7). */
+int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
+int forkless_command_permitted(forkless_command *command, uint64_t capabilities);
+int forkless_command_effective(forkless_command *command, uint64_t capabilities);
+int forkless_command_inheritable(forkless_command *command, uint64_t capabilities);
+int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
+int forkless_command_securebits(forkless_command *command, uint32_t bits);
+/* A Landlock ruleset; a filter of <linux/filter.h> for seccomp(2). Both need no_new_privs or privileges. */
+int forkless_command_landlock(forkless_command *command, int fd);
+struct sock_filter;
+int forkless_command_seccomp(forkless_command *command, const struct sock_filter *filter, size_t count);
+
+/* A system call that this library does not know, in the child, which shares your memory: it must not write to that. Its result goes to
+ * a variable (0 to 14; -1: nowhere) for later calls, or, if it is a descriptor, back to you (forkless_child_take_handed_back). */
+enum { FORKLESS_CALL_NUMBER = 0, FORKLESS_CALL_BYTES = 1, FORKLESS_CALL_VARIABLE = 2 };
+typedef struct forkless_call_arg {
+    int kind;           /* FORKLESS_CALL_... */
+    uint64_t number;    /* the number itself; how many bytes; the variable */
+    const void *bytes;  /* copied, with a NUL behind them */
+} forkless_call_arg;
+int forkless_command_call(forkless_command *command, uint32_t call, const forkless_call_arg *args, size_t count, int result);
+int forkless_command_hand_back(forkless_command *command, uint32_t variable);
+
+/* ---- Running ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct forkless_child forkless_child;
+typedef struct forkless_prepared forkless_prepared;
+
+/* Starts the program and returns when it has been executed, or with the error that kept it from being so. */
+int forkless_command_spawn(forkless_command *command, forkless_child **child, forkless_error *error);
+/* Returns as soon as the child exists: whether the program could be executed is told by forkless_child_wait_exec and _wait. */
+int forkless_command_launch(forkless_command *command, forkless_child **child, forkless_error *error);
+/* Runs the program to its end; the status is as waitpid(2) gives it. */
+int forkless_command_status(forkless_command *command, int *status, forkless_error *error);
+
+/* Does the work that all runs share, once: runs allocate nothing, and may go on in several threads at once. The environment is that of
+ * now. */
+int forkless_command_prepare(forkless_command *command, forkless_prepared **prepared, forkless_error *error);
+int forkless_prepared_spawn(forkless_prepared *prepared, forkless_child **child, forkless_error *error);
+int forkless_prepared_launch(forkless_prepared *prepared, forkless_child **child, forkless_error *error);
+int forkless_prepared_status(forkless_prepared *prepared, int *status, forkless_error *error);
+/* What the child is going to do, a step a line. */
+int forkless_prepared_steps(const forkless_prepared *prepared, char *text, size_t size);
+void forkless_prepared_free(forkless_prepared *prepared);
+/* Launches many, on several processors. For each a handle, or NULL and its negative errno. Returns how many were launched. */
+int forkless_launch_all(forkless_prepared *const prepared[], size_t count, forkless_child *children[], int errors[]);
+
+/* ---- Output --------------------------------------------------------------------------------------------------------------------
+ *
+ *     forkless_capture how = FORKLESS_CAPTURE_INIT;
+ *     forkless_output *output;
+ *     how.input = "hello", how.input_size = 5, how.timeout_ms = 10000;
+ *     if (forkless_command_capture(command, &how, &output, &error) == 0) {
+ *         fwrite(output->out, 1, output->out_size, stdout);
+ *         forkless_output_free(output);
+ *     }
+ */
+
+typedef struct forkless_usage {
+    uint64_t wall_ns, user_ns, system_ns; /* nanoseconds; wall: from the launch until the end was noticed */
+    uint64_t max_rss_kib;                 /* until the exec it is yours too */
+    uint64_t minor_faults, major_faults;
+    uint64_t blocks_in, blocks_out; /* of 512 bytes */
+    uint64_t voluntary_switches, involuntary_switches;
+} forkless_usage;
+
+enum { FORKLESS_OUTPUT_TIMED_OUT = 1, FORKLESS_OUTPUT_HELD_OPEN = 2 };
+
+/* The library's; later versions may have more at its end. */
+typedef struct forkless_output {
+    int status;          /* as of waitpid(2) */
+    int flags;           /* TIMED_OUT: its time was up; HELD_OPEN: something else had its streams open */
+    const char *out;     /* standard output, with a NUL behind it (but for MEMORY_FILE) */
+    size_t out_size;     /* without that */
+    const char *err;     /* standard error */
+    size_t err_size;
+    uint64_t out_cut;    /* bytes that came after the limit and were dropped */
+    uint64_t err_cut;
+    size_t input_left;   /* bytes of the input that it did not take */
+    forkless_usage usage;
+} forkless_output;
+
+enum { FORKLESS_CAPTURE_MERGED = 1, FORKLESS_CAPTURE_KILL_AT_LIMIT = 2, FORKLESS_CAPTURE_MEMORY_FILE = 4 };
+
+/* Begin with FORKLESS_CAPTURE_INIT: no input, no limits. Times are in milliseconds, and a negative one is none. */
+typedef struct forkless_capture {
+    size_t size;         /* of this struct */
+    int flags;           /* MERGED: standard error goes where standard output does; KILL_AT_LIMIT; MEMORY_FILE: memfd_create(2) */
+    int signal;          /* when the time is up: this signal, and grace_ms later SIGKILL; 0: SIGKILL at once */
+    const void *input;   /* what it reads; NULL: nothing */
+    size_t input_size;
+    size_t limit;        /* bytes kept of each stream; 0: all */
+    int64_t timeout_ms;
+    int64_t grace_ms;
+    int64_t linger_ms;   /* how long to read on when it has ended and its streams have not; negative: until they end */
+} forkless_capture;
+
+#define FORKLESS_CAPTURE_INIT { sizeof(forkless_capture), 0, 0, NULL, 0, 0, -1, 0, -1 }
+
+/* Runs the program to its end, feeding it and reading both streams at once. Options may be NULL. Streams of which the command says
+ * something are as it says. */
+int forkless_command_capture(forkless_command *command, const forkless_capture *options, forkless_output **output,
+                             forkless_error *error);
+int forkless_prepared_capture(forkless_prepared *prepared, const forkless_capture *options, forkless_output **output,
+                              forkless_error *error);
+void forkless_output_free(forkless_output *output);
+
+/* ---- Children ------------------------------------------------------------------------------------------------------------------
+ *
+ *     forkless_child *child;
+ *     int status;
+ *     if (forkless_command_spawn(command, &child, NULL) == 0) {
+ *         if (forkless_child_wait_timeout(child, 5000, &status, NULL) == 0)    // not ended by then
+ *             forkless_child_terminate(child, SIGTERM, 1000, &status, NULL);
+ *         forkless_child_free(child);
+ *     }
+ *
+ * Freeing the handle neither kills the child nor leaves a zombie: a later launch, or forkless_reap_orphans, reaps it. To signal a child
+ * for which another thread waits, use its pidfd with pidfd_send_signal(2).
+ */
+
+void forkless_child_free(forkless_child *child);
+pid_t forkless_child_pid(forkless_child *child);
+/* The pidfd, readable when the child has ended. The handle's; -ENOENT if it has none. */
+int forkless_child_pidfd(forkless_child *child);
+/* Your end of the pipe at the child's 0, 1 or 2, which stays the handle's. -ENOENT if there is none. */
+int forkless_child_fd(forkless_child *child, int child_fd);
+/* The same, or the other socket of a pair: it becomes yours, to be closed. */
+int forkless_child_take_fd(forkless_child *child, int child_fd);
+/* The next descriptor that the child has handed back: yours. -ENOENT if there is no further one. */
+int forkless_child_take_handed_back(forkless_child *child);
+/* How it was launched, and why so. */
+int forkless_child_route(forkless_child *child, char *text, size_t size);
+/* What it has used, when it has been waited for: else -ENODATA. */
+int forkless_child_usage(forkless_child *child, forkless_usage *usage);
+/* The best-effort step that failed, of this index: 1, or 0 if there are no more. */
+int forkless_child_missed(forkless_child *child, size_t index, forkless_error *missed);
+int forkless_child_kill_on_free(forkless_child *child, int on);
+
+/* Waits until the program has been executed: 1; 0 if the time is up. timeout_ms, here and below: negative for no limit. */
+int forkless_child_wait_exec(forkless_child *child, int64_t timeout_ms, forkless_error *error);
+/* Waits for its end, after closing its standard input. -ECHILD if another part of your program has reaped it. */
+int forkless_child_wait(forkless_child *child, int *status, forkless_error *error);
+/* 1 if it has ended, with the status; 0 if it has not, or not by then. */
+int forkless_child_try_wait(forkless_child *child, int *status, forkless_error *error);
+int forkless_child_wait_timeout(forkless_child *child, int64_t timeout_ms, int *status, forkless_error *error);
+/* The same, also when it is stopped or goes on: WIFSTOPPED, WIFCONTINUED. */
+int forkless_child_wait_change(forkless_child *child, int64_t timeout_ms, int *status, forkless_error *error);
+/* SIGKILL; any signal; any to its process group, which it must lead. Nobody there is no error. */
+int forkless_child_kill(forkless_child *child);
+int forkless_child_signal(forkless_child *child, int number);
+int forkless_child_signal_group(forkless_child *child, int number);
+/* The signal, and SIGKILL if it (or one of its group) is there after the grace; waits for its end. */
+int forkless_child_terminate(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
+int forkless_child_terminate_group(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
+/* Reads its pipes to their ends, and waits. */
+int forkless_child_output(forkless_child *child, forkless_output **output, forkless_error *error);
+/* Reaps children whose handles were freed before they ended; how many still run. */
+size_t forkless_reap_orphans(void);
+
+/* ---- Wait sets: the next of many to end ----------------------------------------------------------------------------------------
+ *
+ *     forkless_ended ended;
+ *     while (forkless_waitset_wait(set, -1, &ended, NULL) > 0) {
+ *         printf("job %d: %d\n", ((struct job *)ended.value)->number, ended.status);
+ *         forkless_child_free(ended.child);
+ *     }
+ *
+ * One end costs the same whether ten children are waited for or ten thousand.
+ */
+
+typedef struct forkless_waitset forkless_waitset;
+
+typedef struct forkless_ended {
+    forkless_child *child;  /* yours again */
+    void *value;            /* what it was inserted with */
+    int status;             /* as of waitpid(2) */
+    int error;              /* 0, or the negative errno of waiting; then there is no status */
+} forkless_ended;
+
+int forkless_waitset_new(forkless_waitset **set);
+/* Frees the children too, as forkless_child_free does. */
+void forkless_waitset_free(forkless_waitset *set);
+/* The handle becomes the set's: do not use it any more. On failure it stays yours. key may be NULL. */
+int forkless_waitset_insert(forkless_waitset *set, forkless_child *child, void *value, uint64_t *key, forkless_error *error);
+/* Takes a child out again. -ENOENT if it is not there. */
+int forkless_waitset_remove(forkless_waitset *set, uint64_t key, forkless_child **child);
+int forkless_waitset_signal(forkless_waitset *set, uint64_t key, int number);
+/* 1 and the next child to have ended; 0 if the time is up or there is no child. */
+int forkless_waitset_wait(forkless_waitset *set, int64_t timeout_ms, forkless_ended *ended, forkless_error *error);
+int forkless_waitset_count(forkless_waitset *set);
+/* Readable when a child has ended; call forkless_waitset_wait with a time of 0 until it gives none. The set's. */
+int forkless_waitset_fd(forkless_waitset *set);
+
+/* ---- Pools: children cloned ahead of their launch ------------------------------------------------------------------------------
+ *
+ *     forkless_pool *pool;
+ *     if (forkless_pool_new(NULL, &pool, &error) == 0)
+ *         forkless_pool_launch(pool, prepared, &child, NULL);
+ *
+ * For many launches that must not hold you up. What it costs your process: docs/design/pool.md. It starts a thread and a process.
+ */
+
+typedef struct forkless_pool forkless_pool;
+
+typedef struct forkless_pool_options {
+    size_t size;           /* of this struct */
+    int low, high;         /* new children are made when no more than `low` are left, until there are `high` (at most 128) */
+    int64_t idle_ms;       /* ended when nothing was launched for so long; negative: never */
+    int64_t recheck_ms;    /* how old a comparison of your settings with theirs may be; 0: compared at each launch */
+    int fixed_namespaces;  /* no thread that launches enters another namespace */
+} forkless_pool_options;
+
+#define FORKLESS_POOL_INIT { sizeof(forkless_pool_options), 4, 16, 10000, 10, 0 }
+
+/* Later versions may have more at its end. */
+typedef struct forkless_pool_stats {
+    uint64_t parked, low, high;              /* children now; the marks */
+    uint64_t pooled, empty, differed, unfit; /* launches by a parked child; cloned because there was none; because the calling
+                                                thread differs; because the command cannot be run so */
+    uint64_t lost, renewals, failures;       /* parked children killed by others; all replaced; none could be made */
+    uint64_t last_errno, refiller;           /* of the last failure; the process that makes them, 0 while idle */
+} forkless_pool_stats;
+
+/* Options may be NULL. -ENOTSUP where there can be no pool. */
+int forkless_pool_new(const forkless_pool_options *options, forkless_pool **pool, forkless_error *error);
+void forkless_pool_free(forkless_pool *pool);
+int forkless_pool_spawn(forkless_pool *pool, forkless_prepared *prepared, forkless_child **child, forkless_error *error);
+int forkless_pool_launch(forkless_pool *pool, forkless_prepared *prepared, forkless_child **child, forkless_error *error);
+int forkless_pool_status(forkless_pool *pool, forkless_prepared *prepared, int *status, forkless_error *error);
+/* Replaces all parked children, after you have changed what nobody can compare. */
+int forkless_pool_refresh(forkless_pool *pool, forkless_error *error);
+/* size: of your struct. */
+int forkless_pool_get_stats(forkless_pool *pool, forkless_pool_stats *stats, size_t size);
+
+/* ---- Simple calls --------------------------------------------------------------------------------------------------------------
+ *
+ *     char *argv[] = {"ls", "-l", NULL};
+ *     pid_t pid = forkless_spawnp("ls", argv, environ);
+ *     if (pid > 0) waitpid(pid, &status, 0);
+ *
+ * These start a program as libc's functions do: it has your signal mask, and ignores what you ignore.
+ */
+
+/* Starts the program at path; answers with its pid, for waitpid(2), when it has been executed, or with a negative errno. It inherits
+ * every descriptor that is not close-on-exec. envp NULL: your environment. */
+pid_t forkless_spawn(const char *path, char *const argv[], char *const envp[]);
+/* The same, with the file searched for in the PATH of envp (/bin:/usr/bin if it has none). */
+pid_t forkless_spawnp(const char *file, char *const argv[], char *const envp[]);
+/* Is the descriptor to be inherited by these two? Clears or sets its close-on-exec flag. */
+int forkless_fd_inherit(int fd, int on);
+
+enum { FORKLESS_STDERR_INHERIT = 0, FORKLESS_STDERR_NULL = 1, FORKLESS_STDERR_MERGE = 2 };
+
+/* popen(3): mode "r" or "w". A line that is one simple command runs without a shell where nothing differs. The program has its
+ * standard streams and no other descriptor of yours, and the stream is close-on-exec. */
+FILE *forkless_popen(const char *command, const char *mode);
+/* The same without a shell, so a program that cannot be executed is NULL and errno. flags: FORKLESS_STDERR_...; MERGE is 2>&1. */
+FILE *forkless_popenv(char *const argv[], const char *mode, int flags);
+/* Both directions. End to_child by fclose(3), which ends the program's input, and from_child by forkless_pclose. Returns 0 or a
+ * negative errno. */
+int forkless_popen2(char *const argv[], int flags, FILE **to_child, FILE **from_child);
+/* pclose(3): closes the stream and waits; the status as of waitpid(2). -1 and EINVAL for a stream of others, which stays as it is; -1 and
+ * ECHILD if another part of your program has reaped the child. */
+int forkless_pclose(FILE *stream);
+/* system(3): SIGINT and SIGQUIT are ignored and SIGCHLD is blocked meanwhile, in several threads too. The shell, or the
+ * program where none is needed, has your standard streams and no other descriptor. */
+int forkless_system(const char *command);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,176 @@
+//! The handle of a child.
+
+use crate::entry::answer;
+use crate::error::{self, Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, duration, give, limit};
+use crate::output::{OutputHandle, Usage};
+use crate::run::raw;
+use forkless::{Change, Child, Stream};
+use libc::{c_char, c_int, pid_t, size_t};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+
+/// Empty for an instant, when a wait set takes the child out of it.
+pub(crate) type ChildHandle = Handle<Option<Child>>;
+
+/// # Safety
+/// As for [`handle::with`].
+unsafe fn with<R>(
+    child: *const ChildHandle,
+    work: impl FnOnce(&mut Child) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: the caller's.
+    unsafe { handle::with(child, |child| work(child.as_mut().ok_or(bad("the child is in a wait set"))?)) }
+}
+
+/// Functions of a child: what they take, and what they do.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $error:expr, $child:ident => $work:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(child: *mut ChildHandle, $($arg: $kind),*) -> c_int {
+            // SAFETY: the header's contract: pointers are null or what it says they are.
+            unsafe { answer($error, || with(child, |$child| $work)) }
+        }
+    )* };
+}
+
+methods! {
+    fn forkless_child_pidfd() NULL, child => child.pidfd().map(|fd| fd.as_raw_fd()).ok_or(NO_FD);
+    fn forkless_child_fd(child_fd: c_int) NULL, child => pipe(child, child_fd);
+    fn forkless_child_take_fd(child_fd: c_int) NULL, child => take(child, child_fd);
+    fn forkless_child_take_handed_back() NULL, child => {
+        child.take_handed_back()?.map(OwnedFd::into_raw_fd).ok_or(NO_FD)
+    };
+    fn forkless_child_route(text: *mut c_char, size: size_t) NULL, child => {
+        handle::text_out(&child.route().to_string(), text, size)
+    };
+    fn forkless_child_usage(usage: *mut Usage) NULL, child => {
+        give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "not waited for")))
+    };
+    fn forkless_child_missed(index: size_t, missed: *mut Error) NULL, child => match child.missed().get(index) {
+        Some(one) => give(missed, || Ok(error::missed(one))).map(|_| 1),
+        None => Ok(0),
+    };
+    fn forkless_child_kill_on_free(on: c_int) NULL, child => {
+        child.kill_on_drop(on != 0);
+        Ok(0)
+    };
+    fn forkless_child_wait_exec(timeout_ms: i64, error: *mut Error) error, child => match limit(timeout_ms) {
+        Some(limit) => Ok(child.wait_exec_timeout(limit)? as c_int),
+        None => Ok(child.wait_exec().map(|()| 1)?),
+    };
+    fn forkless_child_wait(status: *mut c_int, error: *mut Error) error, child => give(status, || raw(child.wait()));
+    fn forkless_child_try_wait(status: *mut c_int, error: *mut Error) error, child => {
+        ended(status, || Ok(child.try_wait()?.map(ExitStatusExt::into_raw)))
+    };
+    fn forkless_child_wait_timeout(timeout_ms: i64, status: *mut c_int, error: *mut Error) error, child => {
+        ended(status, || match limit(timeout_ms) {
+            Some(limit) => Ok(child.wait_timeout(limit)?.map(ExitStatusExt::into_raw)),
+            // As everywhere, but its standard input stays open.
+            None => loop {
+                if let Some(status) = child.wait_timeout(duration(timeout_ms))? {
+                    break Ok(Some(status.into_raw()));
+                }
+            },
+        })
+    };
+    fn forkless_child_wait_change(timeout_ms: i64, status: *mut c_int, error: *mut Error) error, child => {
+        ended(status, || Ok(child.wait_change(limit(timeout_ms))?.map(change)))
+    };
+    fn forkless_child_kill() NULL, child => Ok(child.kill().map(|()| 0)?);
+    fn forkless_child_signal(number: c_int) NULL, child => Ok(child.signal(number).map(|()| 0)?);
+    fn forkless_child_signal_group(number: c_int) NULL, child => Ok(child.signal_group(number).map(|()| 0)?);
+    fn forkless_child_terminate(number: c_int, grace_ms: i64, status: *mut c_int, error: *mut Error) error, child => {
+        give(status, || raw(child.terminate(number, duration(grace_ms))))
+    };
+    fn forkless_child_terminate_group(
+        number: c_int, grace_ms: i64, status: *mut c_int, error: *mut Error
+    ) error, child => give(status, || raw(child.terminate_group(number, duration(grace_ms))));
+    fn forkless_child_output(output: *mut *mut OutputHandle, error: *mut Error) error, child => {
+        give(output, || read(child))
+    };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_child_pid(child: *mut ChildHandle) -> pid_t {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || with(child, |child| Ok(child.id() as pid_t))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
+    // SAFETY: the header's contract.
+    unsafe { handle::free(child) };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_reap_orphans() -> size_t {
+    let mut left = 0;
+    crate::entry::quietly(|| left = forkless::reap_orphans());
+    left
+}
+
+const NO_FD: Failure = Failure::Refused(libc::ENOENT, "there is no such descriptor");
+
+/// The caller's end of a pipe, which stays the handle's.
+fn pipe(child: &Child, number: c_int) -> Result<c_int, Failure> {
+    let fd = match number {
+        0 => child.stdin.as_ref().map(AsRawFd::as_raw_fd),
+        1 => child.stdout.as_ref().map(AsRawFd::as_raw_fd),
+        2 => child.stderr.as_ref().map(AsRawFd::as_raw_fd),
+        _ => None,
+    };
+    fd.ok_or(NO_FD)
+}
+
+/// The caller's end of a pipe or of a pair of sockets, which becomes the caller's.
+fn take(child: &mut Child, number: c_int) -> Result<c_int, Failure> {
+    let pipe = match number {
+        0 => child.stdin.take().map(OwnedFd::from),
+        1 => child.stdout.take().map(OwnedFd::from),
+        2 => child.stderr.take().map(OwnedFd::from),
+        _ => None,
+    };
+    pipe.or_else(|| child.take_socket(number)).map(OwnedFd::into_raw_fd).ok_or(NO_FD)
+}
+
+/// 1 and the status, or 0 if there is none yet.
+///
+/// # Safety
+/// `status` is null or may be written to.
+unsafe fn ended(status: *mut c_int, work: impl FnOnce() -> Result<Option<c_int>, Failure>) -> Result<c_int, Failure> {
+    if status.is_null() {
+        return Err(bad("no place for the result"));
+    }
+    let Some(found) = work()? else { return Ok(0) };
+    // SAFETY: the caller's.
+    unsafe { status.write(found) };
+    Ok(1)
+}
+
+/// As `waitpid(2)` tells it, for `WIFSTOPPED` and its like.
+fn change(change: Change) -> c_int {
+    match change {
+        Change::Stopped(signal) => signal << 8 | 0x7f,
+        Change::Ended(status) => status.into_raw(),
+        _ => 0xffff,
+    }
+}
+
+/// Reads the pipes to their ends, and waits.
+fn read(child: &mut Child) -> Result<*mut OutputHandle, Failure> {
+    drop(child.stdin.take());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    for chunk in child.chunks() {
+        let (stream, bytes) = chunk?;
+        if stream == Stream::Stdout { &mut out } else { &mut err }.extend_from_slice(&bytes);
+    }
+    let status = child.wait()?;
+    Ok(OutputHandle::plain(status, out, err, child.usage()))
+}

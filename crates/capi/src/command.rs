@@ -1,0 +1,207 @@
+//! What is asked for: programs, arguments, environment, descriptors, signals.
+
+use crate::entry::answer;
+use crate::error::{Failure, bad};
+use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
+use forkless::{Command, Stdio};
+use libc::{c_char, c_int, mode_t, pid_t};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Functions that change a command: what they are called and take, and what they do to it.
+///
+/// All of them are written so, in this file and the next two: the handle comes first, the answer is 0 or a negative errno.
+macro_rules! setters {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $command:ident => $work:block)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(command: *mut Handle<Command>, $($arg: $kind),*) -> c_int {
+            // SAFETY: the header's contract: pointers are null or what it says they are.
+            unsafe {
+                answer(NULL, || {
+                    handle::with(command, |$command| {
+                        $work
+                        Ok(0)
+                    })
+                })
+            }
+        }
+    )* };
+}
+
+pub(crate) use setters;
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Command>) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || give(command, || Ok(out(Handle::new(Command::new(text(program)?)))))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_command_new_argv(
+    argv: *const *const c_char,
+    command: *mut *mut Handle<Command>,
+) -> c_int {
+    let make = || {
+        // SAFETY: the header's contract.
+        let argv = unsafe { list(argv) }?;
+        let (program, args) = argv.split_first().ok_or(bad("no program in the list of arguments"))?;
+        let mut command = Command::new(program);
+        command.args(args);
+        Ok(out(Handle::new(command)))
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || give(command, make)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
+    // SAFETY: the header's contract.
+    unsafe { handle::free(command) };
+}
+
+/// A name that a variable can have.
+fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
+    if name.is_empty() || name.as_bytes().contains(&b'=') {
+        return Err(bad("no name of a variable: empty, or with a = in it"));
+    }
+    Ok(name)
+}
+
+/// The child's whole environment: what `getenv(3)` would find in this list, so the first of each name, and nothing that has
+/// no name.
+pub(crate) fn set_environment(command: &mut Command, envp: &[&OsStr]) {
+    command.env_clear();
+    for entry in envp.iter().rev() {
+        let bytes = entry.as_bytes();
+        if let Some(end) = bytes.iter().position(|&byte| byte == b'=').filter(|&end| end > 0) {
+            command.env(OsStr::from_bytes(&bytes[..end]), OsStr::from_bytes(&bytes[end + 1..]));
+        }
+    }
+}
+
+setters! {
+    fn forkless_command_or_else(program: *const c_char) command => {
+        command.or_else(text(program)?);
+    }
+
+    fn forkless_command_program_fd(fd: c_int) command => {
+        command.program_fd(copy(fd)?);
+    }
+
+    fn forkless_command_arg(arg: *const c_char) command => {
+        command.arg(text(arg)?);
+    }
+
+    fn forkless_command_args(args: *const *const c_char) command => {
+        command.args(list(args)?);
+    }
+
+    fn forkless_command_arg0(arg0: *const c_char) command => {
+        command.arg0(text(arg0)?);
+    }
+
+    fn forkless_command_env(name: *const c_char, value: *const c_char) command => {
+        command.env(variable(text(name)?)?, text(value)?);
+    }
+
+    fn forkless_command_env_remove(name: *const c_char) command => {
+        command.env_remove(variable(text(name)?)?);
+    }
+
+    fn forkless_command_env_clear() command => {
+        command.env_clear();
+    }
+
+    fn forkless_command_envs(envp: *const *const c_char) command => {
+        set_environment(command, &list(envp)?);
+    }
+
+    fn forkless_command_current_dir(path: *const c_char) command => {
+        command.current_dir(text(path)?);
+    }
+
+    fn forkless_command_fd(child_fd: c_int, fd: c_int) command => {
+        command.fd(Stdio::fd(number(fd)?), number(child_fd)?);
+    }
+
+    fn forkless_command_fd_inherit(child_fd: c_int) command => {
+        command.fd(Stdio::inherit(), number(child_fd)?);
+    }
+
+    fn forkless_command_fd_null(child_fd: c_int) command => {
+        command.fd(Stdio::null(), number(child_fd)?);
+    }
+
+    fn forkless_command_fd_pipe(child_fd: c_int) command => {
+        if !(0..=2).contains(&child_fd) {
+            return Err(bad("a pipe has a direction at 0, 1 and 2 only: elsewhere use a socket pair"));
+        }
+        command.fd(Stdio::piped(), child_fd);
+    }
+
+    fn forkless_command_fd_socketpair(child_fd: c_int) command => {
+        command.fd(Stdio::socketpair(), number(child_fd)?);
+    }
+
+    fn forkless_command_fd_dup(child_fd: c_int, of_child_fd: c_int) command => {
+        command.fd(Stdio::dup_of(number(of_child_fd)?), number(child_fd)?);
+    }
+
+    fn forkless_command_fd_open(child_fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) command => {
+        command.fd(Stdio::open(text(path)?, flags, mode), number(child_fd)?);
+    }
+
+    fn forkless_command_inherit_all(on: c_int) command => {
+        command.inherit_all(on != 0);
+    }
+
+    fn forkless_command_setsid(on: c_int) command => {
+        command.setsid(on != 0);
+    }
+
+    fn forkless_command_process_group(group: pid_t) command => {
+        if group < 0 {
+            return Err(bad("a process group below 0"));
+        }
+        command.process_group(group);
+    }
+
+    fn forkless_command_signal_default(number: c_int) command => {
+        command.signal_default(signal(number)?);
+    }
+
+    fn forkless_command_signal_ignore(number: c_int) command => {
+        command.signal_ignore(signal(number)?);
+    }
+
+    fn forkless_command_signal_inherit(number: c_int) command => {
+        command.signal_inherit(signal(number)?);
+    }
+
+    fn forkless_command_signal_block(number: c_int) command => {
+        command.signal_block(signal(number)?);
+    }
+
+    fn forkless_command_inherit_signal_mask(on: c_int) command => {
+        command.inherit_signal_mask(on != 0);
+    }
+
+    fn forkless_command_pidfd(on: c_int) command => {
+        command.pidfd(on != 0);
+    }
+
+    fn forkless_command_kill_on_free(on: c_int) command => {
+        command.kill_on_drop(on != 0);
+    }
+
+    fn forkless_command_retry_busy(limit_ms: u32) command => {
+        command.retry_busy(Duration::from_millis(limit_ms.into()));
+    }
+}

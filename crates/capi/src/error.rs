@@ -1,0 +1,146 @@
+//! What went wrong, as C is told.
+
+use crate::entry::answer;
+use crate::handle::{self, NULL};
+use forkless::Step;
+use libc::{c_char, c_int, size_t};
+use std::fmt;
+use std::io;
+
+/// `forkless_error`. The caller's, so no allocation and no thread-local state.
+#[repr(C)]
+pub(crate) struct Error {
+    step: c_int,
+    errnum: c_int,
+    pub(crate) message: [c_char; MESSAGE],
+}
+
+/// Bytes of a message, NUL included: `FORKLESS_MESSAGE_SIZE`.
+const MESSAGE: usize = 504;
+
+impl Default for Error {
+    fn default() -> Self {
+        Self { step: 0, errnum: 0, message: [0; MESSAGE] }
+    }
+}
+
+/// Why a function failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error of the Rust library.
+    Io(io::Error),
+    /// What was asked for makes no sense: an errno, and words.
+    Refused(c_int, &'static str),
+    /// A bug.
+    Panic,
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<forkless::Error> for Failure {
+    fn from(error: forkless::Error) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+/// A value that cannot be: EINVAL.
+pub(crate) fn bad(what: &'static str) -> Failure {
+    Failure::Refused(libc::EINVAL, what)
+}
+
+impl Failure {
+    /// Positive.
+    pub(crate) fn errno(&self) -> c_int {
+        let error = match self {
+            Self::Refused(errno, _) => return *errno,
+            Self::Panic => return libc::ENOTRECOVERABLE,
+            Self::Io(error) => error,
+        };
+        match (forkless::Error::of(error), error.raw_os_error()) {
+            (Some(detail), _) => errno_of(detail),
+            (None, Some(errno)) => errno,
+            (None, None) => match error.kind() {
+                io::ErrorKind::InvalidInput => libc::EINVAL,
+                io::ErrorKind::Unsupported => libc::ENOTSUP,
+                io::ErrorKind::NotFound => libc::ENOENT,
+                io::ErrorKind::PermissionDenied => libc::EACCES,
+                io::ErrorKind::OutOfMemory => libc::ENOMEM,
+                _ => libc::EIO,
+            },
+        }
+    }
+
+    fn step(&self) -> c_int {
+        match self {
+            Self::Io(error) => forkless::Error::of(error).map_or(0, |detail| detail.step().code() as c_int),
+            Self::Refused(..) => Step::Check.code() as c_int,
+            Self::Panic => 0,
+        }
+    }
+}
+
+/// Positive; where the kernel gave none, one that says as much.
+fn errno_of(detail: &forkless::Error) -> c_int {
+    match (detail.errno(), detail.kind()) {
+        (Some(errno), _) => errno,
+        (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
+        // Killed before it could run the program.
+        (None, _) => libc::ECANCELED,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(out, "{error}"),
+            Self::Refused(_, what) => out.write_str(what),
+            Self::Panic => out.write_str("a fault of the library: a panic, printed on standard error"),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn new(failure: &Failure) -> Self {
+        let mut error = Self { step: failure.step(), errnum: failure.errno(), message: [0; MESSAGE] };
+        handle::put_text(&failure.to_string(), &mut error.message);
+        error
+    }
+}
+
+/// The best-effort step that failed.
+pub(crate) fn missed(detail: &forkless::Error) -> Error {
+    Error::new(&detail.clone().into())
+}
+
+/// The step's words.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe {
+        answer(NULL, || {
+            let step = u32::try_from(step).ok().and_then(Step::of_code);
+            handle::text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.words(), text, size)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let long = io::Error::other("ä".repeat(MESSAGE));
+        let error = Error::new(&long.into());
+        let bytes: Vec<u8> = error.message.iter().map(|&byte| byte as u8).collect();
+        let end = bytes.iter().position(|&byte| byte == 0).expect("a NUL");
+        assert!(end >= MESSAGE - 2 && std::str::from_utf8(&bytes[..end]).is_ok(), "{end}");
+    }
+}

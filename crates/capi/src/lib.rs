@@ -1,0 +1,33 @@
+//! The C library. What it promises is in `include/forkless.h`; here each function is handed to the Rust one of its name.
+//!
+//! Every entry goes through [`entry`], so that no panic and no cancellation of a thread crosses the border, and every handle
+//! through [`handle`], so that two threads at one handle are an error and not a race. The names, types and numbers of the header
+//! are compared with those here by `tests/c.rs`.
+
+mod entry;
+
+mod error;
+
+mod handle;
+
+mod command;
+
+mod setup;
+
+mod sandbox;
+
+mod run;
+
+mod child;
+
+mod output;
+
+mod wait_set;
+
+mod pool;
+
+mod simple;
+
+mod stream;
+
+mod system;

@@ -1,0 +1,105 @@
+//! Runs: of a command once, of a prepared one often.
+
+use crate::child::ChildHandle;
+use crate::entry::answer;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, give, out, shared};
+use forkless::{Child, Command, Prepared};
+use libc::{c_char, c_int, size_t};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// The handle of a child, or why there is none.
+pub(crate) fn child(child: io::Result<Child>) -> Result<*mut ChildHandle, Failure> {
+    Ok(out(Handle::new(Some(child?))))
+}
+
+/// A status as `waitpid(2)` gives it.
+pub(crate) fn raw(status: io::Result<ExitStatus>) -> Result<c_int, Failure> {
+    Ok(status?.into_raw())
+}
+
+/// Functions that run something: the handle that runs, how it is reached, what comes of it and how.
+macro_rules! runs {
+    ($(fn $name:ident($by:ident: $kind:ty) -> $made:ty, $reach:path, $one:ident => $work:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($by: *mut $kind, result: *mut $made, error: *mut Error) -> c_int {
+            // SAFETY: the header's contract.
+            unsafe { answer(error, || $reach($by, |$one| give(result, || $work))) }
+        }
+    )* };
+}
+
+/// As [`handle::with`], for what threads share.
+///
+/// # Safety
+/// As there.
+unsafe fn with_shared<T, R>(handle: *const T, work: impl FnOnce(&T) -> Result<R, Failure>) -> Result<R, Failure> {
+    // SAFETY: the caller's.
+    work(unsafe { shared(handle) }?)
+}
+
+runs! {
+    fn forkless_command_spawn(command: Handle<Command>) -> *mut ChildHandle, handle::with, one => child(one.spawn());
+    fn forkless_command_launch(command: Handle<Command>) -> *mut ChildHandle, handle::with, one => child(one.launch());
+    fn forkless_command_status(command: Handle<Command>) -> c_int, handle::with, one => raw(one.status());
+    fn forkless_command_prepare(command: Handle<Command>) -> *mut Prepared, handle::with, one => Ok(out(one.prepare()?));
+    fn forkless_prepared_spawn(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.spawn());
+    fn forkless_prepared_launch(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.launch());
+    fn forkless_prepared_status(prepared: Prepared) -> c_int, with_shared, one => raw(one.status());
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *mut c_char, size: size_t) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe {
+        answer(NULL, || {
+            let steps: String = shared(prepared)?.steps().iter().flat_map(|step| [step, "\n"]).collect();
+            handle::text_out(&steps, text, size)
+        })
+    }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_prepared_free(prepared: *mut Prepared) {
+    // SAFETY: the header's contract.
+    unsafe { handle::free(prepared) };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_launch_all(
+    prepared: *const *mut Prepared,
+    count: size_t,
+    children: *mut *mut ChildHandle,
+    errors: *mut c_int,
+) -> c_int {
+    let work = || {
+        if count > 0 && (children.is_null() || errors.is_null()) {
+            return Err(bad("no place for the result"));
+        }
+        // SAFETY: the header's contract.
+        let all = unsafe { handle::slice(prepared, count) }?;
+        // SAFETY: the header's contract.
+        let all: Result<Vec<_>, _> = all.iter().map(|&one| unsafe { shared(one) }.cloned()).collect();
+        let mut launched: c_int = 0;
+        for (n, made) in forkless::launch_all(&all?).into_iter().enumerate() {
+            let (handle, errno) = match child(made) {
+                Ok(handle) => (handle, 0),
+                Err(failure) => (std::ptr::null_mut(), -failure.errno()),
+            };
+            launched = launched.saturating_add((errno == 0) as c_int);
+            // SAFETY: the header's contract: `count` of each.
+            unsafe { (children.add(n).write(handle), errors.add(n).write(errno)) };
+        }
+        Ok(launched)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, work) }
+}

@@ -1,0 +1,204 @@
+//! What the child is, beside what it runs: ids, limits, scheduling, terminal.
+
+use crate::command::setters;
+use crate::entry::answer;
+use crate::error::{Failure, bad};
+use crate::handle::{self, Handle, NULL, copy, number, signal, slice, text};
+use forkless::{CallArg, Command, IoClass, Launcher, Resource, Scheduler, Step};
+use libc::{c_char, c_int, gid_t, mode_t, size_t, uid_t};
+use std::ffi::c_void;
+use std::io;
+
+/// By their numbers, `RLIMIT_CPU` and so on.
+const RESOURCES: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::FileSize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Rss,
+    Resource::Processes,
+    Resource::Files,
+    Resource::LockedMemory,
+    Resource::AddressSpace,
+    Resource::Locks,
+    Resource::PendingSignals,
+    Resource::MessageQueues,
+    Resource::Nice,
+    Resource::RealtimePriority,
+    Resource::RealtimeTime,
+];
+
+const SCHEDULERS: [Scheduler; 5] =
+    [Scheduler::Other, Scheduler::Fifo, Scheduler::RoundRobin, Scheduler::Batch, Scheduler::Idle];
+
+const IO_CLASSES: [IoClass; 3] = [IoClass::Realtime, IoClass::BestEffort, IoClass::Idle];
+
+/// `forkless_call_arg`.
+#[repr(C)]
+pub(crate) struct CArg {
+    /// 0: the number; 1: the address of a copy of so many bytes; 2: the variable of this number.
+    kind: c_int,
+    number: u64,
+    bytes: *const c_void,
+}
+
+impl CArg {
+    /// # Safety
+    /// `bytes` is what the kind says.
+    unsafe fn read(&self) -> Result<CallArg, Failure> {
+        match self.kind {
+            0 => Ok(CallArg::Number(self.number)),
+            // SAFETY: the caller's.
+            1 => Ok(CallArg::Bytes(unsafe { slice(self.bytes.cast::<u8>(), self.number as usize) }?.to_vec())),
+            2 => Ok(CallArg::Variable(self.number.try_into().map_err(|_| bad("no such variable"))?)),
+            _ => Err(bad("no such kind of argument")),
+        }
+    }
+}
+
+/// By their numbers in the header. The others are not for a command to choose.
+const LAUNCHERS: [Launcher; 3] = [Launcher::Clone, Launcher::Fork, Launcher::PosixSpawn];
+
+/// `forkless_function`.
+type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// A function of the caller's, and what it is called with.
+struct PreExec {
+    function: Function,
+    value: *mut c_void,
+}
+
+// SAFETY: the header says that it is called in children, from whatever thread launches, and so may be by several at once.
+unsafe impl Send for PreExec {}
+// SAFETY: as above.
+unsafe impl Sync for PreExec {}
+
+impl PreExec {
+    fn call(&self) -> io::Result<()> {
+        // SAFETY: the header's contract.
+        match unsafe { (self.function)(self.value) } {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),
+        }
+    }
+}
+
+setters! {
+    fn forkless_command_launcher(launcher: c_int) command => {
+        let found = usize::try_from(launcher).ok().and_then(|number| LAUNCHERS.get(number));
+        command.launcher(*found.ok_or(bad("no launcher that a command can choose"))?);
+    }
+
+    fn forkless_command_pre_exec(
+        function: Option<Function>,
+        value: *mut c_void
+    ) command => {
+        let function = function.ok_or(bad("a null pointer in place of a function"))?;
+        let one = PreExec { function, value };
+        command.pre_exec(move || one.call());
+    }
+
+    fn forkless_command_current_dir_fd(fd: c_int) command => {
+        command.current_dir_fd(copy(fd)?);
+    }
+
+    fn forkless_command_chroot(root: *const c_char) command => {
+        command.chroot(text(root)?);
+    }
+
+    fn forkless_command_uid(uid: uid_t) command => {
+        command.uid(uid);
+    }
+
+    fn forkless_command_gid(gid: gid_t) command => {
+        command.gid(gid);
+    }
+
+    fn forkless_command_groups(groups: *const gid_t, count: size_t) command => {
+        command.groups(slice(groups, count)?);
+    }
+
+    fn forkless_command_user(name: *const c_char) command => {
+        command.user(text(name)?);
+    }
+
+    fn forkless_command_group(name: *const c_char) command => {
+        command.group(text(name)?);
+    }
+
+    fn forkless_command_umask(mask: mode_t) command => {
+        command.umask(mask);
+    }
+
+    fn forkless_command_rlimit(resource: c_int, soft: u64, hard: u64) command => {
+        let found = RESOURCES.iter().find(|one| **one as c_int == resource);
+        command.rlimit(*found.ok_or(bad("no such resource"))?, soft, hard);
+    }
+
+    fn forkless_command_nice(nice: c_int) command => {
+        command.nice(nice);
+    }
+
+    fn forkless_command_scheduler(policy: c_int, priority: c_int) command => {
+        let found = SCHEDULERS.iter().find(|one| **one as c_int == policy).ok_or(bad("no such policy"))?;
+        command.scheduler(*found, priority.try_into().map_err(|_| bad("a priority below 0"))?);
+    }
+
+    fn forkless_command_cpu_affinity(processors: *const c_int, count: size_t) command => {
+        let numbers = slice(processors, count)?.iter().map(|&one| usize::try_from(one));
+        let numbers: Result<Vec<_>, _> = numbers.collect();
+        command.cpu_affinity(numbers.map_err(|_| bad("a processor below 0"))?);
+    }
+
+    fn forkless_command_io_priority(class: c_int, level: c_int) command => {
+        let found = IO_CLASSES.iter().find(|one| **one as c_int == class).ok_or(bad("no such class"))?;
+        command.io_priority(*found, level.try_into().map_err(|_| bad("a level below 0"))?);
+    }
+
+    fn forkless_command_timer_slack(nanoseconds: u64) command => {
+        command.timer_slack(nanoseconds);
+    }
+
+    fn forkless_command_personality(persona: u32) command => {
+        command.personality(persona);
+    }
+
+    fn forkless_command_oom_score_adj(score: c_int) command => {
+        command.oom_score_adj(score);
+    }
+
+    fn forkless_command_controlling_terminal(child_fd: c_int) command => {
+        command.controlling_terminal(number(child_fd)?);
+    }
+
+    fn forkless_command_foreground(child_fd: c_int) command => {
+        command.foreground(number(child_fd)?);
+    }
+
+    fn forkless_command_no_new_privs(on: c_int) command => {
+        command.no_new_privs(on != 0);
+    }
+
+    fn forkless_command_parent_death_signal(number: c_int) command => {
+        command.parent_death_signal(signal(number)?);
+    }
+
+    fn forkless_command_thread_death_signal(number: c_int) command => {
+        command.thread_death_signal(signal(number)?);
+    }
+
+    fn forkless_command_call(call: u32, args: *const CArg, count: size_t, result: c_int) command => {
+        let args: Result<Vec<_>, _> = slice(args, count)?.iter().map(|arg| arg.read()).collect();
+        command.call(call, args?, u32::try_from(result).ok());
+    }
+
+    fn forkless_command_hand_back(variable: u32) command => {
+        command.hand_back(variable);
+    }
+
+    fn forkless_command_best_effort(step: c_int) command => {
+        let step = u32::try_from(step).ok().and_then(Step::of_code).filter(|step| step.may_fail());
+        command.best_effort(step.ok_or(bad("no step that a launch can go on without"))?);
+    }
+}

@@ -1,0 +1,99 @@
+//! A program started by one call, for `waitpid(2)` to wait for.
+
+use crate::command::set_environment;
+use crate::entry::answer;
+use crate::error::{Failure, bad};
+use crate::handle::{NULL, list, text};
+use forkless::Command;
+use libc::{c_char, c_int, pid_t};
+use std::ffi::{OsStr, OsString};
+use std::mem::forget;
+use std::os::unix::ffi::OsStrExt;
+
+/// The version, as a text that lives as long as the process.
+#[unsafe(no_mangle)]
+extern "C" fn forkless_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// The settings with which a child starts as one of libc's functions starts it, but for its descriptors.
+pub(crate) fn like_libc(command: &mut Command) -> &mut Command {
+    command.signal_inherit(libc::SIGPIPE).inherit_signal_mask(true)
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_spawn(
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> pid_t {
+    let run = || {
+        // SAFETY: the header's contract.
+        let path = unsafe { text(path) }?;
+        if path.is_empty() {
+            return Err(Failure::Refused(libc::ENOENT, "the program's name is empty"));
+        }
+        // No search for it, as by execve(2).
+        let is_path = path.as_bytes().contains(&b'/');
+        let mut program = OsString::from(if is_path { "" } else { "./" });
+        program.push(path);
+        // SAFETY: the header's contract.
+        unsafe { spawn(&program, argv, envp) }
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, run) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_spawnp(
+    file: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> pid_t {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || spawn(text(file)?, argv, envp)) }
+}
+
+/// # Safety
+/// As the header says.
+unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const c_char) -> Result<pid_t, Failure> {
+    // SAFETY: the header's contract.
+    let argv = unsafe { list(argv) }?;
+    let (name, args) = argv.split_first().ok_or(bad("an empty list of arguments"))?;
+    let mut command = Command::new(program);
+    like_libc(&mut command).arg0(name).args(args).inherit_all(true).pidfd(false);
+    if !envp.is_null() {
+        // SAFETY: the header's contract.
+        set_environment(&mut command, &unsafe { list(envp) }?);
+    }
+    let child = command.spawn()?;
+    let pid = child.id() as pid_t;
+    // Nothing of it is left to free; a handle that is dropped would have the child reaped by a later launch. (If it was stopped
+    // before its exec its stack stays, since nobody will ask whether it still needs it.)
+    forget(child);
+    Ok(pid)
+}
+
+/// # Safety
+/// None: a number.
+#[unsafe(no_mangle)]
+extern "C" fn forkless_fd_inherit(fd: c_int, on: c_int) -> c_int {
+    let set = || {
+        let last_error = |answer: c_int| match answer {
+            -1 => Err(Failure::Io(std::io::Error::last_os_error())),
+            answer => Ok(answer),
+        };
+        // SAFETY: flags of a descriptor.
+        let flags = last_error(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
+        let flags = if on != 0 { flags & !libc::FD_CLOEXEC } else { flags | libc::FD_CLOEXEC };
+        // SAFETY: flags of a descriptor.
+        last_error(unsafe { libc::fcntl(fd, libc::F_SETFD, flags) }).map(|_| 0)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, set) }
+}

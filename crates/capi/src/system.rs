@@ -1,0 +1,157 @@
+//! A line for the shell, run to its end: `system(3)`.
+
+use crate::entry::as_libc;
+use crate::error::Failure;
+use crate::handle::optional;
+use crate::stream::shell;
+use forkless::{Command, Step};
+use libc::{c_char, c_int, sigaction};
+use std::cell::UnsafeCell;
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The signals that a terminal sends to both: the caller ignores them while it waits.
+const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
+    // SAFETY: the header's contract.
+    match unsafe { optional(command) } {
+        Some(line) => as_libc(-1, || run(line)),
+        // SAFETY: a path.
+        None => as_libc(0, || Ok((unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) } == 0) as c_int)),
+    }
+}
+
+fn run(line: &OsStr) -> Result<c_int, Failure> {
+    let mut line = shell(line);
+    let waiting = Waiting::begin();
+    waiting.ready(line.settings());
+    match line.status() {
+        Ok(status) => Ok(status.into_raw()),
+        // A shell that cannot be executed is one that has ended with 127.
+        Err(error) if forkless::Error::of(&error).is_some_and(|detail| detail.step() == Step::Exec) => Ok(127 << 8),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// While one or more threads wait for a line, SIGINT and SIGQUIT are ignored; in each of them SIGCHLD is blocked.
+struct Waiting {
+    actions: [sigaction; 2],
+    mask: libc::sigset_t,
+}
+
+impl Waiting {
+    fn begin() -> Self {
+        let actions = IGNORING.with(Ignoring::begin);
+        // SAFETY: sets of signals of our own, and this thread's mask, which is put back.
+        let mask = unsafe {
+            let mut child: libc::sigset_t = std::mem::zeroed();
+            let mut mask = child;
+            libc::sigemptyset(&mut child);
+            libc::sigaddset(&mut child, libc::SIGCHLD);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &child, &mut mask);
+            mask
+        };
+        Self { actions, mask }
+    }
+
+    /// The program starts as if the caller had changed nothing.
+    fn ready(&self, command: &mut Command) {
+        for (signal, action) in IGNORED.into_iter().zip(&self.actions) {
+            match action.sa_sigaction {
+                libc::SIG_IGN => command.signal_ignore(signal),
+                _ => command.signal_default(signal),
+            };
+        }
+        command.inherit_signal_mask(false);
+        for signal in 1..=64 {
+            // SAFETY: a set of signals.
+            if unsafe { libc::sigismember(&self.mask, signal) } == 1 {
+                command.signal_block(signal);
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        IGNORING.with(Ignoring::end);
+        // SAFETY: the mask that this thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, null_mut()) };
+    }
+}
+
+/// Who waits, and what is to be put back when nobody does any more.
+struct Ignoring {
+    threads: usize,
+    /// The process whose threads these are.
+    pid: i32,
+    actions: [sigaction; 2],
+}
+
+impl Ignoring {
+    fn begin(&mut self, me: i32) -> [sigaction; 2] {
+        if self.pid != me && self.threads > 0 {
+            // A copy that was forked while threads waited ignores the signals too, and has none of the threads.
+            self.threads = 0;
+        } else if self.threads == 0 {
+            for (signal, old) in IGNORED.into_iter().zip(&mut self.actions) {
+                // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
+                let mut ignore: sigaction = unsafe { std::mem::zeroed() };
+                ignore.sa_sigaction = libc::SIG_IGN;
+                // SAFETY: actions of our own.
+                unsafe { libc::sigaction(signal, &ignore, old) };
+            }
+        }
+        self.pid = me;
+        self.threads += 1;
+        self.actions
+    }
+
+    fn end(&mut self, _: i32) {
+        self.threads -= 1;
+        if self.threads == 0 {
+            for (signal, old) in IGNORED.into_iter().zip(&self.actions) {
+                // SAFETY: what was there before.
+                unsafe { libc::sigaction(signal, old, null_mut()) };
+            }
+        }
+    }
+}
+
+/// A lock that knows which process holds it: a forked copy, in which nobody would ever open it, takes it over.
+struct Lock {
+    holder: AtomicI32,
+    inside: UnsafeCell<Option<Ignoring>>,
+}
+
+// SAFETY: `with` gives the contents to one thread at a time.
+unsafe impl Sync for Lock {}
+
+static IGNORING: Lock = Lock { holder: AtomicI32::new(0), inside: UnsafeCell::new(None) };
+
+impl Lock {
+    fn with<R>(&self, work: impl FnOnce(&mut Ignoring, i32) -> R) -> R {
+        // SAFETY: a number.
+        let me = unsafe { libc::getpid() };
+        while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                break;
+            }
+            // It is held for four system calls.
+            std::thread::yield_now();
+        }
+        // SAFETY: held by this thread alone.
+        let inside = unsafe { &mut *self.inside.get() };
+        // SAFETY: all zeroes is a valid action: the default.
+        let none = || Ignoring { threads: 0, pid: me, actions: unsafe { [std::mem::zeroed(); 2] } };
+        let done = work(inside.get_or_insert_with(none), me);
+        self.holder.store(0, Ordering::Release);
+        done
+    }
+}

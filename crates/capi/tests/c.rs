@@ -1,0 +1,366 @@
+//! The C library as C programs meet it: installed as `cargo xtask dist` does it, then compiled against, linked with and run.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// Where it is installed; none where it cannot be built.
+fn prefix() -> Option<&'static Path> {
+    static PREFIX: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = PREFIX.get_or_init(|| {
+        let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let prefix = own.join("c");
+        match xtask::dist::install(&prefix, own.parent().expect("a directory of cargo's")) {
+            Ok(()) => Some(prefix),
+            // Where the tree is someone else's, they may have installed it there before.
+            Err(_) if !is_writable(own) && prefix.join("lib/pkgconfig/forkless.pc").exists() => Some(prefix),
+            // A tree that is someone else's is no fault of the library's; a failing build is.
+            Err(error) if !is_writable(own) => {
+                say(&format!("SKIPPED: tests in C because cargo cannot build as this user: {error:#}"));
+                None
+            }
+            Err(error) => panic!("{error:#}"),
+        }
+    });
+    made.as_deref()
+}
+
+fn is_writable(directory: &Path) -> bool {
+    tempfile::tempfile_in(directory).is_ok()
+}
+
+/// Past the harness, which swallows what a passing test prints.
+fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+fn sources(directory: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let all = fs::read_dir(&directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let mut found: Vec<_> = all.filter(|path| path.extension() == Some(OsStr::new("c"))).collect();
+    found.sort();
+    assert!(!found.is_empty(), "no source in {}", directory.display());
+    found
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()))
+}
+
+/// Runs it and gives what it wrote; a failure is a failure of the test.
+#[track_caller]
+fn must(command: &mut Command) -> String {
+    let output = output(command);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    for line in err.lines().chain(out.lines()).filter(|line| line.starts_with("SKIPPED:")) {
+        say(line);
+    }
+    out.into_owned()
+}
+
+/// What `pkg-config` says, which is how a user would compile.
+fn flags(prefix: &Path, words: &[&str]) -> Vec<String> {
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        say("SKIPPED: pkg-config's answers because it is not installed; the flags are named here");
+        let prefix = prefix.display();
+        let libraries = format!("-L{prefix}/lib -lforkless -lutil -lrt -lpthread -lm -ldl");
+        let wanted = |what: &str| words.iter().any(|word| word.starts_with(what));
+        let mut named = if wanted("--cflags") { vec![format!("-I{prefix}/include")] } else { Vec::new() };
+        if wanted("--libs") {
+            named.extend(libraries.split(' ').map(str::to_owned));
+        }
+        return named;
+    }
+    let mut command = Command::new("pkg-config");
+    command.args(words).arg("forkless").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    must(&mut command).split_whitespace().map(str::to_owned).collect()
+}
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
+
+/// Compiles a program against the shared library.
+fn compile(prefix: &Path, compiler: &[&str], source: &Path, to: &Path) -> PathBuf {
+    let program = to.join(source.file_stem().expect("a name"));
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(WARNINGS).arg("-o").arg(&program).arg(source);
+    must(command.args(flags(prefix, &["--cflags", "--libs"])).arg("-lpthread"));
+    program
+}
+
+/// The program, not for longer than it may take on a busy machine.
+fn run(prefix: &Path, before: &[&str], program: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("300").args(before).arg(program).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command
+}
+
+fn temporary() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// The tests that are written in C: one program for each group of functions.
+fn c_test(name: &str) {
+    let Some(prefix) = prefix() else { return };
+    let directory = temporary();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
+    let program = compile(prefix, &["cc", "-std=c99"], &source, directory.path());
+    must(&mut run(prefix, &[], &program));
+}
+
+macro_rules! c_tests {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { c_test(stringify!($name)); })*
+
+        /// None is forgotten here.
+        #[test]
+        fn every_test_in_c_is_run() {
+            let named: BTreeSet<String> = [$(stringify!($name).to_owned()),*].into();
+            let there = sources("tests").iter().map(|path| path.file_stem().unwrap().to_string_lossy().into()).collect();
+            assert_eq!(named, there);
+        }
+    };
+}
+
+c_tests! { child command nulls sets stream system threads }
+
+/// The program in the documentation is one.
+#[test]
+fn the_program_of_the_guide_compiles() {
+    let Some(prefix) = prefix() else { return };
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/c.md");
+    let text = fs::read_to_string(guide).expect("the guide");
+    let code = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    let directory = temporary();
+    let source = directory.path().join("guide.c");
+    fs::write(&source, code).expect("write");
+    compile(prefix, &["cc", "-std=c99"], &source, directory.path());
+}
+
+/// Memory that is not ours, read or freed twice, or left behind. Valgrind knows no clone of this kind, so nothing is launched.
+#[test]
+fn what_launches_nothing_runs_clean_under_valgrind() {
+    let Some(prefix) = prefix() else { return };
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        say("SKIPPED: C programs under valgrind because it is not installed");
+        return;
+    }
+    let directory = temporary();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nulls.c");
+    let program = compile(prefix, &["cc", "-std=c99"], &source, directory.path());
+    let valgrind =
+        ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+    must(&mut run(prefix, &valgrind, &program));
+}
+
+/// What a table of symbols has in these columns of `readelf` or `nm`.
+fn symbols(lines: &str, wanted: impl Fn(&[&str]) -> Option<String>) -> BTreeSet<String> {
+    lines.lines().filter_map(|line| wanted(&line.split_whitespace().collect::<Vec<_>>())).collect()
+}
+
+/// The functions of the header, with their parameters' and results' types as Rust spells them.
+fn header() -> Vec<(String, Vec<String>, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/forkless.h");
+    let text = fs::read_to_string(path).expect("the header");
+    let mut plain = String::new();
+    for (n, part) in text.split("/*").enumerate() {
+        plain.push_str(if n == 0 { part } else { part.split_once("*/").expect("an end").1 });
+    }
+    let plain: Vec<_> = plain.lines().filter(|line| !line.starts_with('#')).collect();
+    let mut found = Vec::new();
+    for statement in plain.join(" ").split(';') {
+        let Some((before, rest)) = statement.split_once('(') else { continue };
+        let Some(at) = before.find(" forkless_").or(before.find("*forkless_")) else { continue };
+        let (result, name) = before.split_at(at + 1);
+        let result = result.rsplit(['{', '}']).next().unwrap_or("");
+        let parameters = rest.trim_end().trim_end_matches(')').split(',').map(str::trim);
+        let types = parameters.filter(|one| *one != "void" && !one.is_empty()).map(|one| in_rust(one, true));
+        found.push((name.trim().to_owned(), types.collect(), in_rust(result.trim(), false)));
+    }
+    found
+}
+
+/// A C type, of a parameter with its name behind it, as the sources here spell it. Pointers to handles are all `*mut`.
+fn in_rust(c: &str, is_named: bool) -> String {
+    let brackets = c.matches("[]").count();
+    let plain = c.replace("[]", "");
+    let stars = plain.matches('*').count() + brackets;
+    let words: Vec<&str> = plain.split([' ', '*']).filter(|word| !matches!(*word, "" | "const" | "struct")).collect();
+    let base = if is_named { &words[..words.len() - 1] } else { &words[..] };
+    let base = match base.join(" ").as_str() {
+        "void" if stars == 0 => "()".to_owned(),
+        "char" => "c_char".to_owned(),
+        "int" => "c_int".to_owned(),
+        "unsigned long" => "c_ulong".to_owned(),
+        "void" => "c_void".to_owned(),
+        "uint64_t" => "u64".to_owned(),
+        "uint32_t" => "u32".to_owned(),
+        "int64_t" => "i64".to_owned(),
+        "forkless_command" => "Handle<Command>".to_owned(),
+        "forkless_child" => "ChildHandle".to_owned(),
+        "forkless_prepared" => "Prepared".to_owned(),
+        "forkless_output" => "OutputHandle".to_owned(),
+        "forkless_error" => "Error".to_owned(),
+        "forkless_usage" => "Usage".to_owned(),
+        "forkless_capture" | "forkless_pool_options" => "Options".to_owned(),
+        "forkless_waitset" => "SetHandle".to_owned(),
+        "forkless_ended" => "CEnded".to_owned(),
+        "forkless_pool" => "Pool".to_owned(),
+        "forkless_pool_stats" => "Stats".to_owned(),
+        "forkless_call_arg" => "CArg".to_owned(),
+        "forkless_function" => "Option<Function>".to_owned(),
+        "sock_filter" => "BpfInstruction".to_owned(),
+        other => other.to_owned(),
+    };
+    "*".repeat(stars) + &base
+}
+
+/// The functions of the sources, in the same form. Those of macros say there what the macros add.
+fn exported() -> Vec<(String, Vec<String>, String)> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("the sources") {
+        let path = path.expect("an entry").path();
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let file = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        for part in text.split("fn forkless_").skip(1) {
+            let (name, rest) = part.split_once('(').expect("parameters");
+            let (parameters, rest) = rest.split_once(')').expect("an end of parameters");
+            let mut types: Vec<_> = parameters.split(',').filter_map(|one| one.split_once(':')).map(spelled).collect();
+            let after = rest.trim_start();
+            let mut result = "c_int".to_owned();
+            match (file.as_str(), after) {
+                // Written out.
+                _ if part_is_extern(&text, name) => {
+                    let arrow = after.strip_prefix("->").map(|after| after.split('{').next().unwrap_or(""));
+                    result = arrow.map_or("()".to_owned(), |kind| spelled(("", kind)));
+                }
+                ("command" | "setup" | "sandbox", _) => types.insert(0, "*Handle<Command>".to_owned()),
+                ("child", _) => types.insert(0, "*ChildHandle".to_owned()),
+                (_, after) => {
+                    let made =
+                        after.strip_prefix("->").and_then(|after| after.split(',').next()).expect("what is made");
+                    let by = if file == "pool" {
+                        vec!["*Pool".into(), "*Prepared".into()]
+                    } else {
+                        vec!["*".to_owned() + &types[0]]
+                    };
+                    types = [by, vec!["*".to_owned() + &spelled(("", made)), "*Error".into()]].concat();
+                }
+            }
+            found.push((format!("forkless_{name}"), types, result));
+        }
+    }
+    found
+}
+
+fn part_is_extern(text: &str, name: &str) -> bool {
+    text.contains(&format!("extern \"C\" fn forkless_{name}("))
+}
+
+fn spelled((_, kind): (&str, &str)) -> String {
+    kind.trim().replace("*const ", "*").replace("*mut ", "*")
+}
+
+/// Every function of the header is there, with these parameters, and nothing else.
+#[test]
+fn header_and_sources_agree() {
+    let (mut header, mut sources) = (header(), exported());
+    header.sort();
+    sources.sort();
+    for (ours, theirs) in header.iter().zip(&sources) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(header.len(), sources.len());
+    assert!(header.len() > 120, "{}", header.len());
+}
+
+#[test]
+fn only_what_the_header_has_is_exported_with_a_version() {
+    let Some(prefix) = prefix() else { return };
+    let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
+    let table = must(Command::new("readelf").args(["-W", "--dyn-syms"]).arg(prefix.join("lib/libforkless.so.0")));
+    let exported = symbols(&table, |columns| match columns[..] {
+        [_, _, _, _, "GLOBAL" | "WEAK" | "UNIQUE", _, section, name] if section != "UND" => Some(name.to_owned()),
+        _ => None,
+    });
+    let expected = named.iter().map(|name| format!("{name}@@FORKLESS_0.1"));
+    assert_eq!(exported, expected.chain(["FORKLESS_0.1".to_owned()]).collect());
+    let dynamic = must(Command::new("readelf").args(["-W", "-d"]).arg(prefix.join("lib/libforkless.so")));
+    assert!(dynamic.contains("soname: [libforkless.so.0]"), "{dynamic}");
+
+    let table = must(Command::new("nm").args(["-g", "--defined-only"]).arg(prefix.join("lib/libforkless.a")));
+    let global = symbols(&table, |columns| match columns[..] {
+        [_, _, name] => Some(name.to_owned()),
+        _ => None,
+    });
+    assert_eq!(global, named);
+}
+
+/// The builders of the Rust library are here too, under their names, unless C has another form for them.
+#[test]
+fn every_setting_has_its_function() {
+    let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
+    let mut builders = 0;
+    for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../forkless/src/{source}.rs"));
+        let text = fs::read_to_string(path).expect("the source");
+        for part in text.split("pub fn ").chain(text.split("pub unsafe fn ").skip(1)).skip(1) {
+            let (name, rest) = part.split_once(['(', '<']).expect("parameters");
+            let signature = rest.split('{').next().unwrap_or("");
+            if !signature.contains("-> &mut Self") {
+                continue;
+            }
+            let in_c = match name {
+                "stdin" | "stdout" | "stderr" => "fd",
+                "kill_on_drop" => "kill_on_free",
+                name => name,
+            };
+            assert!(named.contains(&format!("forkless_command_{in_c}")), "no function for {name}");
+            builders += 1;
+        }
+    }
+    assert!(builders > 75, "{builders}");
+}
+
+/// The numbers of the steps.
+#[test]
+fn steps_have_the_numbers_of_the_library() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/forkless.h");
+    let text = fs::read_to_string(path).expect("the header");
+    let lines = text.lines().filter_map(|line| line.trim().trim_end_matches(',').strip_prefix("FORKLESS_STEP_"));
+    let of_header: BTreeSet<(String, u32)> = lines
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, code)| (name.replace('_', "").to_lowercase(), code.parse().expect("a number")))
+        .collect();
+    let steps = (0..1000).filter_map(forkless::Step::of_code);
+    assert_eq!(of_header, steps.map(|step| (format!("{step:?}").to_lowercase(), step.code())).collect());
+}
+
+/// The examples, as C and as C++, with the shared and with the static library.
+#[test]
+fn examples_compile_and_run() {
+    let Some(prefix) = prefix() else { return };
+    let archive = prefix.join("lib/libforkless.a");
+    for source in sources("examples") {
+        for compiler in [["cc", "-std=c99", "-pedantic"], ["c++", "-std=c++11", "-xc++"]] {
+            let directory = temporary();
+            if Command::new(compiler[0]).arg("--version").output().is_err() {
+                say(&format!("SKIPPED: {} with {} because it is not installed", source.display(), compiler[0]));
+                continue;
+            }
+            must(&mut run(prefix, &[], &compile(prefix, &compiler, &source, directory.path())));
+            let program = directory.path().join("static");
+            let mut command = Command::new(compiler[0]);
+            command.args(&compiler[1..]).args(WARNINGS).arg("-o").arg(&program).arg(&source);
+            command.args(flags(prefix, &["--cflags"])).arg("-xnone").arg(&archive);
+            let private = flags(prefix, &["--libs-only-l", "--static"]);
+            must(command.args(private.iter().filter(|flag| flag.starts_with("-l") && *flag != "-lforkless")));
+            must(Command::new("timeout").arg("300").arg(&program));
+        }
+    }
+}

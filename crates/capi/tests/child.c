@@ -1,0 +1,255 @@
+/* The handle: starting, waiting, signals, pipes, errors; output; simple calls. */
+#include "check.h"
+
+static forkless_child *spawn(const char *line) {
+    forkless_command *command = shell(line);
+    forkless_child *child = NULL;
+    EXPECT(0, forkless_command_process_group(command, 0));
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    forkless_command_free(command);
+    return child;
+}
+
+static void waits(void) {
+    int status = 77;
+    forkless_child *child = spawn("sleep 0.2; exit 3");
+    CHECK(forkless_child_pid(child) > 0);
+    EXPECT(0, forkless_child_try_wait(child, &status, NULL));
+    EXPECT(0, forkless_child_wait_timeout(child, 1, &status, NULL));
+    EXPECT(77, status);
+    forkless_usage usage;
+    EXPECT(-ENODATA, forkless_child_usage(child, &usage));
+    EXPECT(1, forkless_child_wait_timeout(child, -1, &status, NULL));
+    EXPECT(3 << 8, status);
+    EXPECT(1, forkless_child_try_wait(child, &status, NULL));
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(3 << 8, status);
+    EXPECT(0, forkless_child_usage(child, &usage));
+    CHECK(usage.wall_ns > 100000000 && usage.max_rss_kib > 0);
+    char route[256];
+    CHECK(forkless_child_route(child, route, sizeof route) > 0 && strstr(route, "clone") != NULL);
+    forkless_child_free(child);
+}
+
+static void signals(void) {
+    int status;
+    forkless_child *child = spawn("exec sleep 100");
+    EXPECT(-EINVAL, forkless_child_signal(child, 1000));
+    EXPECT(0, forkless_child_signal(child, SIGSTOP));
+    EXPECT(1, forkless_child_wait_change(child, -1, &status, NULL));
+    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    EXPECT(0, forkless_child_signal(child, SIGCONT));
+    EXPECT(1, forkless_child_wait_change(child, -1, &status, NULL));
+    CHECK(WIFCONTINUED(status));
+    EXPECT(0, forkless_child_wait_change(child, 1, &status, NULL));
+    EXPECT(0, forkless_child_terminate(child, SIGTERM, 60000, &status, NULL));
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    EXPECT(0, forkless_child_kill(child));
+    forkless_child_free(child);
+
+    child = spawn("trap '' TERM; echo; sleep 100 & wait; sleep 100");
+    EXPECT(0, forkless_child_terminate_group(child, SIGTERM, 50, &status, NULL));
+    CHECK(WIFSIGNALED(status));
+    forkless_child_free(child);
+
+    child = spawn("sleep 100 & wait");
+    EXPECT(0, forkless_child_signal_group(child, SIGKILL));
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(SIGKILL, status);
+    forkless_child_free(child);
+}
+
+static void pipes(void) {
+    forkless_command *command = shell("read word; echo $word; echo err >&2; cat <&5 >&2");
+    forkless_child *child;
+    forkless_output *output;
+    for (int fd = 0; fd < 3; fd++) EXPECT(0, forkless_command_fd_pipe(command, fd));
+    EXPECT(0, forkless_command_fd_socketpair(command, 5));
+    EXPECT(0, forkless_command_launch(command, &child, NULL));
+    EXPECT(1, forkless_child_wait_exec(child, -1, NULL));
+    int in = forkless_child_fd(child, 0);
+    CHECK(in > 2 && fcntl(in, F_GETFD) == FD_CLOEXEC);
+    EXPECT(in, forkless_child_take_fd(child, 0));
+    EXPECT(-ENOENT, forkless_child_take_fd(child, 0));
+    EXPECT(-ENOENT, forkless_child_fd(child, 9));
+    EXPECT(5, write(in, "word\n", 5));
+    close(in);
+    int socket = forkless_child_take_fd(child, 5);
+    CHECK(socket >= 0);
+    EXPECT(3, write(socket, "end", 3));
+    close(socket);
+    EXPECT(0, forkless_child_output(child, &output, NULL));
+    CHECK(strcmp(output->out, "word\n") == 0 && strcmp(output->err, "err\nend") == 0 && output->status == 0);
+    forkless_output_free(output);
+    forkless_child_free(child);
+    forkless_command_free(command);
+}
+
+static void failures(void) {
+    forkless_command *command;
+    forkless_child *child = NULL;
+    forkless_prepared *prepared = NULL;
+    forkless_error error;
+    int status = 77;
+    EXPECT(0, forkless_command_new("/no/such/program", &command));
+    errno = 1234;
+    EXPECT(-ENOENT, forkless_command_spawn(command, &child, &error));
+    CHECK(child == NULL && errno == 1234);
+    EXPECT(FORKLESS_STEP_EXEC, error.step);
+    EXPECT(ENOENT, error.errnum);
+    CHECK(strstr(error.message, "failed to start \"/no/such/program\": exec: No such file or directory") != NULL);
+    EXPECT(-ENOENT, forkless_command_status(command, &status, NULL));
+    EXPECT(77, status);
+    /* After a launch it comes later. */
+    EXPECT(0, forkless_command_launch(command, &child, &error));
+    EXPECT(-ENOENT, forkless_child_wait_exec(child, -1, &error));
+    EXPECT(-ENOENT, forkless_child_wait(child, &status, &error));
+    EXPECT(77, status);
+    forkless_child_free(child);
+    EXPECT(0, forkless_command_current_dir(command, "/no/such/directory"));
+    EXPECT(0, forkless_command_prepare(command, &prepared, &error));
+    EXPECT(-ENOENT, forkless_prepared_status(prepared, &status, &error));
+    EXPECT(FORKLESS_STEP_CHDIR, error.step);
+    forkless_prepared_free(prepared);
+    forkless_command_free(command);
+    /* What makes no sense. */
+    command = shell("true");
+    EXPECT(0, forkless_command_fd_dup(command, 5, 6));
+    EXPECT(0, forkless_command_fd_dup(command, 6, 5));
+    CHECK(forkless_command_status(command, &status, &error) < 0);
+    forkless_command_free(command);
+}
+
+static void captures(void) {
+    forkless_capture how = FORKLESS_CAPTURE_INIT;
+    forkless_output *output;
+    forkless_error error;
+    /* Input that the program does not take, with SIGPIPE at its default here: no signal comes of it. */
+    size_t size = 1 << 20;
+    char *input = malloc(size);
+    memset(input, 'x', size);
+    how.input = input, how.input_size = size;
+    forkless_command *command = shell("exec <&-; echo done");
+    EXPECT(0, forkless_command_capture(command, &how, &output, NULL));
+    CHECK(strcmp(output->out, "done\n") == 0 && output->input_left > 0);
+    forkless_output_free(output);
+    forkless_command_free(command);
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    CHECK(!sigismember(&mask, SIGPIPE));
+    sigpending(&mask);
+    CHECK(!sigismember(&mask, SIGPIPE));
+
+    command = shell("cat");
+    how.limit = 1000;
+    EXPECT(0, forkless_command_capture(command, &how, &output, NULL));
+    CHECK(output->out_size == 1000 && output->out_cut == size - 1000 && output->input_left == 0);
+    CHECK(output->out[999] == 'x' && output->out[1000] == 0);
+    forkless_output_free(output);
+    how.limit = 0, how.flags = FORKLESS_CAPTURE_MEMORY_FILE;
+    EXPECT(0, forkless_command_capture(command, &how, &output, NULL));
+    CHECK(output->out_size == size && memcmp(output->out, input, size) == 0);
+    forkless_output_free(output);
+    forkless_command_free(command);
+    free(input);
+
+    command = shell("echo out; echo err >&2; sleep 100");
+    forkless_capture timed = FORKLESS_CAPTURE_INIT;
+    timed.timeout_ms = 300, timed.flags = FORKLESS_CAPTURE_MERGED, timed.signal = SIGTERM, timed.grace_ms = 60000;
+    EXPECT(0, forkless_command_process_group(command, 0));
+    EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
+    CHECK(strcmp(output->out, "out\nerr\n") == 0 && output->err_size == 0 && output->err[0] == 0);
+    CHECK(output->flags & FORKLESS_OUTPUT_TIMED_OUT);
+    EXPECT(SIGTERM, output->status);
+    CHECK(output->usage.wall_ns > 100000000);
+    forkless_output_free(output);
+    timed.size = 3;
+    output = NULL;
+    EXPECT(-EINVAL, forkless_command_capture(command, &timed, &output, &error));
+    CHECK(output == NULL && error.step == FORKLESS_STEP_CHECK);
+    timed.size = sizeof timed, timed.flags = 64;
+    EXPECT(-EINVAL, forkless_command_capture(command, &timed, &output, NULL));
+    forkless_command_free(command);
+}
+
+static void prepared_runs(void) {
+    forkless_command *command = shell("exit 4");
+    forkless_prepared *prepared, *all[3];
+    forkless_child *children[3];
+    int errors[3], status;
+    EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
+    forkless_command_free(command); /* not needed any more */
+    for (int n = 0; n < 10; n++) {
+        EXPECT(0, forkless_prepared_status(prepared, &status, NULL));
+        EXPECT(4 << 8, status);
+    }
+    EXPECT(0, forkless_prepared_spawn(prepared, &children[0], NULL));
+    EXPECT(0, forkless_child_wait(children[0], &status, NULL));
+    forkless_child_free(children[0]);
+    forkless_output *output;
+    EXPECT(0, forkless_prepared_capture(prepared, NULL, &output, NULL));
+    EXPECT(4 << 8, output->status);
+    forkless_output_free(output);
+    all[0] = all[1] = all[2] = prepared;
+    EXPECT(3, forkless_launch_all(all, 3, children, errors));
+    for (int n = 0; n < 3; n++) {
+        EXPECT(0, errors[n]);
+        EXPECT(0, forkless_child_wait(children[n], &status, NULL));
+        EXPECT(4 << 8, status);
+        forkless_child_free(children[n]);
+    }
+    forkless_prepared_free(prepared);
+}
+
+static void dropped(void) {
+    forkless_child *child = spawn("exec sleep 100");
+    int pid = forkless_child_pid(child);
+    EXPECT(0, forkless_child_kill_on_free(child, 1));
+    forkless_child_free(child);
+    while (forkless_reap_orphans() > 0) usleep(1000);
+    EXPECT(-1, kill(pid, 0));
+}
+
+static void simple_calls(void) {
+    extern char **environ;
+    int status, fd = fcntl(0, F_DUPFD_CLOEXEC, 40);
+    char *argv[] = {"sh", "-c", "test -e /proc/self/fd/40 && exit 1; test \"$WORD\" = x && exit 2; exit 3", NULL};
+    char *envp[] = {"PATH=/no/such:/bin:/usr/bin", "WORD=x", NULL}, *nowhere[] = {"PATH=/no/such", NULL};
+    pid_t pid = forkless_spawnp("sh", argv, envp);
+    CHECK(pid > 0);
+    /* A later launch does not reap it: it is waitpid's. */
+    EXPECT(0, forkless_system("true"));
+    forkless_reap_orphans();
+    EXPECT(pid, waitpid(pid, &status, 0));
+    EXPECT(2 << 8, status);
+    EXPECT(0, forkless_fd_inherit(fd, 1));
+    pid = forkless_spawn("/bin/sh", argv, environ);
+    EXPECT(pid, waitpid(pid, &status, 0));
+    EXPECT(1 << 8, status);
+    EXPECT(0, forkless_fd_inherit(fd, 0));
+    pid = forkless_spawn("/bin/sh", argv, NULL);
+    EXPECT(pid, waitpid(pid, &status, 0));
+    EXPECT(3 << 8, status);
+    close(fd);
+    EXPECT(-EBADF, forkless_fd_inherit(fd, 1));
+    EXPECT(-ENOENT, forkless_spawnp("sh", argv, nowhere));
+    EXPECT(-ENOENT, forkless_spawn("sh", argv, envp)); /* not searched for */
+    EXPECT(-ENOENT, forkless_spawn("", argv, envp));
+    EXPECT(-EACCES, forkless_spawn("/", argv, envp));
+    char *none[] = {NULL};
+    EXPECT(-EINVAL, forkless_spawn("/bin/sh", none, envp));
+}
+
+int main(void) {
+    int fds = open_fds();
+    waits();
+    signals();
+    pipes();
+    failures();
+    captures();
+    prepared_runs();
+    dropped();
+    simple_calls();
+    expect_nothing_left(fds);
+    return 0;
+}

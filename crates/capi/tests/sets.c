@@ -1,0 +1,164 @@
+/* Wait sets and pools. */
+#include "check.h"
+#include <poll.h>
+
+static forkless_child *launch(const char *line) {
+    forkless_command *command = shell(line);
+    forkless_child *child = NULL;
+    EXPECT(0, forkless_command_launch(command, &child, NULL));
+    forkless_command_free(command);
+    return child;
+}
+
+/* One that has executed its program: a signal before that is told as ECANCELED. */
+static forkless_child *sleeper(void) {
+    forkless_child *child = launch("exec sleep 100");
+    EXPECT(1, forkless_child_wait_exec(child, -1, NULL));
+    return child;
+}
+
+static void ends_as_they_come(void) {
+    enum { CHILDREN = 50 };
+    forkless_waitset *set;
+    forkless_ended ended;
+    int values[CHILDREN], seen = 0;
+    EXPECT(0, forkless_waitset_new(&set));
+    for (int n = 0; n < CHILDREN; n++) {
+        char line[32];
+        snprintf(line, sizeof line, "exit %d", n);
+        values[n] = n;
+        EXPECT(0, forkless_waitset_insert(set, launch(line), &values[n], NULL, NULL));
+    }
+    EXPECT(CHILDREN, forkless_waitset_count(set));
+    while (forkless_waitset_wait(set, -1, &ended, NULL) == 1) {
+        int *value = (int *)ended.value;
+        EXPECT(0, ended.error);
+        EXPECT(*value << 8, ended.status);
+        *value = -1;
+        forkless_usage usage;
+        EXPECT(0, forkless_child_usage(ended.child, &usage));
+        forkless_child_free(ended.child);
+        seen++;
+    }
+    EXPECT(CHILDREN, seen);
+    EXPECT(0, forkless_waitset_count(set));
+    forkless_waitset_free(set);
+}
+
+static void in_and_out(void) {
+    forkless_waitset *set;
+    forkless_child *child;
+    forkless_ended ended;
+    uint64_t key, other;
+    int status;
+    EXPECT(0, forkless_waitset_new(&set));
+    EXPECT(0, forkless_waitset_insert(set, sleeper(), NULL, &key, NULL));
+    EXPECT(0, forkless_waitset_insert(set, sleeper(), set, &other, NULL));
+    CHECK(key != other);
+    EXPECT(0, forkless_waitset_wait(set, 1, &ended, NULL));
+    struct pollfd poll_fd = {forkless_waitset_fd(set), POLLIN, 0};
+    EXPECT(0, poll(&poll_fd, 1, 0));
+    EXPECT(0, forkless_waitset_remove(set, key, &child));
+    EXPECT(-ENOENT, forkless_waitset_remove(set, key, &child));
+    EXPECT(0, forkless_child_kill(child));
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(SIGKILL, status);
+    forkless_child_free(child);
+    EXPECT(-EINVAL, forkless_waitset_signal(set, other, 1000));
+    EXPECT(0, forkless_waitset_signal(set, other, SIGTERM));
+    EXPECT(1, poll(&poll_fd, 1, 60000));
+    EXPECT(1, forkless_waitset_wait(set, 0, &ended, NULL));
+    CHECK(ended.value == set && ended.status == SIGTERM);
+    /* And back again: it has ended, and is told so once more. */
+    EXPECT(0, forkless_waitset_insert(set, ended.child, NULL, NULL, NULL));
+    EXPECT(1, forkless_waitset_wait(set, -1, &ended, NULL));
+    EXPECT(SIGTERM, ended.status);
+    forkless_child_free(ended.child);
+    /* A child that never executed its program. */
+    forkless_command *command;
+    EXPECT(0, forkless_command_new("/no/such/program", &command));
+    EXPECT(0, forkless_command_launch(command, &child, NULL));
+    forkless_command_free(command);
+    EXPECT(0, forkless_waitset_insert(set, child, NULL, NULL, NULL));
+    EXPECT(1, forkless_waitset_wait(set, -1, &ended, NULL));
+    EXPECT(-ENOENT, ended.error);
+    forkless_child_free(ended.child);
+    forkless_waitset_free(set);
+}
+
+/* One that cannot be watched stays the caller's, under the same handle. */
+static void refused(void) {
+    forkless_waitset *set;
+    forkless_command *command = shell("exit 5");
+    forkless_child *child;
+    forkless_error error;
+    struct rlimit old, few;
+    int status;
+    EXPECT(0, forkless_waitset_new(&set));
+    EXPECT(0, forkless_command_pidfd(command, 0));
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    EXPECT(-ENOENT, forkless_child_pidfd(child));
+    forkless_command_free(command);
+    getrlimit(RLIMIT_NOFILE, &old);
+    few = old, few.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &few);
+    EXPECT(-EMFILE, forkless_waitset_insert(set, child, NULL, NULL, &error));
+    setrlimit(RLIMIT_NOFILE, &old);
+    EXPECT(EMFILE, error.errnum);
+    EXPECT(0, forkless_waitset_count(set));
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(5 << 8, status);
+    forkless_child_free(child);
+    forkless_waitset_free(set);
+}
+
+static void pools(void) {
+    forkless_pool *pool;
+    forkless_pool_options options = FORKLESS_POOL_INIT;
+    forkless_pool_stats stats;
+    forkless_prepared *prepared;
+    forkless_error error;
+    options.low = 2, options.high = 6;
+    int status, made = forkless_pool_new(&options, &pool, &error);
+    if (made == -ENOTSUP || made == -EPERM) {
+        printf("SKIPPED: a pool of a C program because there can be none: %s\n", error.message);
+        return;
+    }
+    EXPECT(0, made);
+    forkless_command *command = shell("exit 6");
+    EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
+    forkless_command_free(command);
+    for (int n = 0; n < 20; n++) {
+        forkless_child *child;
+        EXPECT(0, forkless_pool_status(pool, prepared, &status, NULL));
+        EXPECT(6 << 8, status);
+        EXPECT(0, n % 2 ? forkless_pool_launch(pool, prepared, &child, NULL)
+                        : forkless_pool_spawn(pool, prepared, &child, NULL));
+        EXPECT(0, forkless_child_wait(child, &status, NULL));
+        EXPECT(6 << 8, status);
+        forkless_child_free(child);
+        usleep(1000);
+    }
+    EXPECT(0, forkless_pool_refresh(pool, &error));
+    EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats));
+    EXPECT(2, stats.low);
+    EXPECT(6, stats.high);
+    EXPECT(40, stats.pooled + stats.empty + stats.differed + stats.unfit);
+    CHECK(stats.pooled > 0 && stats.renewals > 0);
+    /* A program of an older header has a shorter struct. */
+    stats.low = 77;
+    EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats.parked));
+    EXPECT(77, stats.low);
+    forkless_prepared_free(prepared);
+    forkless_pool_free(pool);
+}
+
+int main(void) {
+    int fds = open_fds();
+    ends_as_they_come();
+    in_and_out();
+    refused();
+    pools();
+    expect_nothing_left(fds);
+    return 0;
+}
