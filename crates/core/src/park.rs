@@ -248,9 +248,14 @@ fn send_away(shared: &Shared) {
 
 /// Clones one child to a seat that is the caller's.
 unsafe fn fill(shared: &Shared, seat: &Seat) -> Result<()> {
-    seat.state.store(CLONING, Release);
+    let frame = seat.frame.load(Acquire);
     // SAFETY: the frame is nobody's but the caller's until the child exists.
-    let answer = unsafe { clone(shared, seat.frame.load(Acquire)) };
+    let answer = unsafe {
+        // First: should this process be killed amid the clone, the number of an earlier child must not be taken for the new one's.
+        (*frame).pid.store(0, Relaxed);
+        seat.state.store(CLONING, Release);
+        clone(shared, frame)
+    };
     match answer {
         Ok(_) => {
             seat.state.store(PARKED, Release);
@@ -273,7 +278,6 @@ unsafe fn clone(shared: &Shared, frame: *mut Frame) -> Result<i32> {
         (*frame).errno.store(0, Relaxed);
         (*frame).detail.store(-1, Relaxed);
         (*frame).go.store(GO_WAIT, Relaxed);
-        (*frame).pid.store(0, Relaxed);
         (*frame).pool = shared;
         (*frame).word.store(RUNNING, Release);
         let flags = uapi::CLONE_VM
