@@ -1,3 +1,4 @@
-//! What tasks and tests share: how the C library is built and installed.
+//! What tasks and tests share: how the C library is built and installed, and what comes from other packages.
 
 pub mod dist;
+pub mod packages;

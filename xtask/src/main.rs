@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::dist;
+use xtask::{dist, packages};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -61,10 +61,11 @@ fn ci() -> Result<()> {
     step("benchmark", &mut cargo(&quick))
 }
 
-/// Runs `cargo test` over the workspace and adds its results up.
+/// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String]) -> Result<()> {
+    packages::debian()?;
     let mut command =
         cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
     let mut child = command.args(names).stdout(Stdio::piped()).spawn().context("cargo test")?;
