@@ -1,5 +1,5 @@
-//! The C library, installed: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
-//! `lib/pkgconfig/forkless.pc` below a prefix.
+//! The C libraries, installed: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
+//! `lib/pkgconfig/forkless.pc` below a prefix, and `lib/libforkless_preload.so`.
 //!
 //! rustc makes a static library of everything, from which the shared one is linked with the version script, and the static one is
 //! made anew with the same names and no others: so two Rust libraries can be linked into one program.
@@ -20,7 +20,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Builds the library in cargo's directory `target`, in release mode, and installs it below `prefix`.
+/// Builds the libraries in cargo's directory `target`, in release mode, and installs it below `prefix`.
 ///
 /// # Errors
 /// What cargo, cc, ld, objcopy or ar say.
@@ -31,7 +31,8 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     let source = root().join("crates/capi");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.current_dir(root()).args(["build", "--quiet", "--release", "--locked", "--package", "forkless-capi"]);
+    build.current_dir(root()).args(["build", "--quiet", "--release", "--locked"]);
+    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]);
     run(build.arg("--target-dir").arg(&target))?;
     let archive = target.join("release/libforkless_capi.a");
 
@@ -40,6 +41,7 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(&include)?;
     shared(&archive, &source.join("libforkless.map"), &lib)?;
     statically(&archive, &lib)?;
+    preload(&target.join("release/libforkless_preload.a"), &lib)?;
     fs::copy(source.join("include/forkless.h"), include.join("forkless.h"))?;
     let pc = fs::read_to_string(source.join("forkless.pc.in"))?
         .replace("@PREFIX@", prefix.to_str().context("a prefix that is not UTF-8")?)
@@ -64,6 +66,29 @@ fn shared(archive: &Path, map: &Path, lib: &Path) -> Result<()> {
         fs::remove_file(&link)?;
     }
     Ok(symlink(SONAME, link)?)
+}
+
+/// Every program that the user runs has to load it, so it brings no other library along: what libgcc_s has is linked into it.
+fn preload(archive: &Path, lib: &Path) -> Result<()> {
+    let map = root().join("crates/preload/libforkless_preload.map");
+    let map = if cfg!(target_arch = "x86_64") { map } else { without_versions(&map, lib)? };
+    let (new, installed) = (lib.join("libforkless_preload.so.new"), lib.join("libforkless_preload.so"));
+    let mut link = Command::new("cc");
+    link.arg("-shared").arg("-o").arg(&new).arg("-Wl,-soname,libforkless_preload.so");
+    link.arg(format!("-Wl,--version-script={}", map.display()));
+    link.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
+    run(link.args(["-static-libgcc", "-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-lgcc_eh"]))?;
+    Ok(fs::rename(new, installed)?)
+}
+
+/// The same names for a machine where glibc's functions have other versions: without any, they stand for each.
+fn without_versions(map: &Path, lib: &Path) -> Result<PathBuf> {
+    let text = fs::read_to_string(map)?;
+    let names: Vec<_> =
+        text.lines().map(str::trim).filter(|line| line.ends_with(';') && !line.contains(['*', '}'])).collect();
+    let plain = lib.join("libforkless_preload.map");
+    fs::write(&plain, format!("{{ global: {} local: *; }};\n", names.join(" ")))?;
+    Ok(plain)
 }
 
 fn statically(archive: &Path, lib: &Path) -> Result<()> {

@@ -21,7 +21,7 @@ pub(crate) unsafe fn answer(error: *mut Error, work: impl FnOnce() -> Result<c_i
 }
 
 /// Runs the work of a function that answers as libc's of the same name does: `failed`, and errno set.
-pub(crate) fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
+pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     shielded(work).unwrap_or_else(|failure| {
         set_errno(failure.errno());
         failed
@@ -38,7 +38,7 @@ pub(crate) fn quietly(work: impl FnOnce()) {
 }
 
 /// No panic leaves it, no cancellation of the thread begins in it, and errno is what it was.
-fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     /// `PTHREAD_CANCEL_DISABLE` of glibc and musl, which the libc crate leaves out.
     const DISABLE: c_int = 1;
     unsafe extern "C" {
@@ -53,12 +53,14 @@ fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> 
     done.unwrap_or(Err(Failure::Panic))
 }
 
-fn errno() -> c_int {
+/// This thread's.
+pub fn errno() -> c_int {
     // SAFETY: the address of this thread's own.
     unsafe { *libc::__errno_location() }
 }
 
-fn set_errno(errno: c_int) {
+/// This thread's.
+pub fn set_errno(errno: c_int) {
     // SAFETY: the address of this thread's own.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -26,7 +26,7 @@ impl Default for Error {
 
 /// Why a function failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// An error of the Rust library.
     Io(io::Error),
     /// What was asked for makes no sense: an errno, and words.
@@ -48,13 +48,13 @@ impl From<forkless::Error> for Failure {
 }
 
 /// A value that cannot be: EINVAL.
-pub(crate) fn bad(what: &'static str) -> Failure {
+pub fn bad(what: &'static str) -> Failure {
     Failure::Refused(libc::EINVAL, what)
 }
 
 impl Failure {
     /// Positive.
-    pub(crate) fn errno(&self) -> c_int {
+    pub fn errno(&self) -> c_int {
         let error = match self {
             Self::Refused(errno, _) => return *errno,
             Self::Panic => return libc::ENOTRECOVERABLE,

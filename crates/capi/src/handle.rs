@@ -75,7 +75,7 @@ pub(crate) unsafe fn free<T>(handle: *mut T) {
 ///
 /// # Safety
 /// `text` is null or ends in NUL, and stays as it is while it is used.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a OsStr, Failure> {
+pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a OsStr, Failure> {
     // SAFETY: the caller's.
     unsafe { optional(text) }.ok_or(bad("a null pointer in place of a text"))
 }
@@ -84,7 +84,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a OsStr, Failure>
 ///
 /// # Safety
 /// As for [`text`].
-pub(crate) unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
+pub unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
     // SAFETY: not null, and the caller's.
     (!text.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()))
 }
@@ -102,7 +102,7 @@ pub(crate) unsafe fn utf8<'a>(chars: *const c_char) -> Result<&'a str, Failure> 
 ///
 /// # Safety
 /// `list` is null or such a list, and stays as it is while it is used.
-pub(crate) unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Failure> {
+pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Failure> {
     if list.is_null() {
         return Err(bad("a null pointer in place of a list"));
     }

@@ -2,13 +2,19 @@
 //!
 //! Every entry goes through [`entry`], so that no panic and no cancellation of a thread crosses the border, and every handle
 //! through [`handle`], so that two threads at one handle are an error and not a race. The names, types and numbers of the header
-//! are compared with those here by `tests/c.rs`.
+//! are compared with those here by `tests/c.rs`. The public modules are for the other C libraries of the project.
 
-mod entry;
+#[doc(hidden)]
+pub mod entry;
 
-mod error;
+#[doc(hidden)]
+pub mod error;
 
-mod handle;
+#[doc(hidden)]
+pub mod handle;
+
+#[doc(hidden)]
+pub mod lock;
 
 mod command;
 
@@ -26,8 +32,11 @@ mod wait_set;
 
 mod pool;
 
-mod simple;
+#[doc(hidden)]
+pub mod simple;
 
-mod stream;
+#[doc(hidden)]
+pub mod stream;
 
-mod system;
+#[doc(hidden)]
+pub mod system;

@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr::null_mut;
 
-mod table;
+pub mod table;
 
 use table::Entry;
 
@@ -22,7 +22,7 @@ const STDERR_NULL: c_int = 1;
 const STDERR_MERGE: c_int = 2;
 
 /// A line for `/bin/sh`, which runs without it where that makes no difference, started as libc starts it.
-pub(crate) fn shell(line: &OsStr) -> ShellCommand {
+pub fn shell(line: &OsStr) -> ShellCommand {
     let line = line.as_bytes();
     let is_like_option = matches!(line.first(), Some(b'-' | b'+'));
     let mut command = if is_like_option { forkless::shell([b" ", line].concat()) } else { forkless::shell(line) };
@@ -31,20 +31,24 @@ pub(crate) fn shell(line: &OsStr) -> ShellCommand {
 }
 
 /// What a stream belongs to.
-enum Running {
+pub enum Running {
+    /// Of a list of arguments.
     Program(Child),
+    /// Of a line for the shell.
     Line(ShellChild),
 }
 
 impl Running {
-    fn handle(&mut self) -> &mut Child {
+    /// The child itself.
+    pub fn handle(&mut self) -> &mut Child {
         match self {
             Self::Program(child) => child,
             Self::Line(line) => line.handle(),
         }
     }
 
-    fn wait(&mut self) -> io::Result<ExitStatus> {
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Self::Program(child) => child.wait(),
             Self::Line(line) => line.wait(),
@@ -54,8 +58,10 @@ impl Running {
 
 /// Which end of the program the stream is, with the mode that `fdopen(3)` is to have.
 #[derive(Clone, Copy)]
-enum End {
+pub enum End {
+    /// The caller reads what the program writes.
     Reads,
+    /// The program reads what the caller writes.
     Writes,
 }
 
@@ -82,10 +88,11 @@ impl End {
 }
 
 /// A stream for a descriptor, which is closed if there can be none.
-struct Stream(*mut FILE);
+pub struct Stream(*mut FILE);
 
 impl Stream {
-    fn open(fd: Option<OwnedFd>, end: End) -> Result<Self, Failure> {
+    /// A stream of the caller's end.
+    pub fn open(fd: Option<OwnedFd>, end: End) -> Result<Self, Failure> {
         let fd = fd.ok_or(bad("no pipe"))?.into_raw_fd();
         // SAFETY: a descriptor that is ours, and a mode.
         let stream = unsafe { libc::fdopen(fd, end.mode().as_ptr()) };
@@ -98,8 +105,13 @@ impl Stream {
         Err(error.into())
     }
 
+    /// The stream, which stays with this.
+    pub fn get(&self) -> *mut FILE {
+        self.0
+    }
+
     /// It becomes the caller's.
-    fn release(self) -> *mut FILE {
+    pub fn release(self) -> *mut FILE {
         let stream = self.0;
         std::mem::forget(self);
         stream
@@ -125,7 +137,7 @@ fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Failure> {
 }
 
 /// Does the kernel forget how children ended, unless there is a pidfd? Else their ends are asked for by number.
-fn forgets() -> bool {
+pub fn forgets() -> bool {
     // SAFETY: all zeroes is a valid action, into which the present one is written.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -135,7 +147,7 @@ fn forgets() -> bool {
 }
 
 /// What the program has at the stream's end of it.
-fn plug(settings: &mut Command, end: End) {
+pub fn plug(settings: &mut Command, end: End) {
     match end {
         End::Reads => settings.stdout(Stdio::piped()),
         End::Writes => settings.stdin(Stdio::piped()),

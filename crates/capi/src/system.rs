@@ -3,14 +3,14 @@
 use crate::entry::as_libc;
 use crate::error::Failure;
 use crate::handle::optional;
+use crate::lock::Lock;
 use crate::stream::shell;
 use forkless::{Command, Step};
 use libc::{c_char, c_int, sigaction};
-use std::cell::UnsafeCell;
 use std::ffi::OsStr;
+use std::mem::zeroed;
 use std::os::unix::process::ExitStatusExt;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The signals that a terminal sends to both: the caller ignores them while it waits.
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
@@ -40,13 +40,14 @@ fn run(line: &OsStr) -> Result<c_int, Failure> {
 }
 
 /// While one or more threads wait for a line, SIGINT and SIGQUIT are ignored; in each of them SIGCHLD is blocked.
-struct Waiting {
+pub struct Waiting {
     actions: [sigaction; 2],
     mask: libc::sigset_t,
 }
 
 impl Waiting {
-    fn begin() -> Self {
+    /// Until it is dropped.
+    pub fn begin() -> Self {
         let actions = IGNORING.with(Ignoring::begin);
         // SAFETY: sets of signals of our own, and this thread's mask, which is put back.
         let mask = unsafe {
@@ -61,7 +62,7 @@ impl Waiting {
     }
 
     /// The program starts as if the caller had changed nothing.
-    fn ready(&self, command: &mut Command) {
+    pub fn ready(&self, command: &mut Command) {
         for (signal, action) in IGNORED.into_iter().zip(&self.actions) {
             match action.sa_sigaction {
                 libc::SIG_IGN => command.signal_ignore(signal),
@@ -124,34 +125,8 @@ impl Ignoring {
     }
 }
 
-/// A lock that knows which process holds it: a forked copy, in which nobody would ever open it, takes it over.
-struct Lock {
-    holder: AtomicI32,
-    inside: UnsafeCell<Option<Ignoring>>,
-}
+// SAFETY: all zeroes is a valid action: the default.
+static IGNORING: Lock<Ignoring> = Lock::new(Ignoring { threads: 0, pid: 0, actions: unsafe { zeroed() } });
 
-// SAFETY: `with` gives the contents to one thread at a time.
-unsafe impl Sync for Lock {}
-
-static IGNORING: Lock = Lock { holder: AtomicI32::new(0), inside: UnsafeCell::new(None) };
-
-impl Lock {
-    fn with<R>(&self, work: impl FnOnce(&mut Ignoring, i32) -> R) -> R {
-        // SAFETY: a number.
-        let me = unsafe { libc::getpid() };
-        while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                break;
-            }
-            // It is held for four system calls.
-            std::thread::yield_now();
-        }
-        // SAFETY: held by this thread alone.
-        let inside = unsafe { &mut *self.inside.get() };
-        // SAFETY: all zeroes is a valid action: the default.
-        let none = || Ignoring { threads: 0, pid: me, actions: unsafe { [std::mem::zeroed(); 2] } };
-        let done = work(inside.get_or_insert_with(none), me);
-        self.holder.store(0, Ordering::Release);
-        done
-    }
-}
+// SAFETY: an action is a number and the address of a function of the process.
+unsafe impl Send for Ignoring {}

@@ -27,12 +27,21 @@ struct Inner {
     step: Step,
     object: Option<String>,
     errno: Option<i32>,
+    /// What killed the child.
+    signal: Option<i32>,
     note: Option<String>,
 }
 
 impl Error {
     pub(crate) fn new(program: &OsStr, step: Step, errno: i32) -> Self {
-        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: Some(errno), note: None }))
+        Self(Arc::new(Inner {
+            program: program.into(),
+            step,
+            object: None,
+            errno: Some(errno),
+            signal: None,
+            note: None,
+        }))
     }
 
     /// The child ended without a word: something killed it.
@@ -42,19 +51,44 @@ impl Error {
 
     /// A failure without an errno.
     pub(crate) fn noted(program: &OsStr, step: Step, note: &str) -> Self {
-        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: None, note: Some(note.into()) }))
+        Self(Arc::new(Inner {
+            program: program.into(),
+            step,
+            object: None,
+            errno: None,
+            signal: None,
+            note: Some(note.into()),
+        }))
     }
 
     /// A step that failed for a reason that has no errno.
     pub(crate) fn said(program: &OsStr, step: Step, why: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { program: program.into(), step, object: None, errno: None, note: Some(why.into()) }))
+        Self(Arc::new(Inner {
+            program: program.into(),
+            step,
+            object: None,
+            errno: None,
+            signal: None,
+            note: Some(why.into()),
+        }))
     }
 
     /// Bad input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
-        let inner =
-            Inner { program: program.into(), step: Step::Check, object: None, errno: None, note: Some(what.into()) };
+        let inner = Inner {
+            program: program.into(),
+            step: Step::Check,
+            object: None,
+            errno: None,
+            signal: None,
+            note: Some(what.into()),
+        };
         Self(Arc::new(inner))
+    }
+
+    /// The signal that killed the child.
+    pub(crate) fn by(self, signal: Option<i32>) -> Self {
+        self.change(|inner| inner.signal = signal)
     }
 
     /// The thing that the step failed on.
@@ -100,6 +134,11 @@ impl Error {
         self.0.errno
     }
 
+    /// The signal that killed the child before it could run the program, where that is why it failed and is known.
+    pub fn signal(&self) -> Option<i32> {
+        self.0.signal
+    }
+
     /// The errno's kind; `InvalidInput` where the request itself was at fault, `Other` where the child was killed.
     pub fn kind(&self) -> io::ErrorKind {
         match (self.0.errno, self.0.step) {
@@ -112,7 +151,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, note } = &*self.0;
+        let Inner { program, step, object, errno, signal: _, note } = &*self.0;
         match step {
             Step::Wait => write!(out, "lost sight of {program:?}")?,
             _ => write!(out, "failed to start {program:?}")?,
@@ -145,7 +184,7 @@ fn errno_words(errno: i32) -> String {
 
 impl fmt::Debug for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, note } = &*self.0;
+        let Inner { program, step, object, errno, signal: _, note } = &*self.0;
         out.debug_struct("Error")
             .field("program", program)
             .field("step", step)

@@ -89,6 +89,8 @@ pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
+#[doc(hidden)]
+pub use command::posix;
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;

@@ -11,9 +11,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A stream that is open.
-pub(super) struct Entry {
-    pub(super) stream: *mut FILE,
-    pub(super) running: Running,
+pub struct Entry {
+    /// The stream.
+    pub stream: *mut FILE,
+    /// Its program.
+    pub running: Running,
 }
 
 const ROW: usize = 1024;
@@ -53,7 +55,7 @@ fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
 }
 
 /// Notes a stream. One that was closed by `fclose(3)` and so left its place taken loses its child here.
-pub(super) fn insert(entry: Entry) -> Result<(), Failure> {
+pub fn insert(entry: Entry) -> Result<(), Failure> {
     let place = place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "no room to note the stream"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
     if !stale.is_null() {
@@ -64,7 +66,7 @@ pub(super) fn insert(entry: Entry) -> Result<(), Failure> {
 }
 
 /// Takes a stream out; none if it is not one of ours.
-pub(super) fn remove(stream: *mut FILE) -> Option<Entry> {
+pub fn remove(stream: *mut FILE) -> Option<Entry> {
     let place = place(stream, false)?;
     let found = place.load(Ordering::Acquire);
     // SAFETY: not null, and in the table as long as its descriptor is open, which the stream that was given keeps so.

@@ -21,6 +21,8 @@ mod capability;
 
 mod launcher;
 
+pub mod posix;
+
 mod sandbox;
 
 mod setup;
@@ -77,6 +79,7 @@ pub struct Command {
     pub(crate) launcher: Launcher,
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) ready: Option<Ready>,
+    pub(crate) actions: Vec<posix::FileAction>,
 }
 
 /// What has been worked out beforehand, in a shell's place.
@@ -148,6 +151,7 @@ impl Command {
             launcher: Launcher::Clone,
             closures: Vec::new(),
             ready: None,
+            actions: Vec::new(),
         }
     }
 

@@ -46,6 +46,16 @@ impl Block {
         block
     }
 
+    /// A block of these entries, whatever they are.
+    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr>) -> Self {
+        let mut block = Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+        for entry in entries {
+            block.starts.push(block.text.len());
+            block.text.extend_from_slice(entry.to_bytes_with_nul());
+        }
+        block
+    }
+
     /// Names and values, in their order.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);

@@ -1,5 +1,6 @@
 //! Words into a plan: all policy, all look-ups and all allocation of a launch happen here, before the clone.
 
+use crate::command::posix::FileAction;
 use crate::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::error::Error;
 use crate::launch::{Closure, Creator, Extensions, Launcher};
@@ -7,7 +8,7 @@ use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, Op, OpCode, Pair};
-use forkless_core::sys::uapi;
+use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -433,6 +434,7 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         steps.op(Step::Chdir, Op { a, ..Op::new(OpCode::Chdir) });
     }
     files(command, &mut steps);
+    file_actions(command, &mut steps);
     setup::calls(&mut steps);
     if let Some(back) = descriptors.back {
         for &variable in &command.setup.hand_backs {
@@ -493,6 +495,46 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
             ReadyFile::Copy { to, from } => Op { a: *from as u32, b: *to as u32, ..Op::new(OpCode::Dup) },
         };
         steps.op(if op.code == OpCode::Open { Step::Open } else { Step::Dup }, op);
+    }
+}
+
+/// What the caller asked for in an order of its own.
+fn file_actions(command: &Command, steps: &mut Steps<'_>) {
+    const EBADF: i32 = errno::EBADF;
+    let number = |fd: RawFd| Arg::Number(fd as u32 as u64);
+    for action in &command.actions {
+        match action {
+            FileAction::Close(fd) => {
+                steps.call_unless(Step::CloseFds, &fd.to_string(), uapi::__NR_close, &[number(*fd)], EBADF);
+            }
+            FileAction::CloseRange(first, last) => {
+                let args = [number(*first), number(*last), Arg::Number(0)];
+                steps.call(Step::CloseFds, &format!("from {first}"), uapi::__NR_close_range, &args);
+            }
+            FileAction::Dup2 { from, to } if from == to => {
+                let args = [number(*from), Arg::Number(uapi::F_SETFD.into()), Arg::Number(0)];
+                steps.call(Step::Dup, &from.to_string(), uapi::__NR_fcntl, &args);
+            }
+            FileAction::Dup2 { from, to } => {
+                let args = [number(*from), number(*to), Arg::Number(0)];
+                steps.call(Step::Dup, &format!("{from} to {to}"), uapi::__NR_dup3, &args);
+            }
+            FileAction::Open { to, path, flags, mode } => {
+                let a = steps.arena.text(path.to_bytes());
+                let op = Op { a, b: *flags as u32, c: *mode, set: *to as u64, ..Op::new(OpCode::Open) };
+                steps.op(Step::Open, op);
+            }
+            FileAction::Chdir(path) => {
+                let a = steps.arena.text(path.to_bytes());
+                steps.op(Step::Chdir, Op { a, ..Op::new(OpCode::Chdir) });
+            }
+            FileAction::Fchdir(fd) => {
+                steps.call(Step::Chdir, &format!("to fd {fd}"), uapi::__NR_fchdir, &[number(*fd)]);
+            }
+            FileAction::Foreground(fd) => {
+                steps.op(Step::Foreground, Op { a: *fd as u32, ..Op::new(OpCode::Foreground) });
+            }
+        }
     }
 }
 

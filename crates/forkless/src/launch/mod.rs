@@ -289,7 +289,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             continue;
         }
         if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
-            return Err(failure::failed(plan, outcome));
+            let signal = status.and_then(|status| status.signal());
+            return Err(failure::failed(plan, outcome).by(signal));
         }
     }
 }

@@ -1,0 +1,62 @@
+//! What `posix_spawn(3)` lets its callers say and [`Command`] does not: steps in an order of their own, and the words of a program as they are.
+
+use super::{Command, Ready};
+use crate::compile::Block;
+use std::ffi::{CStr, CString, OsString};
+use std::os::fd::RawFd;
+
+/// One step of the child, in the order in which they were asked for, with the numbers that descriptors have by then:
+/// `posix_spawn_file_actions_t(3)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileAction {
+    /// `close(2)`; one that is not open is no error.
+    Close(RawFd),
+    /// `close_range(2)` of these and all between them; the last may be -1, for all above.
+    CloseRange(RawFd, RawFd),
+    /// `dup2(2)`. A descriptor that is to be itself is kept over exec.
+    Dup2 {
+        /// What is copied.
+        from: RawFd,
+        /// The number that the copy gets.
+        to: RawFd,
+    },
+    /// `open(2)`.
+    Open {
+        /// The number that the file gets.
+        to: RawFd,
+        /// The file.
+        path: CString,
+        /// As for `open(2)`.
+        flags: i32,
+        /// As for `open(2)`.
+        mode: u32,
+    },
+    /// `chdir(2)`.
+    Chdir(CString),
+    /// `fchdir(2)`.
+    Fchdir(RawFd),
+    /// `tcsetpgrp(3)` of the child's process group.
+    Foreground(RawFd),
+}
+
+/// For the C libraries of this project, which stand in for libc's functions.
+#[doc(hidden)]
+impl Command {
+    /// Steps that come after the descriptors of [`fd`](Self::fd) and before signals and exec.
+    pub fn file_actions(&mut self, actions: Vec<FileAction>) -> &mut Self {
+        self.actions = actions;
+        self
+    }
+
+    /// Program, arguments and environment as they are given: the files to try in this order, no argument added, nothing inherited.
+    pub fn exactly<'a>(
+        &mut self,
+        paths: Vec<OsString>,
+        args: Vec<OsString>,
+        env: impl Iterator<Item = &'a CStr>,
+    ) -> &mut Self {
+        self.args = args;
+        self.ready = Some(Ready { env: Block::as_given(env), paths, redirections: Vec::new() });
+        self
+    }
+}

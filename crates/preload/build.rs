@@ -1,0 +1,14 @@
+//! Builds the part that a cancelled thread unwinds through, which must not be Rust's.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=c");
+    cc::Build::new()
+        .file("c/system.c")
+        .file("c/versions.c")
+        .std("gnu11")
+        .flag("-fexceptions")
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("forkless_preload_c");
+}

@@ -1,0 +1,33 @@
+/* system(3), where a thread may be cancelled while it waits: its frames are unwound then, and Rust's must not be among them. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+
+typedef int system_function(const char *line);
+
+/* In src/system.rs. None of them is a cancellation point. */
+extern system_function *forkless_preload_system_of_libc(void);
+extern int forkless_preload_system_begin(const char *line, int *answer, void **running, pid_t *pid);
+extern int forkless_preload_system_end(void *running);
+extern void forkless_preload_system_cancelled(void *running);
+
+int system(const char *line) {
+    int answer;
+    void *running;
+    pid_t pid;
+    system_function *of_libc = forkless_preload_system_of_libc();
+    if (of_libc)
+        return of_libc(line);
+    if (!forkless_preload_system_begin(line, &answer, &running, &pid))
+        return answer;
+    pthread_cleanup_push(forkless_preload_system_cancelled, running);
+    siginfo_t ended;
+    /* The child is left to be reaped by who knows how it was started. An error of this wait is met again there. */
+    while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT | __WALL) < 0 && errno == EINTR) {
+    }
+    pthread_cleanup_pop(0);
+    return forkless_preload_system_end(running);
+}

@@ -1,0 +1,123 @@
+//! The names: those of libc and no others, but for those that `c/` defines.
+
+use crate::spawn::layout::{self, Actions, Attributes};
+use crate::spawn::{self, Call, objects};
+use crate::{next, popen};
+use libc::{FILE, c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
+
+/// # Safety
+/// `popen(3)`
+#[unsafe(no_mangle)]
+unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's.
+    unsafe { popen::popen(command, mode) }
+}
+
+/// # Safety
+/// `pclose(3)`
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { popen::close(stream, next::pclose()) }
+}
+
+/// # Safety
+/// `fclose(3)`
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { popen::close(stream, next::fclose()) }
+}
+
+/// A function that starts a program. The first two have two versions each, which `c/versions.c` gives their names.
+macro_rules! spawns {
+    ($($name:ident => $libc:expr, $words:literal, $searches:literal, $takes_scripts:literal, $gives_pidfd:literal;)*) => {$(
+        /// # Safety
+        /// `posix_spawn(3)`
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            out: *mut c_int,
+            file: *const c_char,
+            actions: *const Actions,
+            attributes: *const Attributes,
+            argv: *const *const c_char,
+            envp: *const *const c_char,
+        ) -> c_int {
+            let call = Call {
+                name: $words,
+                searches: $searches,
+                takes_scripts: $takes_scripts,
+                gives_pidfd: $gives_pidfd,
+                libc: $libc,
+                out,
+                file,
+                actions,
+                attributes,
+                argv,
+                envp,
+            };
+            // SAFETY: the caller's.
+            unsafe { spawn::spawn(&call) }
+        }
+    )*};
+}
+
+spawns! {
+    forkless_preload_posix_spawn => next::posix_spawn(), "posix_spawn", false, false, false;
+    forkless_preload_posix_spawnp => next::posix_spawnp(), "posix_spawnp", true, false, false;
+    forkless_preload_posix_spawn_old => next::posix_spawn_old().or(next::posix_spawn()), "posix_spawn", false, true, false;
+    forkless_preload_posix_spawnp_old => next::posix_spawnp_old().or(next::posix_spawnp()), "posix_spawnp", true, true, false;
+    pidfd_spawn => next::pidfd_spawn(), "pidfd_spawn", false, false, true;
+    pidfd_spawnp => next::pidfd_spawnp(), "pidfd_spawnp", true, false, true;
+}
+
+/// A function that fills or reads an object: libc's own where that is laid out in an unknown way.
+macro_rules! objects {
+    ($($name:ident($($arg:ident: $type:ty),*) => $function:ident;)*) => {$(
+        /// # Safety
+        /// Its manual page.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            // SAFETY: the caller's; libc's function of this name has this type.
+            unsafe {
+                if layout::is_known() {
+                    return objects::$function($($arg),*);
+                }
+                match next::look_up(concat!(stringify!($name), "\0"), None) {
+                    0 => libc::ENOSYS,
+                    libc => std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(libc)($($arg),*),
+                }
+            }
+        }
+    )*};
+}
+
+objects! {
+    posix_spawn_file_actions_init(actions: *mut Actions) => actions_init;
+    posix_spawn_file_actions_destroy(actions: *mut Actions) => actions_destroy;
+    posix_spawn_file_actions_addclose(actions: *mut Actions, fd: c_int) => actions_addclose;
+    posix_spawn_file_actions_adddup2(actions: *mut Actions, fd: c_int, new: c_int) => actions_adddup2;
+    posix_spawn_file_actions_addopen(
+        actions: *mut Actions, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
+    ) => actions_addopen;
+    posix_spawn_file_actions_addchdir_np(actions: *mut Actions, path: *const c_char) => actions_addchdir;
+    posix_spawn_file_actions_addfchdir_np(actions: *mut Actions, fd: c_int) => actions_addfchdir;
+    posix_spawn_file_actions_addclosefrom_np(actions: *mut Actions, from: c_int) => actions_addclosefrom;
+    posix_spawn_file_actions_addtcsetpgrp_np(actions: *mut Actions, fd: c_int) => actions_addtcsetpgrp;
+    posix_spawnattr_init(attributes: *mut Attributes) => attr_init;
+    posix_spawnattr_destroy(attributes: *mut Attributes) => attr_destroy;
+    posix_spawnattr_getflags(attributes: *const Attributes, flags: *mut c_short) => attr_getflags;
+    posix_spawnattr_setflags(attributes: *mut Attributes, flags: c_short) => attr_setflags;
+    posix_spawnattr_getpgroup(attributes: *const Attributes, group: *mut pid_t) => attr_getpgroup;
+    posix_spawnattr_setpgroup(attributes: *mut Attributes, group: pid_t) => attr_setpgroup;
+    posix_spawnattr_getsigdefault(attributes: *const Attributes, set: *mut sigset_t) => attr_getsigdefault;
+    posix_spawnattr_setsigdefault(attributes: *mut Attributes, set: *const sigset_t) => attr_setsigdefault;
+    posix_spawnattr_getsigmask(attributes: *const Attributes, set: *mut sigset_t) => attr_getsigmask;
+    posix_spawnattr_setsigmask(attributes: *mut Attributes, set: *const sigset_t) => attr_setsigmask;
+    posix_spawnattr_getschedparam(attributes: *const Attributes, param: *mut sched_param) => attr_getschedparam;
+    posix_spawnattr_setschedparam(attributes: *mut Attributes, param: *const sched_param) => attr_setschedparam;
+    posix_spawnattr_getschedpolicy(attributes: *const Attributes, policy: *mut c_int) => attr_getschedpolicy;
+    posix_spawnattr_setschedpolicy(attributes: *mut Attributes, policy: c_int) => attr_setschedpolicy;
+    posix_spawnattr_getcgroup_np(attributes: *const Attributes, group: *mut c_int) => attr_getcgroup;
+    posix_spawnattr_setcgroup_np(attributes: *mut Attributes, group: c_int) => attr_setcgroup;
+}

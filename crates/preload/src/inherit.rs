@@ -1,0 +1,227 @@
+//! Which descriptors a child gets, where that need not be a copy of all.
+
+use crate::settings::Inherit;
+use forkless::posix::FileAction;
+use forkless::{Command, Stdio};
+use libc::c_int;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// libc's rule, or the one that the user has set.
+pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit) {
+    match inherit {
+        Inherit::All => _ = command.inherit_all(true),
+        Inherit::Only(list) => {
+            for fd in list.iter().copied().filter(|&fd| outlives_exec(fd)) {
+                command.fd(Stdio::fd(fd), fd);
+            }
+        }
+    }
+}
+
+/// Is it open, and not close-on-exec?
+fn outlives_exec(fd: c_int) -> bool {
+    // SAFETY: flags of a descriptor.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// Actions that come to the same in a child that has only the standard streams and what `passed` names: the caller's
+/// descriptor and its number there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Flat {
+    pub(crate) passed: Vec<(c_int, c_int)>,
+    pub(crate) actions: Vec<FileAction>,
+}
+
+/// Below this number descriptors are looked at one by one.
+const FEW: c_int = 64;
+
+impl Flat {
+    /// None where the whole table has to be copied: nothing says which of it is not wanted, or a path depends on it.
+    pub(crate) fn of(actions: &[FileAction], inherit: &Inherit) -> Option<Self> {
+        let closes_from = actions.iter().find_map(|action| match action {
+            FileAction::CloseRange(first, -1) => Some(*first),
+            _ => None,
+        });
+        if actions.iter().any(depends_on_numbers) {
+            return None;
+        }
+        match (inherit, closes_from) {
+            (Inherit::Only(list), _) => {
+                let kept = list.iter().copied().filter(|&fd| outlives_exec(fd)).collect();
+                Self::translate(actions, 3, &kept, true)
+            }
+            (Inherit::All, Some(first)) if first <= FEW => {
+                let kept = (3..first).filter(|&fd| outlives_exec(fd)).collect();
+                Self::translate(actions, first.max(3), &kept, false)
+            }
+            (Inherit::All, _) => None,
+        }
+    }
+
+    /// `natural`: below this number a descriptor is the caller's of the same number, if it is in `kept` or a standard stream; so
+    /// are those in `kept` above it. `tidies`: what the actions needed and did not name as a target is closed in the end.
+    fn translate(actions: &[FileAction], natural: c_int, kept: &BTreeSet<c_int>, tidies: bool) -> Option<Self> {
+        let mut state = State {
+            natural,
+            kept,
+            named: actions.iter().flat_map(numbers).chain(kept.iter().copied()).collect(),
+            lent: BTreeMap::new(),
+            own: BTreeSet::new(),
+            closed_from: c_int::MAX,
+            next: natural,
+        };
+        let mut out = Vec::with_capacity(actions.len() + 1);
+        for action in actions {
+            out.push(match action {
+                FileAction::Close(fd) => {
+                    state.own.insert(*fd);
+                    FileAction::Close(*fd)
+                }
+                FileAction::CloseRange(first, last) => {
+                    if *last != -1 || state.lent.values().any(|lent| lent < first) {
+                        return None;
+                    }
+                    state.closed_from = state.closed_from.min(*first);
+                    state.own.retain(|fd| fd < first);
+                    FileAction::CloseRange(*first, *last)
+                }
+                FileAction::Dup2 { from, to } => {
+                    let from = state.source(*from)?;
+                    state.own.insert(*to);
+                    FileAction::Dup2 { from, to: *to }
+                }
+                FileAction::Open { to, path, flags, mode } => {
+                    state.own.insert(*to);
+                    FileAction::Open { to: *to, path: path.clone(), flags: *flags, mode: *mode }
+                }
+                FileAction::Chdir(path) => FileAction::Chdir(path.clone()),
+                FileAction::Fchdir(fd) => FileAction::Fchdir(state.source(*fd)?),
+                FileAction::Foreground(fd) => FileAction::Foreground(state.source(*fd)?),
+            });
+        }
+        if tidies {
+            out.extend(runs(state.lent.values().copied()).into_iter().map(|(a, b)| FileAction::CloseRange(a, b)));
+        }
+        let passed = kept.iter().map(|&fd| (fd, fd)).chain(state.lent).collect();
+        Some(Self { passed, actions: out })
+    }
+}
+
+/// What the child's numbers mean while its actions are gone through.
+struct State<'a> {
+    natural: c_int,
+    kept: &'a BTreeSet<c_int>,
+    /// Numbers that must not be used for anything else.
+    named: BTreeSet<c_int>,
+    /// The caller's descriptors that are at another number.
+    lent: BTreeMap<c_int, c_int>,
+    /// Numbers that an action has closed or filled.
+    own: BTreeSet<c_int>,
+    closed_from: c_int,
+    next: c_int,
+}
+
+impl State<'_> {
+    /// The number of what the caller calls `fd`.
+    fn source(&mut self, fd: c_int) -> Option<c_int> {
+        let is_itself = fd < self.natural || self.own.contains(&fd) || self.kept.contains(&fd);
+        if is_itself || fd >= self.closed_from {
+            return Some(fd);
+        }
+        if let Some(&lent) = self.lent.get(&fd) {
+            return Some(lent);
+        }
+        if self.closed_from != c_int::MAX {
+            // Its place would have been closed with the others.
+            return None;
+        }
+        while self.named.contains(&self.next) {
+            self.next += 1;
+        }
+        self.lent.insert(fd, self.next);
+        self.next += 1;
+        Some(self.next - 1)
+    }
+}
+
+/// The numbers that an action names.
+fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
+    let [a, b] = match action {
+        FileAction::Close(fd) | FileAction::Fchdir(fd) | FileAction::Foreground(fd) => [Some(*fd), None],
+        FileAction::CloseRange(..) | FileAction::Chdir(_) => [None, None],
+        FileAction::Dup2 { from, to } => [Some(*from), Some(*to)],
+        FileAction::Open { to, .. } => [Some(*to), None],
+    };
+    [a, b].into_iter().flatten()
+}
+
+/// Would a file be another one if a descriptor had another number?
+fn depends_on_numbers(action: &FileAction) -> bool {
+    let (FileAction::Open { path, .. } | FileAction::Chdir(path)) = action else { return false };
+    let path = path.to_bytes();
+    path.starts_with(b"/proc") || path.starts_with(b"/dev/fd") || path.windows(2).any(|two| two == b"..")
+}
+
+/// Numbers in order, as first and last of each row of them.
+pub(crate) fn runs(numbers: impl Iterator<Item = c_int>) -> Vec<(c_int, c_int)> {
+    let mut runs: Vec<(c_int, c_int)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FileAction::{Close, CloseRange, Dup2, Fchdir};
+    use super::*;
+
+    fn flat(actions: &[FileAction], natural: c_int, kept: &[c_int], tidies: bool) -> Option<Flat> {
+        Flat::translate(actions, natural, &kept.iter().copied().collect(), tidies)
+    }
+
+    #[test]
+    fn pipes_with_closefrom_are_passed_beside_what_is_named() {
+        let asked = [Dup2 { from: 9000, to: 0 }, Dup2 { from: 9003, to: 1 }, CloseRange(3, -1)];
+        let found = flat(&asked, 3, &[], false).expect("a translation");
+        assert_eq!(found.passed, [(9000, 3), (9003, 4)]);
+        assert_eq!(found.actions, [Dup2 { from: 3, to: 0 }, Dup2 { from: 4, to: 1 }, CloseRange(3, -1)]);
+    }
+
+    #[test]
+    fn numbers_mean_what_they_mean_by_then() {
+        // 3 is first the caller's, then a copy of 7, and 7 is closed before it is copied again.
+        let asked = [Dup2 { from: 3, to: 8 }, Dup2 { from: 7, to: 3 }, Dup2 { from: 3, to: 1 }, Close(7)];
+        let again = [Dup2 { from: 7, to: 2 }];
+        let found = flat(&[asked.as_slice(), &again].concat(), 3, &[], true).expect("a translation");
+        assert_eq!(found.passed, [(3, 4), (7, 5)]);
+        let expected = [
+            Dup2 { from: 4, to: 8 },
+            Dup2 { from: 5, to: 3 },
+            Dup2 { from: 3, to: 1 },
+            Close(7),
+            Dup2 { from: 7, to: 2 },
+        ];
+        assert_eq!(found.actions[..5], expected);
+        assert_eq!(found.actions[5..], [CloseRange(4, 5)]);
+    }
+
+    #[test]
+    fn what_is_kept_or_below_stays_where_it_is() {
+        let found = flat(&[Dup2 { from: 5, to: 1 }, Fchdir(6), Dup2 { from: 4, to: 4 }], 3, &[5], true);
+        let found = found.expect("a translation");
+        assert_eq!(found.passed, [(5, 5), (4, 7), (6, 3)]);
+        assert_eq!(found.actions[..3], [Dup2 { from: 5, to: 1 }, Fchdir(3), Dup2 { from: 7, to: 4 }]);
+    }
+
+    #[test]
+    fn after_closefrom_nothing_is_there() {
+        assert_eq!(flat(&[CloseRange(10, -1), Dup2 { from: 5, to: 1 }], 3, &[], true), None);
+        let found = flat(&[CloseRange(3, -1), Dup2 { from: 5, to: 1 }], 3, &[], false).expect("a translation");
+        assert_eq!(found.actions[1], Dup2 { from: 5, to: 1 }, "which fails with EBADF, as it should");
+    }
+}

@@ -1,0 +1,88 @@
+//! What libc has under the same names.
+
+use libc::{FILE, c_char, c_int, c_void, pid_t};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `posix_spawn_file_actions_t`, `posix_spawnattr_t`: whatever they are.
+pub(crate) type Opaque = c_void;
+
+pub(crate) type Spawn = unsafe extern "C" fn(
+    *mut pid_t,
+    *const c_char,
+    *const Opaque,
+    *const Opaque,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+
+macro_rules! next {
+    ($($name:ident $(, $version:literal)? => $function:ident: $type:ty;)*) => {$(
+        /// libc's; none if it has none.
+        pub(crate) fn $name() -> Option<$type> {
+            // Not looked for yet. No lock guards that: a forked copy of the process might find it held for ever.
+            const UNKNOWN: usize = 1;
+            static ADDRESS: AtomicUsize = AtomicUsize::new(UNKNOWN);
+            let mut address = ADDRESS.load(Ordering::Relaxed);
+            if address == UNKNOWN {
+                let name = concat!(stringify!($function), "\0");
+                #[allow(unused_mut, unused_assignments, reason = "not for every function")]
+                let mut version: Option<&str> = None;
+                $(version = Some(concat!($version, "\0"));)?
+                address = look_up(name, version);
+                ADDRESS.store(address, Ordering::Relaxed);
+            }
+            // SAFETY: libc's function of this name has this type; 0 is none.
+            (address != 0).then(|| unsafe { std::mem::transmute::<usize, $type>(address) })
+        }
+    )*};
+}
+
+next! {
+    popen => popen: unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+    pclose => pclose: unsafe extern "C" fn(*mut FILE) -> c_int;
+    fclose => fclose: unsafe extern "C" fn(*mut FILE) -> c_int;
+    system => system: unsafe extern "C" fn(*const c_char) -> c_int;
+    posix_spawn => posix_spawn: Spawn;
+    posix_spawnp => posix_spawnp: Spawn;
+    posix_spawn_old, "GLIBC_2.2.5" => posix_spawn: Spawn;
+    posix_spawnp_old, "GLIBC_2.2.5" => posix_spawnp: Spawn;
+    pidfd_spawn => pidfd_spawn: Spawn;
+    pidfd_spawnp => pidfd_spawnp: Spawn;
+    actions_init => posix_spawn_file_actions_init: unsafe extern "C" fn(*mut Opaque) -> c_int;
+    actions_destroy => posix_spawn_file_actions_destroy: unsafe extern "C" fn(*mut Opaque) -> c_int;
+    actions_addclose => posix_spawn_file_actions_addclose: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+    actions_adddup2 => posix_spawn_file_actions_adddup2: unsafe extern "C" fn(*mut Opaque, c_int, c_int) -> c_int;
+    actions_addopen => posix_spawn_file_actions_addopen:
+        unsafe extern "C" fn(*mut Opaque, c_int, *const c_char, c_int, libc::mode_t) -> c_int;
+    actions_addchdir_np => posix_spawn_file_actions_addchdir_np:
+        unsafe extern "C" fn(*mut Opaque, *const c_char) -> c_int;
+    actions_addfchdir_np => posix_spawn_file_actions_addfchdir_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+    actions_addclosefrom_np => posix_spawn_file_actions_addclosefrom_np:
+        unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+    actions_addtcsetpgrp_np => posix_spawn_file_actions_addtcsetpgrp_np:
+        unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+    attr_init => posix_spawnattr_init: unsafe extern "C" fn(*mut Opaque) -> c_int;
+    attr_setflags => posix_spawnattr_setflags: unsafe extern "C" fn(*mut Opaque, libc::c_short) -> c_int;
+    attr_setpgroup => posix_spawnattr_setpgroup: unsafe extern "C" fn(*mut Opaque, pid_t) -> c_int;
+    attr_setsigdefault => posix_spawnattr_setsigdefault:
+        unsafe extern "C" fn(*mut Opaque, *const libc::sigset_t) -> c_int;
+    attr_setsigmask => posix_spawnattr_setsigmask:
+        unsafe extern "C" fn(*mut Opaque, *const libc::sigset_t) -> c_int;
+    attr_setschedparam => posix_spawnattr_setschedparam:
+        unsafe extern "C" fn(*mut Opaque, *const libc::sched_param) -> c_int;
+    attr_setschedpolicy => posix_spawnattr_setschedpolicy: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+    attr_setcgroup_np => posix_spawnattr_setcgroup_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
+}
+
+/// Both end in NUL. 0: there is none.
+pub(crate) fn look_up(name: &str, version: Option<&str>) -> usize {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
+    // SAFETY: names that end in NUL.
+    unsafe {
+        match version.and_then(|version| CStr::from_bytes_with_nul(version.as_bytes()).ok()) {
+            Some(version) => libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) as usize,
+            None => libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize,
+        }
+    }
+}

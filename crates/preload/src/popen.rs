@@ -1,0 +1,186 @@
+//! `popen(3)`, `pclose(3)`, and `fclose(3)` of such a stream, which with glibc is the same.
+
+use crate::inherit::{self, runs};
+use crate::log::Story;
+use crate::next;
+use crate::settings::{Inherit, Settings};
+use crate::spawn::RESERVED;
+use forkless::posix::FileAction;
+use forkless_capi::entry::{as_libc, errno, set_errno};
+use forkless_capi::error::{Failure, bad};
+use forkless_capi::handle::text;
+use forkless_capi::lock::Lock;
+use forkless_capi::stream::table::{self, Entry};
+use forkless_capi::stream::{End, Running, Stream, plug, shell};
+use libc::{FILE, c_char, c_int};
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// # Safety
+/// As `popen(3)` says.
+pub(crate) unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    if Settings::get().off {
+        let Some(popen) = next::popen() else { return refused(null_mut()) };
+        // SAFETY: the caller's.
+        return unsafe { popen(command, mode) };
+    }
+    as_libc(null_mut(), || {
+        // SAFETY: the caller's.
+        let (line, (end, close_on_exec)) = unsafe { (text(command)?, parse(CStr::from_ptr(mode))?) };
+        open(line, end, close_on_exec)
+    })
+}
+
+fn refused<T>(answer: T) -> T {
+    set_errno(libc::ENOSYS);
+    answer
+}
+
+/// `r` or `w`, and whether there is an `e`; in any order and as often as one likes.
+fn parse(mode: &CStr) -> Result<(End, bool), Failure> {
+    let (mut reads, mut writes, mut close_on_exec) = (false, false, false);
+    for letter in mode.to_bytes() {
+        match letter {
+            b'r' => reads = true,
+            b'w' => writes = true,
+            b'e' => close_on_exec = true,
+            _ => return Err(bad("a mode that has another letter than r, w and e")),
+        }
+    }
+    match (reads, writes) {
+        (true, false) => Ok((End::Reads, close_on_exec)),
+        (false, true) => Ok((End::Writes, close_on_exec)),
+        _ => Err(bad("a mode that is neither r nor w")),
+    }
+}
+
+fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failure> {
+    let story = Story::begin();
+    let settings = Settings::get();
+    let mut command = shell(line);
+    plug(command.settings(), end);
+    inherit::by_setting(command.settings(), &settings.inherit);
+    for signal in RESERVED {
+        command.settings().signal_ignore(signal);
+    }
+    let mut child = if settings.inherit == Inherit::All {
+        OPEN.without_others(|others| {
+            let close = others.into_iter().map(|(first, last)| FileAction::CloseRange(first, last)).collect();
+            command.settings().file_actions(close);
+            command.spawn()
+        })?
+    } else {
+        command.spawn()?
+    };
+    story.end("popen", line, command.taken(), child.handle());
+    let handle = child.handle();
+    let pipe = match end {
+        End::Reads => handle.stdout.take().map(OwnedFd::from),
+        End::Writes => handle.stdin.take().map(OwnedFd::from),
+    };
+    let pipe = pipe.ok_or(bad("no pipe"))?;
+    let fd = pipe.as_raw_fd();
+    let stream = Stream::open(Some(pipe), end)?;
+    table::insert(Entry { stream: stream.get(), running: Running::Line(child) })?;
+    if !close_on_exec {
+        OPEN.add(fd);
+        // SAFETY: flags of a descriptor of our own.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+    }
+    Ok(stream.release())
+}
+
+/// # Safety
+/// As `pclose(3)` says, and `fclose(3)`, which glibc takes for the same.
+pub(crate) unsafe fn close(stream: *mut FILE, libc: Option<unsafe extern "C" fn(*mut FILE) -> c_int>) -> c_int {
+    // Whatever libc makes of a null pointer.
+    let mine = if stream.is_null() { None } else { take(stream) };
+    let Some(mut entry) = mine else {
+        let Some(libc) = libc else { return refused(-1) };
+        // SAFETY: the caller's.
+        return unsafe { libc(stream) };
+    };
+    // What could not be written stays untold, as with libc: the answer is the program's.
+    if let Some(fclose) = next::fclose() {
+        // SAFETY: it was open, and is not used any more.
+        unsafe { fclose(stream) };
+    }
+    as_libc(-1, || Ok(entry.running.wait()?.into_raw()))
+}
+
+/// Takes a stream of ours out of the tables.
+fn take(stream: *mut FILE) -> Option<Entry> {
+    if !OPEN.has_been_used() {
+        return None;
+    }
+    let before = errno();
+    let entry = table::remove(stream);
+    if entry.is_some() {
+        // SAFETY: an open stream.
+        OPEN.remove(unsafe { libc::fileno(stream) });
+    }
+    set_errno(before);
+    entry
+}
+
+/// The descriptors of open streams that are not close-on-exec: POSIX wants them closed in what later calls start.
+///
+/// A bit for each: noting one takes the same time whatever their number, and a forked copy of the process finds nothing half done.
+struct OpenStreams {
+    words: [AtomicU64; WORDS],
+    /// One more than the highest word that was ever used.
+    used: AtomicU32,
+    /// Held while a child is made that is to be without them, so that none of their numbers becomes another's meanwhile.
+    lock: Lock<()>,
+}
+
+/// Room for 2^20 descriptors, as many as `/proc/sys/fs/nr_open` allows unless it was raised.
+const WORDS: usize = 1 << 14;
+
+static OPEN: OpenStreams =
+    OpenStreams { words: [const { AtomicU64::new(0) }; WORDS], used: AtomicU32::new(0), lock: Lock::new(()) };
+
+impl OpenStreams {
+    fn has_been_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed) != 0
+    }
+
+    fn word(&self, fd: RawFd) -> Option<(&AtomicU64, u32)> {
+        let fd = u32::try_from(fd).ok()?;
+        Some((self.words.get((fd / 64) as usize)?, fd % 64))
+    }
+
+    fn add(&self, fd: RawFd) {
+        if let Some((word, bit)) = self.word(fd) {
+            word.fetch_or(1 << bit, Ordering::Relaxed);
+            self.used.fetch_max(fd as u32 / 64 + 1, Ordering::Release);
+        }
+    }
+
+    fn remove(&self, fd: RawFd) {
+        if let Some((word, bit)) = self.word(fd) {
+            if word.load(Ordering::Relaxed) & 1 << bit != 0 {
+                self.lock.with(|(), _| word.fetch_and(!(1 << bit), Ordering::Relaxed));
+            }
+        }
+    }
+
+    /// Makes a child that is told which they are: first and last of each row.
+    fn without_others<R>(&self, make: impl FnOnce(Vec<(RawFd, RawFd)>) -> R) -> R {
+        if self.all().next().is_none() {
+            return make(Vec::new());
+        }
+        self.lock.with(|(), _| make(runs(self.all())))
+    }
+
+    fn all(&self) -> impl Iterator<Item = RawFd> {
+        let words = self.words[..self.used.load(Ordering::Acquire) as usize].iter().enumerate();
+        words.flat_map(|(n, word)| {
+            let bits = word.load(Ordering::Relaxed);
+            (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| (n * 64 + bit) as RawFd)
+        })
+    }
+}

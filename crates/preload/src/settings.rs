@@ -1,0 +1,116 @@
+//! What the user says in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`.
+//!
+//! Read when the library is first used, and never again. No lock guards that, since a forked copy of the process might find it
+//! held for ever: two threads that come at once read the same.
+
+use libc::{c_char, c_int};
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What a child gets of the descriptors that are open.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Inherit {
+    /// All that are not close-on-exec, as libc does.
+    All,
+    /// The standard streams, these, and what an action puts there.
+    Only(Vec<c_int>),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// libc does everything.
+    pub(crate) off: bool,
+    /// Each launch is told on standard error.
+    pub(crate) log: bool,
+    pub(crate) inherit: Inherit,
+}
+
+impl Settings {
+    /// The settings of this process.
+    pub(crate) fn get() -> &'static Self {
+        static KNOWN: AtomicPtr<Settings> = AtomicPtr::new(null_mut());
+        let known = KNOWN.load(Ordering::Acquire);
+        if !known.is_null() {
+            // SAFETY: made below, and never freed.
+            return unsafe { &*known };
+        }
+        let (found, complaint) =
+            Self::of(variable(c"FORKLESS"), variable(c"FORKLESS_LOG"), variable(c"FORKLESS_INHERIT"));
+        let found = Box::into_raw(Box::new(found));
+        match KNOWN.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                if let Some(complaint) = complaint {
+                    crate::log::say(complaint);
+                }
+                // SAFETY: made above, and never freed.
+                unsafe { &*found }
+            }
+            Err(theirs) => {
+                // SAFETY: made above, and nobody has seen it; the other is never freed.
+                unsafe {
+                    drop(Box::from_raw(found));
+                    &*theirs
+                }
+            }
+        }
+    }
+
+    /// The settings, and what is wrong with them.
+    fn of(off: Option<&CStr>, log: Option<&CStr>, inherit: Option<&CStr>) -> (Self, Option<&'static str>) {
+        let is_on = |value: Option<&CStr>| value.is_some_and(|value| !matches!(value.to_bytes(), b"" | b"0"));
+        let (inherit, complaint) = match inherit.map(CStr::to_bytes) {
+            None | Some(b"" | b"all") => (Inherit::All, None),
+            Some(list) => match numbers(list) {
+                Some(numbers) => (Inherit::Only(numbers), None),
+                None => {
+                    let complaint =
+                        "FORKLESS_INHERIT is neither \"all\" nor a list such as \"stdio\" or \"stdio,5,7\": ignored";
+                    (Inherit::All, Some(complaint))
+                }
+            },
+        };
+        let off = off.is_some_and(|value| value.to_bytes() == b"off");
+        (Self { off, log: is_on(log), inherit }, complaint)
+    }
+}
+
+/// `stdio` and numbers, with commas between them; those of the standard streams need no mention.
+fn numbers(list: &[u8]) -> Option<Vec<c_int>> {
+    let mut numbers = Vec::new();
+    for word in list.split(|&byte| byte == b',') {
+        match (word, std::str::from_utf8(word).ok().and_then(|word| word.parse().ok())) {
+            (b"stdio", _) | (_, Some(0..=2)) => {}
+            (_, Some(number)) if number > 0 => numbers.push(number),
+            _ => return None,
+        }
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some(numbers)
+}
+
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: a name; the value is read at once, as libc's own functions read theirs.
+    let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: not null, so a text.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read() {
+        let plain = Settings { off: false, log: false, inherit: Inherit::All };
+        assert_eq!(Settings::of(None, None, None), (plain, None));
+        let all = Settings::of(Some(c"off"), Some(c"1"), Some(c"stdio"));
+        assert_eq!(all, (Settings { off: true, log: true, inherit: Inherit::Only(vec![]) }, None));
+        assert_eq!(Settings::of(Some(c"on"), Some(c"0"), Some(c"7,stdio,5,1")).0.inherit, Inherit::Only(vec![5, 7]));
+        for wrong in [c"-1", c"3,,4", c"stdout", c"4 5", c"99999999999"] {
+            let (found, complaint) = Settings::of(None, None, Some(wrong));
+            assert!(found.inherit == Inherit::All && complaint.is_some(), "{wrong:?}");
+        }
+    }
+}

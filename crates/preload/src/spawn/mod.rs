@@ -1,0 +1,403 @@
+//! `posix_spawn(3)` and its like.
+//!
+//! What the objects say is put into a command, whose child takes the steps in libc's order: scheduler, session, process group,
+//! actions, signals. libc itself is asked where this library has nothing better: another user's ids, an action it does not know.
+
+use crate::inherit::Flat;
+use crate::log::Story;
+use crate::next::{self, Opaque};
+use crate::settings::Settings;
+use forkless::posix::FileAction;
+use forkless::{CallArg, Child, Command, Error, Scheduler, Stdio, Step};
+use forkless_capi::entry::shielded;
+use forkless_capi::error::Failure;
+use forkless_capi::simple::like_libc;
+use layout::{Actions, Attributes};
+use libc::{c_char, c_int, pid_t, sigset_t};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::mem::forget;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+pub(crate) mod layout;
+
+pub(crate) mod objects;
+
+/// What one of the functions was called with.
+pub(crate) struct Call {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// PATH is searched.
+    pub(crate) searches: bool,
+    /// A file that is no program is a script for the shell, as the first version of the functions had it.
+    pub(crate) takes_scripts: bool,
+    /// What is given out is a pidfd.
+    pub(crate) gives_pidfd: bool,
+    /// libc's own.
+    pub(crate) libc: Option<next::Spawn>,
+    pub(crate) out: *mut c_int,
+    pub(crate) file: *const c_char,
+    pub(crate) actions: *const Actions,
+    pub(crate) attributes: *const Attributes,
+    pub(crate) argv: *const *const c_char,
+    pub(crate) envp: *const *const c_char,
+}
+
+/// Why a call is left to libc.
+type Aside = &'static str;
+
+/// What comes of a call that is served here.
+enum Answer {
+    /// Its pid, or pidfd.
+    Started(c_int),
+    Failed(c_int),
+    /// It was killed by this signal before it could run the program.
+    Killed(c_int),
+}
+
+/// # Safety
+/// As `posix_spawn(3)` says of what the call holds.
+pub(crate) unsafe fn spawn(call: &Call) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { try_here(call) } {
+        Ok(Answer::Started(number)) => {
+            if !call.out.is_null() {
+                // SAFETY: the caller's place.
+                unsafe { call.out.write(number) };
+            }
+            0
+        }
+        Ok(Answer::Failed(error)) => error,
+        // To the caller it has been started, and then killed. It was never visible, so another one is, by the same signal.
+        // SAFETY: the caller's.
+        Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
+        Err(why) => {
+            if why != OFF {
+                Story::begin().left(call.name, why);
+            }
+            // SAFETY: the caller's.
+            unsafe { left_to_libc(call, None) }
+        }
+    }
+}
+
+/// FORKLESS=off.
+const OFF: Aside = "of FORKLESS";
+
+/// # Safety
+/// As for [`spawn`].
+unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
+    let Some(libc) = call.libc else { return libc::ENOSYS };
+    let mut number = -1;
+    let (actions, attributes) = (call.actions.cast::<Opaque>(), call.attributes.cast::<Opaque>());
+    // SAFETY: libc's own function, called as ours was.
+    let error = unsafe { libc(&mut number, call.file, actions, attributes, call.argv, call.envp) };
+    if error != 0 {
+        return error;
+    }
+    if let Some(signal) = signal {
+        // SAFETY: a child that has not been waited for.
+        unsafe {
+            if call.gives_pidfd {
+                libc::syscall(libc::SYS_pidfd_send_signal, number, signal, 0, 0);
+            } else {
+                libc::kill(number, signal);
+            }
+        }
+    }
+    if !call.out.is_null() {
+        // SAFETY: the caller's place.
+        unsafe { call.out.write(number) };
+    }
+    0
+}
+
+/// # Safety
+/// As for [`spawn`].
+unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
+    let settings = Settings::get();
+    if settings.off {
+        return Err(OFF);
+    }
+    if !layout::is_known() {
+        return Err("its objects are laid out in an unknown way");
+    }
+    // SAFETY: the caller's.
+    let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
+    // SAFETY: the caller's.
+    let words = match unsafe { Words::of(call) } {
+        Ok(words) => words,
+        Err(error) => return Ok(Answer::Failed(error)),
+    };
+    let story = Story::begin();
+    let flat = Flat::of(&actions, &settings.inherit);
+    let started = shielded(|| {
+        let mut launched = match flat {
+            Some(flat) => launch(call, &words, &request, &Descriptors::Flat(&flat)),
+            None => launch(call, &words, &request, &Descriptors::All(&actions)),
+        };
+        // A descriptor that was not there, or is not any more: then all are copied, and the steps say whether that is an error.
+        if step(&launched) == Some(Step::PassFd) {
+            launched = launch(call, &words, &request, &Descriptors::All(&actions));
+        }
+        Ok(launched)
+    });
+    let error = match started.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ENOSYS))) {
+        Ok(child) => {
+            story.end(call.name, &words.name, None, &child);
+            let pidfd = child.pidfd().map(|pidfd| pidfd.as_raw_fd());
+            let number = pidfd.filter(|_| call.gives_pidfd).unwrap_or(child.id() as pid_t);
+            // Nothing of it is left to free, and the pidfd is the caller's; a handle that is dropped would have the child
+            // reaped by a later launch.
+            forget(child);
+            return Ok(Answer::Started(number));
+        }
+        Err(error) => error,
+    };
+    match Error::of(&error) {
+        Some(detail) if detail.step() == Step::Probe => {
+            return Err("this kernel, or a filter, does not allow the other way");
+        }
+        Some(detail) => {
+            if let Some(signal) = detail.signal().filter(|_| detail.errno().is_none()) {
+                return Ok(Answer::Killed(signal));
+            }
+        }
+        None => {}
+    }
+    Ok(Answer::Failed(Failure::from(error).errno()))
+}
+
+fn step(launched: &io::Result<Child>) -> Option<Step> {
+    launched.as_ref().err().and_then(Error::of).map(Error::step)
+}
+
+/// Where a child's descriptors come from.
+enum Descriptors<'a> {
+    All(&'a [FileAction]),
+    Flat(&'a Flat),
+}
+
+/// Starts a child; a script too, where that was meant.
+fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: &Descriptors<'_>) -> io::Result<Child> {
+    let mut command = Command::new(&words.name);
+    like_libc(&mut command).pidfd(call.gives_pidfd);
+    match descriptors {
+        Descriptors::All(actions) => _ = command.inherit_all(true).file_actions(actions.to_vec()),
+        Descriptors::Flat(flat) => {
+            for &(source, number) in &flat.passed {
+                command.fd(Stdio::fd(source), number);
+            }
+            command.file_actions(flat.actions.clone());
+        }
+    }
+    request.put(&mut command)?;
+    command.exactly(words.paths.clone(), words.args.clone(), words.env.iter().copied());
+    let launched = command.spawn();
+    let is_script = launched
+        .as_ref()
+        .err()
+        .and_then(Error::of)
+        .is_some_and(|detail| detail.step() == Step::Exec && detail.errno() == Some(libc::ENOEXEC));
+    if !is_script || !call.takes_scripts {
+        return launched;
+    }
+    let mut args = vec![OsString::from(SHELL), words.name.clone()];
+    args.extend(words.args.iter().skip(1).cloned());
+    command.exactly(vec![SHELL.into()], args, words.env.iter().copied());
+    command.spawn()
+}
+
+const SHELL: &str = "/bin/sh";
+
+/// The program, its arguments and its environment.
+struct Words<'a> {
+    name: OsString,
+    paths: Vec<OsString>,
+    args: Vec<OsString>,
+    env: Vec<&'a CStr>,
+}
+
+impl Words<'_> {
+    /// Or an errno.
+    ///
+    /// # Safety
+    /// As for [`spawn`].
+    unsafe fn of(call: &Call) -> Result<Self, c_int> {
+        if call.file.is_null() {
+            return Err(libc::EFAULT);
+        }
+        // SAFETY: a text.
+        let name = OsStr::from_bytes(unsafe { CStr::from_ptr(call.file) }.to_bytes());
+        let paths = if call.searches { candidates(name)? } else { vec![name.to_owned()] };
+        // SAFETY: lists of texts that end in a null pointer.
+        let (args, env) = unsafe { (texts(call.argv), texts(call.envp)) };
+        let args = args.iter().map(|arg| OsStr::from_bytes(arg.to_bytes()).to_owned()).collect();
+        Ok(Self { name: name.to_owned(), paths, args, env })
+    }
+}
+
+/// # Safety
+/// Null, or a list of texts that ends in a null pointer.
+unsafe fn texts<'a>(list: *const *const c_char) -> Vec<&'a CStr> {
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: up to the null pointer there are texts.
+    let text = |n: usize| unsafe { (*list.add(n)).as_ref().map(|first| CStr::from_ptr(first)) };
+    (0..).map_while(text).collect()
+}
+
+/// The files that `execvp(3)` would try: from the caller's PATH, whatever the new environment says.
+fn candidates(name: &OsStr) -> Result<Vec<OsString>, c_int> {
+    const NAME_MAX: usize = 255;
+    const PATH_MAX: usize = 4096;
+    let name = name.as_bytes();
+    if name.is_empty() {
+        return Err(libc::ENOENT);
+    }
+    if name.contains(&b'/') {
+        return Ok(vec![OsStr::from_bytes(name).to_owned()]);
+    }
+    if name.len() > NAME_MAX {
+        return Err(libc::ENAMETOOLONG);
+    }
+    // SAFETY: a name; the value is copied at once, as libc's own function does.
+    let path = unsafe {
+        let path = libc::getenv(c"PATH".as_ptr());
+        if path.is_null() { CString::from(c"/bin:/usr/bin") } else { CStr::from_ptr(path).to_owned() }
+    };
+    let join = |directory: &[u8]| match directory {
+        b"" => name.to_vec(),
+        _ => [directory, b"/", name].concat(),
+    };
+    let usable = path.to_bytes().split(|&byte| byte == b':').filter(|directory| directory.len() < PATH_MAX);
+    let paths: Vec<_> = usable.map(|directory| OsString::from_vec(join(directory))).collect();
+    if paths.is_empty() { Err(libc::ENOENT) } else { Ok(paths) }
+}
+
+/// # Safety
+/// Null, or an object that was initialised.
+unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
+    // SAFETY: the caller's.
+    let Some(list) = (unsafe { actions.as_ref() }) else { return Ok(Vec::new()) };
+    let mut found = Vec::with_capacity(usize::try_from(list.used).unwrap_or(0));
+    for n in 0..list.used {
+        // SAFETY: as many as are used are there, and each has the fields of its tag.
+        found.push(unsafe {
+            let action = &*list.first.add(n as usize);
+            let [fd, new] = action.what.numbers;
+            let text = |path: *mut c_char| CStr::from_ptr(path).to_owned();
+            match action.tag {
+                layout::CLOSE => FileAction::Close(fd),
+                layout::DUP2 => FileAction::Dup2 { from: fd, to: new },
+                layout::OPEN => {
+                    let layout::Open { fd, path, flags, mode } = action.what.open;
+                    FileAction::Open { to: fd, path: text(path), flags, mode }
+                }
+                layout::CHDIR => FileAction::Chdir(text(action.what.path)),
+                layout::FCHDIR => FileAction::Fchdir(fd),
+                layout::CLOSEFROM => FileAction::CloseRange(fd, -1),
+                layout::TCSETPGRP => FileAction::Foreground(fd),
+                _ => return Err("of an action that is not known"),
+            }
+        });
+    }
+    Ok(found)
+}
+
+/// What the attributes ask for.
+#[derive(Default)]
+struct Request {
+    session: bool,
+    group: Option<pid_t>,
+    default: Vec<c_int>,
+    mask: Option<Vec<c_int>>,
+    /// Policy and priority.
+    scheduler: Option<(Scheduler, u32)>,
+    /// Priority alone.
+    priority: Option<c_int>,
+    cgroup: Option<c_int>,
+}
+
+impl Request {
+    /// # Safety
+    /// Null, or an object that was initialised.
+    unsafe fn of(attributes: *const Attributes) -> Result<Self, Aside> {
+        // SAFETY: the caller's.
+        let Some(given) = (unsafe { attributes.as_ref() }) else { return Ok(Self::default()) };
+        let has = |flag| given.flags & flag != 0;
+        // SAFETY: numbers.
+        let (user, group) = unsafe { (libc::getuid() != libc::geteuid(), libc::getgid() != libc::getegid()) };
+        if has(objects::RESETIDS) && (user || group) {
+            return Err("ids are to be reset");
+        }
+        if has(objects::SETSID) && has(objects::SETPGROUP) {
+            return Err("a session's leader is to change its group, which fails");
+        }
+        let priority = given.param.sched_priority;
+        let policy = match given.policy {
+            libc::SCHED_FIFO => Scheduler::Fifo,
+            libc::SCHED_RR => Scheduler::RoundRobin,
+            _ => Scheduler::Other,
+        };
+        Ok(Self {
+            session: has(objects::SETSID),
+            group: has(objects::SETPGROUP).then_some(given.pgrp),
+            default: if has(objects::SETSIGDEF) { members(&given.default) } else { Vec::new() },
+            mask: has(objects::SETSIGMASK).then(|| members(&given.mask)),
+            scheduler: has(objects::SETSCHEDULER).then_some((policy, priority as u32)),
+            priority: (has(objects::SETSCHEDPARAM) && !has(objects::SETSCHEDULER)).then_some(priority),
+            cgroup: has(objects::SETCGROUP).then_some(given.cgroup),
+        })
+    }
+
+    fn put(&self, command: &mut Command) -> io::Result<()> {
+        if self.session {
+            command.setsid(true);
+        }
+        if let Some(group) = self.group {
+            command.process_group(group);
+        }
+        for signal in RESERVED {
+            command.signal_ignore(signal);
+        }
+        for &signal in &self.default {
+            command.signal_default(signal);
+        }
+        if let Some(mask) = &self.mask {
+            command.inherit_signal_mask(false);
+            for &signal in mask {
+                command.signal_block(signal);
+            }
+        }
+        if let Some((policy, priority)) = self.scheduler {
+            command.scheduler(policy, priority);
+        }
+        if let Some(priority) = self.priority {
+            let args = [CallArg::Number(0), CallArg::Bytes(priority.to_ne_bytes().to_vec())];
+            // SAFETY: the kernel reads a number.
+            unsafe { command.call(libc::SYS_sched_setparam as u32, args, None) };
+        }
+        if let Some(group) = self.cgroup {
+            if group < 0 {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            // SAFETY: a number that the caller calls a descriptor; one that is not open fails here.
+            command.cgroup(unsafe { BorrowedFd::borrow_raw(group) }.try_clone_to_owned()?);
+        }
+        Ok(())
+    }
+}
+
+/// Used by glibc itself, which leaves them ignored in what it starts.
+pub(crate) const RESERVED: [c_int; 2] = [32, 33];
+
+/// The signals of a set.
+fn members(set: &sigset_t) -> Vec<c_int> {
+    // A set begins with a word in which bit n-1 is signal n, whoever wrote it: libc's own functions leave 32 and 33 out.
+    // SAFETY: a set is longer than a word.
+    let word = unsafe { (&raw const *set).cast::<u64>().read() };
+    (1..=64).filter(|signal| word & 1 << (signal - 1) != 0).collect()
+}

@@ -1,0 +1,93 @@
+//! What tests need of the system's packages and of Python's: installed where they are missing and that is possible.
+//!
+//! A test whose program is still missing afterwards says `SKIPPED: …`.
+
+use crate::dist::root;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Debian's packages, each with what takes it.
+const DEBIAN: &[(&str, &str)] = &[("libuv1-dev", "the benchmark's libuv engine")];
+
+/// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.
+///
+/// # Errors
+/// Without /proc.
+pub fn debian() -> Result<()> {
+    let missing: Vec<_> = DEBIAN.iter().filter(|(package, _)| !installed(package)).collect();
+    let Some((first, _)) = missing.first() else { return Ok(()) };
+    for (package, what) in &missing {
+        println!("missing: {package}, for {what}");
+    }
+    if fs::metadata("/proc/self").context("no /proc")?.uid() != 0 || !has("apt-get") {
+        println!("SKIPPED: {} packages from {first} on, because apt-get needs root, or is not here", missing.len());
+        return Ok(());
+    }
+    let mut words = vec!["install", "-q", "-y", "--no-install-recommends"];
+    words.extend(missing.iter().map(|(package, _)| package));
+    if let Err(error) = apt(&["update", "-q"]).and_then(|()| apt(&words)) {
+        println!("SKIPPED: {} packages from {first} on, because of {error}", missing.len());
+    }
+    Ok(())
+}
+
+fn installed(package: &str) -> bool {
+    let mut query = Command::new("dpkg-query");
+    let output = query.args(["-W", "-f", "${db:Status-Status}", package]).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| output.stdout == b"installed")
+}
+
+fn has(program: &str) -> bool {
+    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn apt(words: &[&str]) -> Result<()> {
+    let mut apt = Command::new("apt-get");
+    // A service that a package brings is not started: tests start their own.
+    apt.args(["-o", "Dpkg::Use-Pty=0", "-o", "APT::Update::Error-Mode=any"]).args(words);
+    apt.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
+    let status = apt.status().context("apt-get")?;
+    if !status.success() {
+        bail!("apt-get {}: {status}", words.join(" "));
+    }
+    Ok(())
+}
+
+/// The Python of a virtual environment in cargo's directory `target`, with the packages that `requirements` pins; made, or brought
+/// up to date, where it is not. None without a Python of 3.9 at least.
+///
+/// # Errors
+/// What venv or pip say.
+pub fn venv(target: &Path, requirements: &Path) -> Result<Option<PathBuf>> {
+    let new_enough = ["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))"];
+    let status = Command::new("python3").args(new_enough).stderr(Stdio::null()).status();
+    if !status.is_ok_and(|status| status.success()) {
+        return Ok(None);
+    }
+    let place = std::path::absolute(target)?.join("venv");
+    let (python, noted) = (place.join("bin/python"), place.join("requirements.txt"));
+    let wanted =
+        fs::read_to_string(root().join(requirements)).with_context(|| format!("{}", requirements.display()))?;
+    if fs::read_to_string(&noted).is_ok_and(|have| have == wanted) && python.exists() {
+        return Ok(Some(python));
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    run(pip.arg(root().join(requirements)))?;
+    // Last, so that one which was left half made is made again.
+    fs::write(noted, wanted)?;
+    Ok(Some(python))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
