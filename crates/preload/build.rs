@@ -3,11 +3,11 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
+    // Without -fexceptions: pthread_cleanup_push(3) then needs no unwinder of ours, but only glibc's.
     cc::Build::new()
         .file("c/system.c")
         .file("c/versions.c")
         .std("gnu11")
-        .flag("-fexceptions")
         .warnings(true)
         .extra_warnings(true)
         .compile("forkless_preload_c");

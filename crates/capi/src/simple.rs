@@ -4,10 +4,9 @@ use crate::command::set_environment;
 use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
-use forkless::Command;
+use forkless::{Command, Released};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::{OsStr, OsString};
-use std::mem::forget;
 use std::os::unix::ffi::OsStrExt;
 
 /// The version, as a text that lives as long as the process.
@@ -71,12 +70,12 @@ unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const
         // SAFETY: the header's contract.
         set_environment(&mut command, &unsafe { list(envp) }?);
     }
-    let child = command.spawn()?;
-    let pid = child.id() as pid_t;
-    // Nothing of it is left to free; a handle that is dropped would have the child reaped by a later launch. (If it was stopped
-    // before its exec its stack stays, since nobody will ask whether it still needs it.)
-    forget(child);
-    Ok(pid)
+    match command.spawn()?.release()? {
+        Released::Running { pid, .. } => Ok(pid),
+        Released::Killed(_) => {
+            Err(Failure::Refused(libc::ECANCELED, "the child was killed before it could run the program"))
+        }
+    }
 }
 
 /// # Safety

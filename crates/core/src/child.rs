@@ -6,7 +6,7 @@
 //! has cleared the frame's futex word.
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
-use crate::plan::{BEST_EFFORT, Header, Op, OpCode, at};
+use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -67,6 +67,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             OpCode::SetSid => identity::setsid(),
             OpCode::SetPgid => identity::setpgid(op.a as i32),
             OpCode::Chdir => identity::chdir(at(plan, op.a)),
+            OpCode::Open if op.flags & IN_PLACE != 0 => fds::open_in_place(at(plan, op.a), op.b, op.c, op.set as i32),
             OpCode::Open => fds::open_as(at(plan, op.a), op.b, op.c, op.set as i32),
             OpCode::Dup => fds::copy(op.a as i32, op.b as i32),
             OpCode::SigDefault => signals::set_default(op.set),

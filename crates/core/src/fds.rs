@@ -284,6 +284,21 @@ pub unsafe fn open_as(path: *const u8, flags: u32, mode: u32, target: i32) -> Re
     }
 }
 
+/// Plays [`OpCode::Open`](crate::plan::OpCode::Open) with [`IN_PLACE`](crate::plan::IN_PLACE): as
+/// `posix_spawn_file_actions_addopen(3)` describes it.
+pub unsafe fn open_in_place(path: *const u8, flags: u32, mode: u32, target: i32) -> Result<()> {
+    // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
+    unsafe {
+        let _ = sys::close(target);
+        let fd = sys::open(path, flags, mode)?;
+        if fd == target {
+            return Ok(());
+        }
+        sys::dup3(fd, target, 0)?;
+        sys::close(fd)
+    }
+}
+
 /// Plays [`OpCode::CloseOthers`](crate::plan::OpCode::CloseOthers): a table that was copied beyond 0 to 2 loses what
 /// the program is not to have.
 pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {

@@ -62,7 +62,7 @@ pub struct Header {
 pub struct Op {
     /// What to do.
     pub code: OpCode,
-    /// [`BEST_EFFORT`] or 0.
+    /// [`BEST_EFFORT`], [`IN_PLACE`] or 0.
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -85,6 +85,9 @@ impl Op {
 
 /// [`Op::flags`]: a failure is noted, and the launch goes on.
 pub const BEST_EFFORT: u32 = 1;
+
+/// [`Op::flags`] of [`OpCode::Open`]: what is at the number is closed first, and nothing else is left open, as POSIX has it.
+pub const IN_PLACE: u32 = 2;
 
 /// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
 #[repr(u32)]

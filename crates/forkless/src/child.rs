@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -289,6 +290,23 @@ impl Child {
         let error = launch::launch_error(&pending.stack, &pending.plan, status, self.route);
         self.state = State::Failed(error.clone());
         Err(error)
+    }
+
+    /// Gives the child up: it is the caller's to wait for, by `waitpid(2)`, which sees it only once it has executed its program.
+    ///
+    /// # Errors
+    /// Why it has not done that.
+    #[doc(hidden)]
+    pub fn release(mut self) -> io::Result<Released> {
+        self.wait_exec()?;
+        // It may have been killed in exec, where there is no turning back and nothing done yet.
+        if matches!(self.state, State::Running) && !launch::is_program(self.pid) {
+            let status = wait::reap(self.pid);
+            self.state = State::Lost;
+            return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
+        }
+        self.state = State::Lost;
+        Ok(Released::Running { pid: self.pid, pidfd: self.pidfd.take() })
     }
 
     /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
@@ -630,6 +648,21 @@ impl Child {
     pub(crate) fn dies_with_handle(&self) -> bool {
         self.kill_on_drop && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
     }
+}
+
+/// What became of a child that was [given up](Child::release).
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Released {
+    /// It is running its program, or has ended.
+    Running {
+        /// Its process id.
+        pid: i32,
+        /// Its pidfd, if it has one.
+        pidfd: Option<OwnedFd>,
+    },
+    /// It was killed by this signal in exec, and nothing is left of it.
+    Killed(i32),
 }
 
 pub(crate) const SIGKILL: i32 = 9;

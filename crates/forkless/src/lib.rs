@@ -88,6 +88,8 @@ pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
+#[doc(hidden)]
+pub use child::Released;
 pub use child::{Change, Child};
 #[doc(hidden)]
 pub use command::posix;

@@ -6,12 +6,12 @@ use forkless::{Command, Stdio};
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// libc's rule, or the one that the user has set.
-pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit) {
+/// libc's rule, or the one that the user has set, but for what the child must not have.
+pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: impl Fn(c_int) -> bool) {
     match inherit {
         Inherit::All => _ = command.inherit_all(true),
         Inherit::Only(list) => {
-            for fd in list.iter().copied().filter(|&fd| outlives_exec(fd)) {
+            for fd in list.iter().copied().filter(|&fd| outlives_exec(fd) && !is_barred(fd)) {
                 command.fd(Stdio::fd(fd), fd);
             }
         }
@@ -59,17 +59,16 @@ impl Flat {
         }
     }
 
-    /// `natural`: below this number a descriptor is the caller's of the same number, if it is in `kept` or a standard stream; so
-    /// are those in `kept` above it. `tidies`: what the actions needed and did not name as a target is closed in the end.
-    fn translate(actions: &[FileAction], natural: c_int, kept: &BTreeSet<c_int>, tidies: bool) -> Option<Self> {
+    /// The standard streams and those in `kept` have their own numbers. `above`: what else the actions need is passed at numbers from
+    /// here on. `tidies`: what the actions needed and did not name as a target is closed in the end.
+    fn translate(actions: &[FileAction], above: c_int, kept: &BTreeSet<c_int>, tidies: bool) -> Option<Self> {
         let mut state = State {
-            natural,
             kept,
             named: actions.iter().flat_map(numbers).chain(kept.iter().copied()).collect(),
             lent: BTreeMap::new(),
             own: BTreeSet::new(),
             closed_from: c_int::MAX,
-            next: natural,
+            next: above,
         };
         let mut out = Vec::with_capacity(actions.len() + 1);
         for action in actions {
@@ -110,7 +109,6 @@ impl Flat {
 
 /// What the child's numbers mean while its actions are gone through.
 struct State<'a> {
-    natural: c_int,
     kept: &'a BTreeSet<c_int>,
     /// Numbers that must not be used for anything else.
     named: BTreeSet<c_int>,
@@ -125,7 +123,7 @@ struct State<'a> {
 impl State<'_> {
     /// The number of what the caller calls `fd`.
     fn source(&mut self, fd: c_int) -> Option<c_int> {
-        let is_itself = fd < self.natural || self.own.contains(&fd) || self.kept.contains(&fd);
+        let is_itself = fd < 3 || self.own.contains(&fd) || self.kept.contains(&fd);
         if is_itself || fd >= self.closed_from {
             return Some(fd);
         }
@@ -160,7 +158,28 @@ fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
 fn depends_on_numbers(action: &FileAction) -> bool {
     let (FileAction::Open { path, .. } | FileAction::Chdir(path)) = action else { return false };
     let path = path.to_bytes();
-    path.starts_with(b"/proc") || path.starts_with(b"/dev/fd") || path.windows(2).any(|two| two == b"..")
+    path.starts_with(b"/proc") || path.starts_with(b"/dev/fd")
+}
+
+/// Actions for a child that begins with a copy of the whole table: what the user wants it to be without is closed in the end.
+pub(crate) fn whole(actions: &[FileAction], inherit: &Inherit) -> Vec<FileAction> {
+    let mut all = actions.to_vec();
+    if let Inherit::Only(list) = inherit {
+        let targets = actions.iter().filter_map(|action| match action {
+            FileAction::Dup2 { to, .. } | FileAction::Open { to, .. } => Some(*to),
+            _ => None,
+        });
+        let kept: BTreeSet<c_int> = targets.chain(list.iter().copied()).chain(0..3).collect();
+        let mut from = 0;
+        for (first, last) in runs(kept.into_iter().filter(|&fd| fd >= 0)) {
+            if first > from {
+                all.push(FileAction::CloseRange(from, first - 1));
+            }
+            from = last + 1;
+        }
+        all.push(FileAction::CloseRange(from, -1));
+    }
+    all
 }
 
 /// Numbers in order, as first and last of each row of them.
@@ -180,8 +199,8 @@ mod tests {
     use super::FileAction::{Close, CloseRange, Dup2, Fchdir};
     use super::*;
 
-    fn flat(actions: &[FileAction], natural: c_int, kept: &[c_int], tidies: bool) -> Option<Flat> {
-        Flat::translate(actions, natural, &kept.iter().copied().collect(), tidies)
+    fn flat(actions: &[FileAction], above: c_int, kept: &[c_int], tidies: bool) -> Option<Flat> {
+        Flat::translate(actions, above, &kept.iter().copied().collect(), tidies)
     }
 
     #[test]

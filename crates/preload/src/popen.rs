@@ -6,6 +6,7 @@ use crate::next;
 use crate::settings::{Inherit, Settings};
 use crate::spawn::RESERVED;
 use forkless::posix::FileAction;
+use forkless::{Error, ShellChild, ShellCommand};
 use forkless_capi::entry::{as_libc, errno, set_errno};
 use forkless_capi::error::{Failure, bad};
 use forkless_capi::handle::text;
@@ -14,6 +15,7 @@ use forkless_capi::stream::table::{self, Entry};
 use forkless_capi::stream::{End, Running, Stream, plug, shell};
 use libc::{FILE, c_char, c_int};
 use std::ffi::{CStr, OsStr};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::ptr::null_mut;
@@ -62,19 +64,11 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     let settings = Settings::get();
     let mut command = shell(line);
     plug(command.settings(), end);
-    inherit::by_setting(command.settings(), &settings.inherit);
+    inherit::by_setting(command.settings(), &settings.inherit, |fd| OPEN.has(fd));
     for signal in RESERVED {
         command.settings().signal_ignore(signal);
     }
-    let mut child = if settings.inherit == Inherit::All {
-        OPEN.without_others(|others| {
-            let close = others.into_iter().map(|(first, last)| FileAction::CloseRange(first, last)).collect();
-            command.settings().file_actions(close);
-            command.spawn()
-        })?
-    } else {
-        command.spawn()?
-    };
+    let mut child = start(&mut command, settings)?;
     story.end("popen", line, command.taken(), child.handle());
     let handle = child.handle();
     let pipe = match end {
@@ -93,6 +87,39 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     Ok(stream.release())
 }
 
+/// Starts the line, without the descriptors of earlier streams.
+///
+/// One that a signal kills before it could begin is to the caller a child that was killed: another one is started, and gets that
+/// signal.
+fn start(command: &mut ShellCommand, settings: &Settings) -> io::Result<ShellChild> {
+    let mut signal = None;
+    loop {
+        let started = if settings.inherit == Inherit::All {
+            OPEN.without_others(|others| {
+                let close = others.into_iter().map(|(first, last)| FileAction::CloseRange(first, last)).collect();
+                command.settings().file_actions(close);
+                command.spawn()
+            })
+        } else {
+            command.spawn()
+        };
+        match (started, signal) {
+            (Ok(mut child), Some(signal)) => {
+                child.handle().signal(signal)?;
+                return Ok(child);
+            }
+            (Err(error), _) if killed_by(&error).is_some() => signal = killed_by(&error),
+            (answer, _) => return answer,
+        }
+    }
+}
+
+/// The signal that killed a child before it could run its program.
+pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
+    let detail = Error::of(error)?;
+    detail.signal().filter(|_| detail.errno().is_none())
+}
+
 /// # Safety
 /// As `pclose(3)` says, and `fclose(3)`, which glibc takes for the same.
 pub(crate) unsafe fn close(stream: *mut FILE, libc: Option<unsafe extern "C" fn(*mut FILE) -> c_int>) -> c_int {
@@ -103,12 +130,14 @@ pub(crate) unsafe fn close(stream: *mut FILE, libc: Option<unsafe extern "C" fn(
         // SAFETY: the caller's.
         return unsafe { libc(stream) };
     };
-    // What could not be written stays untold, as with libc: the answer is the program's.
-    if let Some(fclose) = next::fclose() {
-        // SAFETY: it was open, and is not used any more.
-        unsafe { fclose(stream) };
-    }
-    as_libc(-1, || Ok(entry.running.wait()?.into_raw()))
+    // SAFETY: it was open, and is not used any more.
+    let closed = next::fclose().map_or(0, |fclose| unsafe { fclose(stream) });
+    let unwritten = errno();
+    as_libc(-1, || match entry.running.wait()?.into_raw() {
+        // All is well with the program, but it has not got all that was written for it.
+        0 if closed != 0 => Err(Failure::Refused(unwritten, "not everything could be written")),
+        status => Ok(status),
+    })
 }
 
 /// Takes a stream of ours out of the tables.
@@ -153,6 +182,10 @@ impl OpenStreams {
         Some((self.words.get((fd / 64) as usize)?, fd % 64))
     }
 
+    fn has(&self, fd: RawFd) -> bool {
+        self.word(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & 1 << bit != 0)
+    }
+
     fn add(&self, fd: RawFd) {
         if let Some((word, bit)) = self.word(fd) {
             word.fetch_or(1 << bit, Ordering::Relaxed);
@@ -162,7 +195,7 @@ impl OpenStreams {
 
     fn remove(&self, fd: RawFd) {
         if let Some((word, bit)) = self.word(fd) {
-            if word.load(Ordering::Relaxed) & 1 << bit != 0 {
+            if self.has(fd) {
                 self.lock.with(|(), _| word.fetch_and(!(1 << bit), Ordering::Relaxed));
             }
         }

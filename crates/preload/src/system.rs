@@ -3,6 +3,7 @@
 use crate::inherit;
 use crate::log::Story;
 use crate::next;
+use crate::popen::killed_by;
 use crate::settings::Settings;
 use crate::spawn::RESERVED;
 use forkless::{ShellChild, Step};
@@ -71,7 +72,7 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
     waiting.ready(settings);
     // By number, unless the kernel forgets how children end.
     settings.pidfd(forkless_capi::stream::forgets());
-    inherit::by_setting(settings, &Settings::get().inherit);
+    inherit::by_setting(settings, &Settings::get().inherit, |_| false);
     for signal in RESERVED {
         settings.signal_ignore(signal);
     }
@@ -84,7 +85,11 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
         Err(error) if forkless::Error::of(&error).is_some_and(|detail| detail.step() == Step::Exec) => {
             Ok(Err(127 << 8))
         }
-        Err(error) => Err(error.into()),
+        // One that was killed before it could begin has been killed.
+        Err(error) => match killed_by(&error) {
+            Some(signal) => Ok(Err(signal)),
+            None => Err(error.into()),
+        },
     }
 }
 

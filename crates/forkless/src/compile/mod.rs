@@ -7,7 +7,7 @@ use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, Op, OpCode, Pair};
+use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -522,7 +522,7 @@ fn file_actions(command: &Command, steps: &mut Steps<'_>) {
             FileAction::Open { to, path, flags, mode } => {
                 let a = steps.arena.text(path.to_bytes());
                 let op = Op { a, b: *flags as u32, c: *mode, set: *to as u64, ..Op::new(OpCode::Open) };
-                steps.op(Step::Open, op);
+                steps.ops.push(Op { flags: IN_PLACE, ..op });
             }
             FileAction::Chdir(path) => {
                 let a = steps.arena.text(path.to_bytes());

@@ -361,6 +361,11 @@ pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
     if !stack.shares_memory() {
         return fork::has_executed(pid);
     }
+    is_program(pid)
+}
+
+/// The same for a child that has left our memory.
+pub(crate) fn is_program(pid: i32) -> bool {
     let sees = |more: u32| {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
@@ -658,5 +663,5 @@ pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus
         Some(NextBest::CopySources { without: Some(feature) }) => _ = Features::lose(feature),
         _ => {}
     }
-    failure::failed(plan, outcome)
+    failure::failed(plan, outcome).by(status.and_then(|status| status.signal()))
 }

@@ -3,12 +3,13 @@
 //! What the objects say is put into a command, whose child takes the steps in libc's order: scheduler, session, process group,
 //! actions, signals. libc itself is asked where this library has nothing better: another user's ids, an action it does not know.
 
-use crate::inherit::Flat;
+use crate::inherit::{self, Flat};
 use crate::log::Story;
 use crate::next::{self, Opaque};
+use crate::popen::killed_by;
 use crate::settings::Settings;
 use forkless::posix::FileAction;
-use forkless::{CallArg, Child, Command, Error, Scheduler, Stdio, Step};
+use forkless::{CallArg, Child, Command, Error, Released, Scheduler, Stdio, Step};
 use forkless_capi::entry::shielded;
 use forkless_capi::error::Failure;
 use forkless_capi::simple::like_libc;
@@ -16,8 +17,7 @@ use layout::{Actions, Attributes};
 use libc::{c_char, c_int, pid_t, sigset_t};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::mem::forget;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub(crate) mod layout;
@@ -131,27 +131,29 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
         Err(error) => return Ok(Answer::Failed(error)),
     };
     let story = Story::begin();
-    let flat = Flat::of(&actions, &settings.inherit);
     let started = shielded(|| {
-        let mut launched = match flat {
-            Some(flat) => launch(call, &words, &request, &Descriptors::Flat(&flat)),
-            None => launch(call, &words, &request, &Descriptors::All(&actions)),
-        };
-        // A descriptor that was not there, or is not any more: then all are copied, and the steps say whether that is an error.
-        if step(&launched) == Some(Step::PassFd) {
-            launched = launch(call, &words, &request, &Descriptors::All(&actions));
+        if let Some(flat) = Flat::of(&actions, &settings.inherit) {
+            let launched = launch(call, &words, &request, Descriptors::Flat(flat));
+            // A descriptor that was not there, or is not any more: then all are copied, and the steps say whether that is an
+            // error.
+            if step(&launched) != Some(Step::PassFd) {
+                return Ok(launched);
+            }
         }
-        Ok(launched)
+        let all = inherit::whole(&actions, &settings.inherit);
+        Ok(launch(call, &words, &request, Descriptors::All(all)))
     });
     let error = match started.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ENOSYS))) {
         Ok(child) => {
             story.end(call.name, &words.name, None, &child);
-            let pidfd = child.pidfd().map(|pidfd| pidfd.as_raw_fd());
-            let number = pidfd.filter(|_| call.gives_pidfd).unwrap_or(child.id() as pid_t);
-            // Nothing of it is left to free, and the pidfd is the caller's; a handle that is dropped would have the child
-            // reaped by a later launch.
-            forget(child);
-            return Ok(Answer::Started(number));
+            match child.release() {
+                Ok(Released::Running { pid, pidfd }) => {
+                    let pidfd = pidfd.filter(|_| call.gives_pidfd).map(IntoRawFd::into_raw_fd);
+                    return Ok(Answer::Started(pidfd.unwrap_or(pid)));
+                }
+                Ok(Released::Killed(signal)) => return Ok(Answer::Killed(signal)),
+                Err(error) => error,
+            }
         }
         Err(error) => error,
     };
@@ -159,14 +161,12 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
         Some(detail) if detail.step() == Step::Probe => {
             return Err("this kernel, or a filter, does not allow the other way");
         }
-        Some(detail) => {
-            if let Some(signal) = detail.signal().filter(|_| detail.errno().is_none()) {
-                return Ok(Answer::Killed(signal));
-            }
-        }
-        None => {}
+        _ => {}
     }
-    Ok(Answer::Failed(Failure::from(error).errno()))
+    Ok(match killed_by(&error) {
+        Some(signal) => Answer::Killed(signal),
+        None => Answer::Failed(Failure::from(error).errno()),
+    })
 }
 
 fn step(launched: &io::Result<Child>) -> Option<Step> {
@@ -174,22 +174,22 @@ fn step(launched: &io::Result<Child>) -> Option<Step> {
 }
 
 /// Where a child's descriptors come from.
-enum Descriptors<'a> {
-    All(&'a [FileAction]),
-    Flat(&'a Flat),
+enum Descriptors {
+    All(Vec<FileAction>),
+    Flat(Flat),
 }
 
 /// Starts a child; a script too, where that was meant.
-fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: &Descriptors<'_>) -> io::Result<Child> {
+fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descriptors) -> io::Result<Child> {
     let mut command = Command::new(&words.name);
     like_libc(&mut command).pidfd(call.gives_pidfd);
     match descriptors {
-        Descriptors::All(actions) => _ = command.inherit_all(true).file_actions(actions.to_vec()),
+        Descriptors::All(actions) => _ = command.inherit_all(true).file_actions(actions),
         Descriptors::Flat(flat) => {
-            for &(source, number) in &flat.passed {
+            for (source, number) in flat.passed {
                 command.fd(Stdio::fd(source), number);
             }
-            command.file_actions(flat.actions.clone());
+            command.file_actions(flat.actions);
         }
     }
     request.put(&mut command)?;

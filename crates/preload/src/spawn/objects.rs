@@ -137,8 +137,9 @@ pub(crate) unsafe extern "C" fn actions_addchdir(actions: *mut Actions, path: *c
 }
 
 pub(crate) unsafe extern "C" fn actions_addfchdir(actions: *mut Actions, fd: c_int) -> c_int {
+    // glibc does not look at this one.
     // SAFETY: posix_spawn_file_actions_addfchdir_np(3)'s contract.
-    unsafe { add_one(actions, layout::FCHDIR, fd) }
+    unsafe { add(actions, layout::FCHDIR, What { numbers: [fd, 0] }) }
 }
 
 pub(crate) unsafe extern "C" fn actions_addclosefrom(actions: *mut Actions, from: c_int) -> c_int {

@@ -1,0 +1,63 @@
+/* What a program finds when it starts, appended to the file that is its first argument: `facts FILE [ARG…]`. Linked statically, so
+   that the library under test is not in it. */
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void line_of_status(FILE *out, const char *name) {
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, name, strlen(name)))
+            fputs(line, out);
+    if (status)
+        fclose(status);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2)
+        return 99;
+    /* First, while nothing of our own is open. */
+    char targets[64][256];
+    int flags[64];
+    for (int fd = 0; fd < 64; fd++) {
+        char path[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(path, targets[fd], 255);
+        targets[fd][length < 0 ? 0 : length] = 0;
+        flags[fd] = fcntl(fd, F_GETFL);
+    }
+    int fd = open(argv[1], O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    FILE *out = fdopen(fd, "a");
+    if (!out)
+        return 98;
+    for (int n = 0; n < argc; n++)
+        fprintf(out, "[%s]", n == 1 ? "" : argv[n]);
+    fputc('\n', out);
+    for (int fd = 0; fd < 64; fd++)
+        if (targets[fd][0]) {
+            /* Pipes and sockets have numbers of their own. */
+            char *number = strchr(targets[fd], '[');
+            if (number)
+                *number = 0;
+            fprintf(out, " %d=%s,%o", fd, targets[fd], flags[fd] & (O_ACCMODE | O_APPEND | O_NONBLOCK));
+        }
+    char directory[4096];
+    struct sched_param param;
+    sched_getparam(0, &param);
+    fprintf(out, "\n %s; umask %o; session %d, group %d of its own; policy %d, priority %d; %s\n",
+            getcwd(directory, sizeof directory), umask(0), getsid(0) == getpid(), getpgrp() == getpid(),
+            sched_getscheduler(0), param.sched_priority, getenv("FACT") ? getenv("FACT") : "no FACT");
+    line_of_status(out, "SigBlk");
+    line_of_status(out, "SigIgn");
+    line_of_status(out, "SigCgt");
+    fclose(out);
+    return argc > 2 ? atoi(argv[2]) : 0;
+}

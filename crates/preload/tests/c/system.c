@@ -1,0 +1,148 @@
+/* system(3): statuses, signals, cancellation, threads. */
+
+#include "common.h"
+#include <stdatomic.h>
+
+static void commands(void) {
+    static const char *const commands[] = {
+        "true", "false", "exit 255", "nonesuch 2>/dev/null", "/tmp 2>/dev/null", "kill -TERM $$", "kill -INT $$", "kill -QUIT $$", "sh -c 'kill -KILL $$'; exit 3",
+        "", " ", "#", "exit", "'", "ls >/dev/null", "ls /nonesuch >/dev/null 2>&1", "exec sleep 0", "A=1 sh -c 'exit $A'", "cat </dev/null", "cd / && test $PWD = /",
+        "false || exit 4", "! true", "(exit 6)", "{ exit 7; }", "set -e; false; true", "sleep 0.02 & wait $!", "umask 077; umask >/dev/null"};
+    for (size_t n = 0; n < sizeof commands / sizeof *commands; n++) {
+        errno = 0;
+        int status = system(commands[n]);
+        say("%s: %s\n", commands[n], status == -1 ? strerrorname_np(errno) : status_words(status));
+    }
+    say("a shell: %d\n", system(NULL) != 0);
+    char facts_line[600];
+    snprintf(facts_line, sizeof facts_line, "%s %s 7", facts, report);
+    say("facts: %s\n", status_words(system(facts_line)));
+    signal(SIGINT, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
+    say("facts: %s\n", status_words(system(facts_line)));
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    say("facts: %s\n", status_words(system(facts_line)));
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    signal(SIGINT, SIG_DFL);
+}
+
+static volatile sig_atomic_t seen[65];
+
+static void note(int signal) {
+    seen[signal]++;
+}
+
+static void show_seen(const char *what) {
+    say("%s: INT %d, QUIT %d, CHLD %d, USR1 %d\n", what, seen[SIGINT], seen[SIGQUIT], seen[SIGCHLD] > 0, seen[SIGUSR1]);
+    memset((void *)seen, 0, sizeof seen);
+}
+
+/* What is sent to the caller while it waits. */
+static void signals(void) {
+    static const int all[] = {SIGINT, SIGQUIT, SIGCHLD, SIGUSR1};
+    struct sigaction action = {.sa_handler = note}, after;
+    for (int n = 0; n < 4; n++)
+        sigaction(all[n], &action, NULL);
+    char line[300];
+    snprintf(line, sizeof line, "kill -INT %d; kill -QUIT %d; kill -USR1 %d; exit 3", getpid(), getpid(), getpid());
+    say("answer: %s\n", status_words(system(line)));
+    show_seen("while it waited");
+    for (int n = 0; n < 2; n++) {
+        sigaction(all[n], NULL, &after);
+        say("as before: %d\n", after.sa_handler == note);
+    }
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    say("blocked: %d\n", sigismember(&mask, SIGCHLD));
+    raise(SIGINT);
+    show_seen("afterwards");
+    for (int n = 0; n < 4; n++)
+        signal(all[n], SIG_DFL);
+}
+
+static void *waits(void *line) {
+    int status = system(line);
+    say("not cancelled: %d\n", status);
+    return NULL;
+}
+
+/* A thread that is cancelled while it waits: its program is killed, nothing is left, signals are as before. */
+static void cancelled(void) {
+    static const char *const lines[] = {"sleep 77.7", "sleep 77.7; true"};
+    for (int n = 0; n < 2; n++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, waits, (void *)lines[n]);
+        usleep(200000);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        struct sigaction action;
+        sigaction(SIGINT, NULL, &action);
+        say("cancelled: %d; INT at its default: %d; a child: %d\n", result == PTHREAD_CANCELED, action.sa_handler == SIG_DFL,
+            waitpid(-1, NULL, WNOHANG | __WALL));
+    }
+    /* With the shell killed its program goes on; that is how it is. */
+    system("pkill -f '^sleep 77.7' 2>/dev/null");
+    /* Cancelled before it begins: at the first wait. */
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    say("cancellation off: %s\n", status_words(system("exit 5")));
+    pthread_setcancelstate(state, NULL);
+}
+
+static atomic_int wrong;
+
+static void *many(void *number) {
+    char line[40];
+    for (int n = 0; n < 40; n++) {
+        int code = (int)(((long)number + n) % 200);
+        snprintf(line, sizeof line, n % 2 ? "exit %d" : "sh -c 'exit %d'", code);
+        if (system(line) != code << 8)
+            wrong++;
+        FILE *stream = popen(line, "r");
+        if (!stream || pclose(stream) != code << 8)
+            wrong++;
+        pid_t pid = fork();
+        if (!pid)
+            _exit(system("exit 3") >> 8);
+        int status;
+        if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 3)
+            wrong++;
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    pthread_t all[6];
+    for (long n = 0; n < 6; n++)
+        pthread_create(&all[n], NULL, many, (void *)(n * 31));
+    for (int n = 0; n < 6; n++)
+        pthread_join(all[n], NULL);
+    struct sigaction action;
+    sigaction(SIGQUIT, NULL, &action);
+    say("threads: %d wrong, QUIT at its default: %d\n", wrong, action.sa_handler == SIG_DFL);
+}
+
+static void at_fork(void) {
+    say("a handler of pthread_atfork ran\n");
+}
+
+int main(int argc, char **argv) {
+    begin(argc, argv);
+    open_some(0);
+    commands();
+    signals();
+    cancelled();
+    threads();
+    pthread_atfork(at_fork, at_fork, at_fork);
+    say("after atfork: %s\n", status_words(system("exit 2")));
+    say("closed: %s\n", status_words(pclose(popen("exit 1", "r"))));
+    pid_t pid;
+    char *argv_true[] = {"true", NULL};
+    outcome("spawned", posix_spawnp(&pid, "true", NULL, NULL, argv_true, environ), &pid);
+    say("nothing is left: %d\n", waitpid(-1, NULL, WNOHANG | __WALL));
+    return 0;
+}

@@ -1,0 +1,249 @@
+//! The library under programs in C: each says what it finds with it and without it, and both must say the same.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// Where the C libraries are installed; none where they cannot be built.
+fn prefix() -> Option<&'static Path> {
+    static PREFIX: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = PREFIX.get_or_init(|| {
+        let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let prefix = own.join("preload");
+        let is_ours = tempfile::tempfile_in(own).is_ok();
+        match xtask::dist::install(&prefix, own.parent().expect("a directory of cargo's")) {
+            Ok(()) => Some(prefix),
+            // Where the tree is someone else's, they may have installed it there before.
+            Err(_) if !is_ours && prefix.join("lib/libforkless_preload.so").exists() => Some(prefix),
+            Err(error) if !is_ours => {
+                say(&format!(
+                    "SKIPPED: tests of the preload library because cargo cannot build as this user: {error:#}"
+                ));
+                None
+            }
+            Err(error) => panic!("{error:#}"),
+        }
+    });
+    made.as_deref()
+}
+
+/// Past the harness, which swallows what a passing test prints.
+fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+fn library() -> Option<PathBuf> {
+    prefix().map(|prefix| prefix.join("lib/libforkless_preload.so"))
+}
+
+/// A program of `tests/c`, compiled to `to`.
+fn compile(name: &str, flags: &[&str], to: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
+    let program = to.join(name);
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=gnu11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-nonnull",
+        "-Wno-unused-function",
+        "-Wno-mismatched-dealloc",
+    ]);
+    let output = cc.args(flags).arg("-o").arg(&program).arg(source).arg("-lpthread").output().expect("cc");
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// One test: its programs, and a place for each run.
+struct Trial {
+    directory: TempDir,
+    program: PathBuf,
+}
+
+/// What a run gave.
+struct Found {
+    facts: String,
+    /// The lines of the library's log.
+    log: Vec<String>,
+}
+
+impl Found {
+    /// How many launches the log tells of, but for those that were left to libc.
+    fn served(&self) -> usize {
+        self.log.iter().filter(|line| line.contains("): pid ")).count()
+    }
+}
+
+impl Trial {
+    fn new(name: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        compile("facts", &["-static"], directory.path());
+        let program = compile(name, &[], directory.path());
+        Self { directory, program }
+    }
+
+    /// Runs it, always in the same place with the same names, so that what is told does not differ by that.
+    fn run(&self, args: &[&str], variables: &[(&str, &OsStr)]) -> Found {
+        let (place, report) = (self.directory.path().join("place"), self.directory.path().join("report"));
+        let errors = self.directory.path().join("errors");
+        for old in [&report, &errors] {
+            let _ = fs::remove_file(old);
+        }
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir(&place).expect("a directory");
+        let mut run = Command::new("timeout");
+        run.arg("300").arg(&self.program).arg(self.directory.path().join("facts")).arg(&report).args(args);
+        run.current_dir(&place).stdin(Stdio::null()).stdout(Stdio::null());
+        run.stderr(fs::File::create(&errors).expect("a file"));
+        for name in ["LD_PRELOAD", "FORKLESS", "FORKLESS_LOG", "FORKLESS_INHERIT", "FACT"] {
+            run.env_remove(name);
+        }
+        // The test harness may run with more than the standard streams open.
+        let status = run.envs(variables.iter().copied()).status().expect("a run");
+        let errors = String::from_utf8_lossy(&fs::read(&errors).expect("errors")).into_owned();
+        assert!(status.success(), "{args:?} {variables:?}: {status}\n{errors}");
+        let facts = String::from_utf8_lossy(&fs::read(&report).expect("a report")).into_owned();
+        let log = errors.lines().filter(|line| line.starts_with("forkless: ")).map(str::to_owned).collect();
+        Found { facts, log }
+    }
+
+    /// With the library.
+    fn with(&self, library: &Path, args: &[&str], more: &[(&str, &str)]) -> Found {
+        let mut variables = vec![("LD_PRELOAD", library.as_os_str()), ("FORKLESS_LOG", OsStr::new("1"))];
+        variables.extend(more.iter().map(|(name, value)| (*name, OsStr::new(*value))));
+        self.run(args, &variables)
+    }
+}
+
+#[track_caller]
+fn same(without: &Found, with: &Found) {
+    for (n, (one, other)) in without.facts.lines().zip(with.facts.lines()).enumerate() {
+        assert_eq!(one, other, "line {}, without and with the library", n + 1);
+    }
+    assert_eq!(without.facts.len(), with.facts.len());
+    assert!(without.log.is_empty(), "{:?}", without.log);
+}
+
+/// Runs a program both ways; gives what was found with the library, which must have served `least` launches.
+fn both(name: &str, args: &[&str], least: usize) {
+    let Some(library) = library() else { return };
+    let trial = Trial::new(name);
+    let (without, with) = (trial.run(args, &[]), trial.with(&library, args, &[]));
+    same(&without, &with);
+    assert!(with.served() >= least, "{} launches", with.served());
+    // Set aside, it does nothing.
+    let off = trial.with(&library, args, &[("FORKLESS", "off")]);
+    same(&without, &off);
+    assert!(off.log.is_empty(), "{:?}", off.log);
+}
+
+#[test]
+fn attributes_errors_and_the_search_are_libcs() {
+    both("spawn", &[], 50);
+}
+
+#[test]
+fn streams_are_libcs() {
+    both("popen", &[], 150);
+}
+
+#[test]
+fn system_is_libcs() {
+    both("system", &[], 500);
+}
+
+#[test]
+fn launches_before_and_after_main_are_served() {
+    both("early", &[], 4);
+}
+
+#[test]
+fn no_child_is_lost_in_a_storm_of_signals() {
+    both("storm", &["200"], 20);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    both("leaks", &[], 2000);
+}
+
+/// Lists made by chance, every second one with `closefrom`, which gives the child a private table.
+#[test]
+fn any_list_of_actions_does_what_libc_does() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("actions");
+    for seed in ["1", "2"] {
+        let (without, with) = (trial.run(&[seed, "300"], &[]), trial.with(&library, &[seed, "300"], &[]));
+        same(&without, &with);
+        let copied = with.log.iter().filter(|line| line.contains("descriptors were)")).count();
+        assert!(copied > 50 && with.served() - copied > 30, "{copied} of {}", with.served());
+    }
+}
+
+/// A child that is to inherit nothing of its own accord gets what it would if all were close-on-exec.
+#[test]
+fn a_child_that_inherits_only_streams_gets_what_its_actions_name() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("actions");
+    for seed in ["3", "4"] {
+        let without = trial.run(&[seed, "300", "close-on-exec"], &[]);
+        let with = trial.with(&library, &[seed, "300"], &[("FORKLESS_INHERIT", "stdio")]);
+        same(&without, &with);
+        let private = with.log.iter().filter(|line| !line.contains("descriptors were)")).count();
+        assert!(private > 150, "{private} of {}", with.served());
+    }
+}
+
+#[test]
+fn the_user_says_which_descriptors_are_inherited() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("popen");
+    for (setting, expected) in [("stdio", vec![]), ("stdio,5,6,40", vec![5]), ("4,7", vec![4, 7])] {
+        let found = trial.with(&library, &[], &[("FORKLESS_INHERIT", setting)]);
+        let rows: Vec<_> = found.facts.lines().filter(|line| line.starts_with(" 0=")).collect();
+        assert!(rows.len() > 10, "{}", found.facts);
+        for row in rows {
+            let numbers = row.split_whitespace().filter_map(|word| word.split('=').next()?.parse::<i32>().ok());
+            let above: Vec<i32> = numbers.filter(|number| *number > 2).collect();
+            // What was spawned before a hundred streams, and after.
+            assert_eq!(above, expected, "{setting}: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_means_nothing_is_said_once() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("early");
+    let found = trial.with(&library, &[], &[("FORKLESS_INHERIT", "everything")]);
+    let complaints = found.log.iter().filter(|line| line.contains("FORKLESS_INHERIT")).count();
+    assert!((1..=4).contains(&complaints), "{:?}", found.log);
+}
+
+/// Names and versions: those of libc, no others, and as the map of the linker has them.
+#[test]
+fn it_exports_libcs_names_and_nothing_else() {
+    let Some(library) = library() else { return };
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let names: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let (versions, functions): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| name.starts_with("GLIBC_"));
+    assert_eq!(functions.len(), 35, "{functions:?}");
+    let own = ["popen", "pclose", "fclose", "system", "pidfd_spawn"];
+    for name in &functions {
+        let plain = name.split('@').next().expect("a name");
+        assert!(plain.starts_with("posix_spawn") || own.iter().any(|own| plain.starts_with(own)), "{name}");
+    }
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(versions.len(), 6, "{versions:?}");
+        for wanted in ["posix_spawn@GLIBC_2.2.5", "posix_spawn@@GLIBC_2.15", "system@@GLIBC_2.2.5"] {
+            assert!(functions.contains(&wanted), "{wanted}: {functions:?}");
+        }
+    }
+}
