@@ -1,4 +1,5 @@
 //! What tasks and tests share: how the C library is built and installed, and what comes from other packages.
 
 pub mod dist;
+pub mod noshell;
 pub mod packages;

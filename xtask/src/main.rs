@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::{dist, packages};
+use xtask::{dist, noshell, packages};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -23,20 +23,24 @@ enum Task {
     },
     /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
     Ci,
-    /// Builds the C library, its header and its pkg-config file, and installs them.
+    /// Builds the C libraries, their headers and their pkg-config files, and installs them.
     Dist {
         /// Where: P/lib, P/include.
         #[arg(long, value_name = "P")]
         prefix: PathBuf,
     },
+    /// Measures our popen_noshell in the benchmark of its author, beside vfork, fork, posix_spawn, system and popen.
+    Noshell(noshell::Options),
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if let Task::Dist { prefix } = &options.task {
-        // Relative paths are the caller's.
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
-        return dist::install(prefix, &target);
+    // Relative paths of these are the caller's.
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
+    match &options.task {
+        Task::Dist { prefix } => return dist::install(prefix, &target),
+        Task::Noshell(options) => return noshell::compare(options, &target),
+        Task::Test { .. } | Task::Ci => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
@@ -44,7 +48,7 @@ fn main() -> Result<()> {
     match options.task {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
-        Task::Dist { .. } => unreachable!("done above"),
+        Task::Dist { .. } | Task::Noshell(_) => unreachable!("done above"),
     }
 }
 

@@ -40,3 +40,5 @@ pub mod stream;
 
 #[doc(hidden)]
 pub mod system;
+
+mod noshell;

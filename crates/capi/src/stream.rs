@@ -70,7 +70,7 @@ impl End {
     ///
     /// # Safety
     /// `mode` is null or a text.
-    unsafe fn of(mode: *const c_char) -> Result<Self, Failure> {
+    pub(crate) unsafe fn of(mode: *const c_char) -> Result<Self, Failure> {
         // SAFETY: the caller's.
         match unsafe { text(mode) }?.as_encoded_bytes() {
             b"r" | b"re" | b"er" => Ok(Self::Reads),
@@ -126,7 +126,7 @@ impl Drop for Stream {
 }
 
 /// What the stream has to do with standard error.
-fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Failure> {
+pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Failure> {
     match flags {
         0 => {}
         STDERR_NULL => _ = command.stderr(Stdio::null()),
@@ -156,7 +156,7 @@ pub fn plug(settings: &mut Command, end: End) {
 }
 
 /// The stream of what has been started.
-fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure> {
+pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure> {
     let child = running.handle();
     let pipe = match end {
         End::Reads => child.stdout.take().map(OwnedFd::from),
@@ -240,14 +240,50 @@ unsafe extern "C" fn forkless_popen2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pclose(stream: *mut FILE) -> c_int {
     as_libc(-1, || {
-        if stream.is_null() {
-            return Err(bad("a null pointer"));
-        }
-        // Out of the table first: its number may be another stream's as soon as it is closed.
-        let mut entry = table::remove(stream).ok_or(bad("no stream of forkless_popen"))?;
-        // Its own errors have been met by whoever wrote; as with pclose(3) the answer is the program's.
-        // SAFETY: it was open, says the header's contract, and is not used any more.
-        unsafe { libc::fclose(stream) };
-        Ok(entry.running.wait()?.into_raw())
+        // SAFETY: the header's contract.
+        let (_, status) = unsafe { close(stream) }.ok_or(NOT_OURS)?;
+        // What closing said has been met by whoever wrote; as with pclose(3) the answer is the program's.
+        Ok(status?)
     })
+}
+
+pub(crate) const NOT_OURS: Failure = Failure::Refused(libc::EINVAL, "no stream of this library's");
+
+/// Closes a stream and waits for what it belongs to: how closing it went, and the status. None if it is not one of ours, which
+/// stays as it is.
+///
+/// # Safety
+/// The stream is null or open, and is not used any more.
+pub(crate) unsafe fn close(stream: *mut FILE) -> Option<(io::Result<()>, io::Result<c_int>)> {
+    if stream.is_null() {
+        return None;
+    }
+    // Out of the table first: its number may be another stream's as soon as it is closed.
+    let mut entry = table::remove(stream)?;
+    // SAFETY: it is open, and nobody else's.
+    let closed = unsafe {
+        wait_for_room(stream);
+        if libc::fclose(stream) == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    Some((closed, entry.running.wait().map(ExitStatusExt::into_raw)))
+}
+
+/// Waits until the pipe takes what the stream holds back, so that `fclose(3)` does not: a signal that comes while it did would
+/// lose that. A pipe that takes anything takes PIPE_BUF bytes, as many as a stream holds unless `setvbuf(3)` gave it more.
+///
+/// # Safety
+/// The stream is open.
+unsafe fn wait_for_room(stream: *mut FILE) {
+    unsafe extern "C" {
+        /// Of glibc and musl: bytes written to a stream and not to its descriptor. The libc crate leaves it out.
+        fn __fpending(stream: *mut FILE) -> libc::size_t;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        if __fpending(stream) == 0 {
+            return;
+        }
+        let mut room = libc::pollfd { fd: libc::fileno(stream), events: libc::POLLOUT, revents: 0 };
+        while libc::poll(&mut room, 1, -1) < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {}
+    }
 }

@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
+mod noshell;
+
 /// Where it is installed; none where it cannot be built.
 fn prefix() -> Option<&'static Path> {
     static PREFIX: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -66,10 +68,14 @@ fn must(command: &mut Command) -> String {
 
 /// What `pkg-config` says, which is how a user would compile.
 fn flags(prefix: &Path, words: &[&str]) -> Vec<String> {
+    flags_of("forkless", prefix, words)
+}
+
+fn flags_of(library: &str, prefix: &Path, words: &[&str]) -> Vec<String> {
     if Command::new("pkg-config").arg("--version").output().is_err() {
         say("SKIPPED: pkg-config's answers because it is not installed; the flags are named here");
         let prefix = prefix.display();
-        let libraries = format!("-L{prefix}/lib -lforkless -lutil -lrt -lpthread -lm -ldl");
+        let libraries = format!("-L{prefix}/lib -l{library} -lutil -lrt -lpthread -lm -ldl");
         let wanted = |what: &str| words.iter().any(|word| word.starts_with(what));
         let mut named = if wanted("--cflags") { vec![format!("-I{prefix}/include")] } else { Vec::new() };
         if wanted("--libs") {
@@ -78,7 +84,7 @@ fn flags(prefix: &Path, words: &[&str]) -> Vec<String> {
         return named;
     }
     let mut command = Command::new("pkg-config");
-    command.args(words).arg("forkless").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    command.args(words).arg(library).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     must(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 

@@ -9,7 +9,7 @@
 //! Read it in this order: [`plan`] (what the child is to do, as flat data), [`frame`] (what belongs to one run),
 //! [`child`] (the loop that plays the plan back), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`];
 //! [`park`] is for children cloned ahead, [`forked`] the way in for one with memory of its own, [`sent`] for those that another
-//! process clones; [`report`] says what came of it, [`sys`] is the kernel's door.
+//! process clones, [`called`] for one that calls a function of the caller's own; [`report`] says what came of it, [`sys`] is the kernel's door.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 
@@ -34,6 +34,8 @@ pub mod park;
 pub mod forked;
 
 pub mod sent;
+
+pub mod called;
 
 pub mod report;
 

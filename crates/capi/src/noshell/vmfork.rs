@@ -1,0 +1,107 @@
+//! A function of the caller's in a child that shares its memory: `popen_noshell_vmfork`.
+
+use crate::entry::as_libc;
+use crate::error::{Failure, bad};
+use forkless_core::called::{Called, call};
+use forkless_core::sys::{self, errno, uapi};
+use libc::{c_int, c_void, pid_t};
+use std::io;
+use std::ptr::null_mut;
+
+/// What the function may use: `POPEN_NOSHELL_STACK_SIZE`. Only what it touches is ever memory, and only until it has left.
+const STACK: usize = 8 << 20;
+
+/// Below the stack: memory that nobody may touch. Whole pages of any size that Linux has.
+const GUARD: usize = 64 << 10;
+
+type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn popen_noshell_vmfork(
+    function: Option<Function>,
+    argument: *mut c_void,
+    memory_to_free_on_child_exit: *mut *mut c_void,
+) -> pid_t {
+    as_libc(-1, || {
+        let function = function.ok_or(bad("a null pointer"))?;
+        if memory_to_free_on_child_exit.is_null() {
+            return Err(bad("no place for the result"));
+        }
+        // SAFETY: the header's contract. There is nothing to free: the child has left when this returns.
+        unsafe { memory_to_free_on_child_exit.write(null_mut()) };
+        let stack = Stack::new()?;
+        let mut called = Called { function, argument, mask: None };
+        // SAFETY: the header's contract, and the stack lives until the child has left.
+        unsafe { clone(&stack, &mut called) }.map_err(|errno| io::Error::from_raw_os_error(errno).into())
+    })
+}
+
+/// Clones; the caller stands still until the child has called exec or ended.
+///
+/// # Safety
+/// The function may run as after `vfork(2)`.
+unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
+    // No exit signal, as it always was. Exec sets it to SIGCHLD.
+    let flags = (uapi::CLONE_VM | uapi::CLONE_VFORK) as u64;
+    let args = uapi::clone_args {
+        flags: flags | uapi::CLONE_CLEAR_SIGHAND,
+        pidfd: 0,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: 0,
+        stack: stack.bottom() as u64,
+        stack_size: STACK as u64,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    // SAFETY: a stack of its own, and the caller stands still. 64 bytes are the first version, which has no set_tid.
+    match unsafe { sys::clone3_call(&args, 64, call, called) } {
+        Err(errno::ENOSYS | errno::EPERM | errno::EINVAL) => {}
+        answer => return answer,
+    }
+    // Refused: the handlers are put away in the child, and none may run before that.
+    // SAFETY: put back below; by raw system call, since libc leaves its own two signals out.
+    let mask = unsafe { sys::set_signal_mask(!0) }?;
+    called.mask = Some(mask);
+    // SAFETY: as above.
+    unsafe {
+        let answer = sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called);
+        let _ = sys::set_signal_mask(mask);
+        answer
+    }
+}
+
+struct Stack(*mut c_void);
+
+impl Stack {
+    fn new() -> Result<Self, Failure> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
+        // SAFETY: new memory.
+        let start = unsafe { libc::mmap(null_mut(), GUARD + STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let stack = Self(start);
+        // SAFETY: the lower part of it.
+        if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        Ok(stack)
+    }
+
+    /// The lowest address that may be used.
+    fn bottom(&self) -> usize {
+        self.0 as usize + GUARD
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; a child that used it has left.
+        unsafe { libc::munmap(self.0, GUARD + STACK) };
+    }
+}

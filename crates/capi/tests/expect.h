@@ -1,0 +1,43 @@
+/* What the tests in C share, of whichever library. */
+#ifndef EXPECT_H
+#define EXPECT_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                   \
+    do {                                                                              \
+        if (!(what)) {                                                                \
+            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+/* Expects a number, and shows the one that came. */
+#define EXPECT(number, what)                                                                              \
+    do {                                                                                                  \
+        long long expect_ = (number), got_ = (what);                                                      \
+        if (expect_ != got_) {                                                                            \
+            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #what, got_, expect_);   \
+            exit(1);                                                                                      \
+        }                                                                                                 \
+    } while (0)
+
+static inline int open_fds(void) {
+    int fd, count = 0;
+    for (fd = 0; fd < 1024; fd++) count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+#endif
