@@ -3,3 +3,4 @@
 pub mod dist;
 pub mod noshell;
 pub mod packages;
+pub mod preload;

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::{dist, noshell, packages};
+use xtask::{dist, noshell, packages, preload};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -31,6 +31,8 @@ enum Task {
     },
     /// Measures our popen_noshell in the benchmark of its author, beside vfork, fork, posix_spawn, system and popen.
     Noshell(noshell::Options),
+    /// Measures the preload library beside libc's functions.
+    Preload(preload::Options),
 }
 
 fn main() -> Result<()> {
@@ -40,6 +42,7 @@ fn main() -> Result<()> {
     match &options.task {
         Task::Dist { prefix } => return dist::install(prefix, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
+        Task::Preload(options) => return preload::compare(options, &target),
         Task::Test { .. } | Task::Ci => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -48,7 +51,7 @@ fn main() -> Result<()> {
     match options.task {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
-        Task::Dist { .. } | Task::Noshell(_) => unreachable!("done above"),
+        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) => unreachable!("done above"),
     }
 }
 

@@ -170,7 +170,7 @@ fn no_child_is_lost_in_a_storm_of_signals() {
 
 #[test]
 fn nothing_is_left_behind() {
-    both("leaks", &[], 2000);
+    both("leaks", &[], 1000);
 }
 
 /// Lists made by chance, every second one with `closefrom`, which gives the child a private table.

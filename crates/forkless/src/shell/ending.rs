@@ -161,6 +161,11 @@ fn waits(shell: &Path) -> io::Result<bool> {
     let mut command = Command::new(shell);
     command.arg0("sh").args(["-c", LINE, "sh"]).arg(shell);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What is sent to our group is not for them: a signal that kills one of them would be taken for the answer.
+    command.setsid(true);
+    for signal in 1..=64 {
+        command.signal_block(signal);
+    }
     let waits = command.status()?.signal().is_none();
     Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or_init(|| waits) } else { waits })
 }
