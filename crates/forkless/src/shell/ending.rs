@@ -2,6 +2,7 @@
 
 use super::classify::{How, Redirection};
 use crate::command::Command;
+use crate::error::Error;
 use crate::stdio::{Source, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
@@ -166,7 +167,14 @@ fn waits(shell: &Path) -> io::Result<bool> {
     for signal in 1..=64 {
         command.signal_block(signal);
     }
-    let waits = command.status()?.signal().is_none();
+    let waits = loop {
+        match command.status() {
+            Ok(status) => break status.signal().is_none(),
+            // Before it had a session of its own.
+            Err(error) if Error::of(&error).is_some_and(|detail| detail.signal().is_some()) => {}
+            Err(error) => return Err(error),
+        }
+    };
     Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or_init(|| waits) } else { waits })
 }
 
