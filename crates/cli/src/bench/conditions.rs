@@ -47,12 +47,32 @@ pub(crate) struct Condition {
     pub(crate) output: u64,
     /// Tasks of one tokio runtime that launch at once; 0: threads launch.
     pub(crate) tasks: usize,
+    /// Whether the open files that were added are close-on-exec.
+    pub(crate) close_on_exec: bool,
+    /// Threads that touch memory while others launch.
+    pub(crate) faulting: usize,
+    /// Bytes added to the environment of caller and child.
+    pub(crate) environment: u64,
+    /// Directories of `PATH` before the one with the program; 0: it is launched by its path.
+    pub(crate) path_misses: u64,
 }
 
 impl Condition {
     /// The process as it is, and a launch without anything.
-    pub(crate) const SMALL: Self =
-        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0, tasks: 0 };
+    pub(crate) const SMALL: Self = Self {
+        parent_mib: 0,
+        mappings: 0,
+        fds: 3,
+        threads: 1,
+        pipes: 0,
+        setting: Setting::None,
+        output: 0,
+        tasks: 0,
+        close_on_exec: true,
+        faulting: 0,
+        environment: 0,
+        path_misses: 0,
+    };
 
     /// Whether the floor does all that the others do.
     pub(crate) fn has_floor(&self) -> bool {
@@ -75,7 +95,8 @@ impl Condition {
             words.push(format!("{} mappings", thousands(self.mappings)));
         }
         if self.fds != Self::SMALL.fds || self.pipes > 0 {
-            words.push(format!("{} open files", thousands(self.fds)));
+            let inherited = if self.close_on_exec { "" } else { ", not close-on-exec" };
+            words.push(format!("{} open files{inherited}", thousands(self.fds)));
         }
         if self.pipes > 0 {
             words.push("three pipes to the child".to_owned());
@@ -85,6 +106,15 @@ impl Condition {
         }
         if self.tasks > 0 {
             words.push(format!("{} tasks at once", self.tasks));
+        }
+        if self.faulting > 0 {
+            words.push(format!("{} more threads that touch memory", self.faulting));
+        }
+        if self.environment > 0 {
+            words.push(format!("{} more of environment", bytes(self.environment)));
+        }
+        if self.path_misses > 0 {
+            words.push(format!("found in PATH after {} other directories", thousands(self.path_misses)));
         }
         if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
     }
@@ -97,7 +127,11 @@ pub(crate) fn mebibytes(mib: u64) -> String {
 
 /// 100 as "100 bytes", 1 << 20 as "1 MiB".
 fn bytes(count: u64) -> String {
-    if count >= 1 << 20 { mebibytes(count >> 20) } else { format!("{} bytes", thousands(count)) }
+    match count {
+        count if count >= 1 << 20 => mebibytes(count >> 20),
+        count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
+        count => format!("{} bytes", thousands(count)),
+    }
 }
 
 /// 15000 as "15,000".

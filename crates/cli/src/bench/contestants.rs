@@ -239,6 +239,19 @@ impl Contestant {
         matches!(self, Self::Go | Self::CPython | Self::Libuv)
     }
 
+    /// What the child is given otherwise than by the floor, which passes on its environment, its standard streams and every
+    /// descriptor that is not close-on-exec, and has no shell in between. A test compares.
+    pub(crate) fn unlike(self) -> Option<&'static str> {
+        match self {
+            Self::Floor | Self::Fork | Self::PosixSpawn | Self::Std | Self::Go | Self::Libuv | Self::Tokio => None,
+            Self::System => Some("shell"),
+            Self::Popen => Some("stdio, shell"),
+            Self::CPython => Some("fds"),
+            // What is captured is the same for all that capture.
+            _ => Some("fds"),
+        }
+    }
+
     /// The settings that it can give a child. The floor has none: it is what a launch costs without.
     pub(crate) fn can(self, engines: Option<&Engines>) -> Vec<Feature> {
         match self {
