@@ -34,6 +34,11 @@ impl Series {
         Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })
     }
 
+    /// All launches, in their order.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.held.iter().zip(&self.total).map(|(&held_ns, &total_ns)| Sample { held_ns, total_ns })
+    }
+
     /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.total.len()
