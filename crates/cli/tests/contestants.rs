@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use serde_json::Value;
@@ -40,6 +41,24 @@ fn launchers() -> Vec<(String, bool)> {
     launchers
 }
 
+/// The option that names the preload library, built and installed as for its own tests.
+fn preload() -> Option<String> {
+    static OPTION: OnceLock<Option<String>> = OnceLock::new();
+    OPTION.get_or_init(install).clone()
+}
+
+fn install() -> Option<String> {
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = own.join("c/lib/libforkless_preload.so");
+    match xtask::dist::install(&own.join("c"), own.parent().expect("a directory of cargo's")) {
+        Err(error) if !library.exists() => {
+            eprintln!("SKIPPED: the preload library, because it cannot be built: {error:#}")
+        }
+        _ => return Some(format!("--preload={}", library.display())),
+    }
+    None
+}
+
 #[test]
 fn children_are_given_what_the_rows_say() {
     let directory = tempfile::tempdir().expect("temporary directory");
@@ -54,6 +73,7 @@ fn children_are_given_what_the_rows_say() {
         symlink(target, at(&format!("proof.{link}"))).expect("writable");
     }
     let mut wrong = Vec::new();
+    let preload = &preload();
     for (launcher, may_be_missing) in launchers() {
         let _ = fs::remove_file(at("proof.said"));
         // A descriptor that is not close-on-exec, and no PWD, which shells add.
@@ -62,6 +82,7 @@ fn children_are_given_what_the_rows_say() {
         command.args(["-c", script]).arg(at("nine")).arg(env!("CARGO_BIN_EXE_forkless"));
         command.args(["bench", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.01", "--json=-"]);
         command.args(["--no-progress", &format!("--launchers={launcher}"), "--out"]).arg(at("out"));
+        command.args(preload);
         let output = command.arg("--").arg(at("proof")).stdin(Stdio::null()).output().expect("sh");
         let complaints = fs::read_to_string(at("nine.complaints")).expect("readable");
         if may_be_missing && complaints.contains("no contestant can take part") {
@@ -84,7 +105,9 @@ fn system_calls_are_counted() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["bench", "--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
-    command.args(["--launchers=floor,fork,forkless-status,forkless-zygote,forkless-pool", "--json=-"]);
+    let launchers = "floor,fork,posix_spawn,forkless-status,forkless-zygote,forkless-pool,forkless-preload-posix_spawn";
+    let preload = preload();
+    command.args([&format!("--launchers={launchers}"), "--json=-"]).args(&preload);
     let output = command.arg("--no-progress").arg("--out").arg(directory.path()).output().expect("forkless starts");
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -106,6 +129,10 @@ fn system_calls_are_counted() {
     assert!(calls("floor", 0, 100) > Some(floor + 10.0), "{report}");
     // Each directory that the program is not in is one more.
     assert_eq!(calls("floor", 7, 0), Some(11.0));
+    // What libc's own resets signals with is spared.
+    if preload.is_some() {
+        assert!(calls("forkless-preload-posix_spawn", 0, 0) < calls("posix_spawn", 0, 0), "{report}");
+    }
     // Of the helper's children and of those that were parked before, too: none execs and ends unseen.
     for launcher in ["forkless-status", "forkless-zygote", "forkless-pool"] {
         assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");

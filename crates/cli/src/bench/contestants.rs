@@ -3,11 +3,8 @@
 //! Ours are in [`super::ours`], behind the same trait, so that the run loop cannot tell them apart.
 
 use std::{
-    ffi::{c_char, c_int},
-    io,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::CommandExt,
     process::ExitStatus,
-    ptr,
     time::{Duration, Instant},
 };
 
@@ -16,10 +13,11 @@ use anyhow::{Context, Result, ensure};
 use super::{
     conditions::Condition,
     engines::Engines,
+    native::{self, Native},
     ours,
     program::Program,
     race::Goal,
-    settings::{CWishes, Feature, Wishes},
+    settings::{Feature, Wishes},
     statistics::{Sample, Series},
 };
 
@@ -120,6 +118,17 @@ pub(crate) enum Contestant {
     /// forkless_popen of the C library, read to the end, forkless_pclose
     #[value(name = "forkless-c-popen")]
     ForklessCPopen,
+    /// posix_spawn and waitpid in C, under the preload library
+    #[value(name = "forkless-preload-posix_spawn")]
+    ForklessPreloadPosixSpawn,
+    /// posix_spawn-closefrom, under the preload library
+    ForklessPreloadClosefrom,
+    /// posix_spawn under the preload library that is told to pass on the standard streams only
+    ForklessPreloadStdio,
+    /// system(3) under the preload library
+    ForklessPreloadSystem,
+    /// popen(3), read to the end, pclose(3), under the preload library
+    ForklessPreloadPopen,
 }
 
 /// One contestant made ready for one program.
@@ -165,7 +174,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 42] = [
+    pub(crate) const ALL: [Self; 47] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -208,6 +217,11 @@ impl Contestant {
         Self::ForklessCSpawn,
         Self::ForklessCSystem,
         Self::ForklessCPopen,
+        Self::ForklessPreloadPosixSpawn,
+        Self::ForklessPreloadClosefrom,
+        Self::ForklessPreloadStdio,
+        Self::ForklessPreloadSystem,
+        Self::ForklessPreloadPopen,
     ];
 
     /// Name in tables, in the JSON and in `--launchers`.
@@ -255,6 +269,11 @@ impl Contestant {
             Self::ForklessCSpawn => "forkless-c-spawn",
             Self::ForklessCSystem => "forkless-c-system",
             Self::ForklessCPopen => "forkless-c-popen",
+            Self::ForklessPreloadPosixSpawn => "forkless-preload-posix_spawn",
+            Self::ForklessPreloadClosefrom => "forkless-preload-closefrom",
+            Self::ForklessPreloadStdio => "forkless-preload-stdio",
+            Self::ForklessPreloadSystem => "forkless-preload-system",
+            Self::ForklessPreloadPopen => "forkless-preload-popen",
         }
     }
 
@@ -312,6 +331,12 @@ impl Contestant {
         super::engines::has_source(self)
     }
 
+    /// Those that are this program under the preload library.
+    pub(crate) fn is_preloaded(self) -> bool {
+        let functions = [Self::ForklessPreloadPosixSpawn, Self::ForklessPreloadSystem, Self::ForklessPreloadPopen];
+        functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
+    }
+
     /// Of the engines of a language those that do not fork as another does.
     pub(crate) fn grows(self) -> bool {
         !matches!(self, Self::CPythonAsyncio | Self::PerlBackticks | Self::PerlIpcRun | Self::NodeSpawnSync)
@@ -320,7 +345,7 @@ impl Contestant {
     /// Whether the C library that the bench was built with has what it needs.
     pub(crate) fn is_here(self) -> bool {
         // SAFETY: it takes nothing and reads a constant.
-        self != Self::PosixSpawnClosefrom || unsafe { bench_has_closefrom() } != 0
+        self != Self::PosixSpawnClosefrom || unsafe { native::bench_has_closefrom() } != 0
     }
 
     /// What the child is given otherwise than by the floor, which passes on its environment, its standard streams and every
@@ -333,8 +358,9 @@ impl Contestant {
             | Self::PerlIpcRun
             | Self::ForklessInherit
             | Self::ForklessCSpawn => None,
-            Self::System => Some("shell"),
-            Self::Popen => Some("stdio, shell"),
+            Self::ForklessPreloadPosixSpawn => None,
+            Self::System | Self::ForklessPreloadSystem => Some("shell"),
+            Self::Popen | Self::ForklessPreloadPopen => Some("stdio, shell"),
             Self::PerlBackticks => Some("stdio"),
             // No shell runs, but the line is read as by one, and PWD set.
             Self::ForklessCSystem => Some("fds, shell"),
@@ -359,20 +385,25 @@ impl Contestant {
     /// # Errors
     /// When our own plan cannot be prepared or an engine not be started.
     pub(crate) fn ready<'p>(self, job: &Job<'p>) -> Result<Box<dyn Launcher + 'p>> {
-        let native = |function| Ok(Box::new(Native::new(function, &LIBC, job)) as Box<dyn Launcher>);
-        let ours_in_c = |function| Ok(Box::new(Native::new(function, &OURS, job)) as Box<dyn Launcher>);
+        let native = |function| Ok(Box::new(Native::new(function, &native::LIBC, job)) as Box<dyn Launcher>);
+        let ours_in_c = |function| Ok(Box::new(Native::new(function, &native::OURS, job)) as Box<dyn Launcher>);
         let one_shot = |form| Ok(Box::new(ours::OneShot::new(job, form)) as Box<dyn Launcher>);
         let planned = |form| Ok(Box::new(ours::Planned::new(job, form)?) as Box<dyn Launcher>);
         match self {
-            Self::Floor if job.condition.output > 0 => native(bench_output),
-            Self::Floor => native(bench_floor),
-            Self::Fork => native(bench_fork),
-            Self::PosixSpawn => native(bench_posix_spawn),
-            Self::PosixSpawnClosefrom => native(bench_closefrom),
-            Self::System => native(bench_system),
-            Self::Popen => native(bench_popen),
+            Self::Floor if job.condition.output > 0 => native(native::bench_output),
+            Self::Floor => native(native::bench_floor),
+            Self::Fork => native(native::bench_fork),
+            Self::PosixSpawn => native(native::bench_posix_spawn),
+            Self::PosixSpawnClosefrom => native(native::bench_closefrom),
+            Self::System => native(native::bench_system),
+            Self::Popen => native(native::bench_popen),
             Self::Std => Ok(Box::new(Std { job: *job })),
-            Self::Go
+            Self::ForklessPreloadPosixSpawn
+            | Self::ForklessPreloadClosefrom
+            | Self::ForklessPreloadStdio
+            | Self::ForklessPreloadSystem
+            | Self::ForklessPreloadPopen
+            | Self::Go
             | Self::CPython
             | Self::CPythonAsyncio
             | Self::PerlSystem
@@ -407,9 +438,9 @@ impl Contestant {
             Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
             Self::ForklessZygote => one_shot(ours::Form::Zygote),
             Self::ForklessPreparedZygote => planned(ours::Form::Zygote),
-            Self::ForklessCSpawn => ours_in_c(bench_spawn),
-            Self::ForklessCSystem => ours_in_c(bench_system),
-            Self::ForklessCPopen => ours_in_c(bench_popen),
+            Self::ForklessCSpawn => ours_in_c(native::bench_spawn),
+            Self::ForklessCSystem => ours_in_c(native::bench_system),
+            Self::ForklessCPopen => ours_in_c(native::bench_popen),
         }
     }
 }
@@ -430,126 +461,6 @@ pub(crate) fn look_through(bytes: &[u8]) -> bool {
 pub(crate) fn check_output(wanted: u64, intact: bool, length: usize) -> Result<()> {
     ensure!(intact && length as u64 == wanted, "{length} bytes of output instead of {wanted}");
     Ok(())
-}
-
-/// `struct bench_plan` of `c/contestants.h`.
-#[repr(C)]
-struct Plan {
-    path: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-    shell_command: *const c_char,
-    pipes: c_int,
-    wishes: *const CWishes,
-    output: u64,
-    library: *const Library,
-}
-
-/// `struct bench_library` of `c/contestants.h`: what stands in for the other, so that the same code calls and times both.
-#[repr(C)]
-struct Library {
-    spawn: Option<unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> libc::pid_t>,
-    spawnp: Option<unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> libc::pid_t>,
-    system: unsafe extern "C" fn(*const c_char) -> c_int,
-    popen: unsafe extern "C" fn(*const c_char, *const c_char) -> *mut libc::FILE,
-    pclose: unsafe extern "C" fn(*mut libc::FILE) -> c_int,
-}
-
-const LIBC: Library =
-    Library { spawn: None, spawnp: None, system: libc::system, popen: libc::popen, pclose: libc::pclose };
-const OURS: Library = Library {
-    spawn: Some(forkless_spawn),
-    spawnp: Some(forkless_spawnp),
-    system: forkless_system,
-    popen: forkless_popen,
-    pclose: forkless_pclose,
-};
-
-// As in `forkless.h`. The library is linked in, as a program may have it.
-use forkless_capi as _;
-unsafe extern "C" {
-    fn forkless_spawn(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> libc::pid_t;
-    fn forkless_spawnp(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> libc::pid_t;
-    fn forkless_system(command: *const c_char) -> c_int;
-    fn forkless_popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
-    fn forkless_pclose(stream: *mut libc::FILE) -> c_int;
-}
-
-/// `struct bench_times` of `c/contestants.h`.
-#[repr(C)]
-#[derive(Default)]
-struct Times {
-    held: u64,
-    total: u64,
-}
-
-type NativeLaunch = unsafe extern "C" fn(*const Plan, *mut Times) -> c_int;
-
-unsafe extern "C" {
-    fn bench_floor(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_output(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_fork(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_posix_spawn(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_closefrom(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_has_closefrom() -> c_int;
-    fn bench_spawn(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_system(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_popen(plan: *const Plan, times: *mut Times) -> c_int;
-}
-
-/// A contestant written in C.
-struct Native<'p> {
-    function: NativeLaunch,
-    library: &'static Library,
-    program: &'p Program,
-    argv: Vec<*const c_char>,
-    envp: Vec<*const c_char>,
-    pipes: u8,
-    wishes: Option<CWishes>,
-    output: u64,
-}
-
-impl<'p> Native<'p> {
-    fn new(function: NativeLaunch, library: &'static Library, job: &Job<'p>) -> Self {
-        let program = job.program;
-        let terminated = |strings: &[std::ffi::CString]| -> Vec<*const c_char> {
-            strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
-        };
-        Self {
-            function,
-            library,
-            program,
-            argv: terminated(&program.c_argv),
-            envp: terminated(&program.c_envp),
-            pipes: job.condition.pipes,
-            wishes: job.wishes.for_c(),
-            output: job.condition.output,
-        }
-    }
-}
-
-impl Launcher for Native<'_> {
-    fn launch(&mut self) -> Result<Sample> {
-        let plan = Plan {
-            path: self.program.c_path.as_ptr(),
-            argv: self.argv.as_ptr(),
-            envp: self.envp.as_ptr(),
-            shell_command: self.program.shell_command.as_ptr(),
-            pipes: c_int::from(self.pipes),
-            wishes: self.wishes.as_ref().map_or(ptr::null(), ptr::from_ref),
-            output: self.output,
-            library: self.library,
-        };
-        let mut times = Times::default();
-        // SAFETY: all pointers are to live structs of the C layout; the strings belong to `program` and to the wishes of
-        // the job, which outlive `self`, and both vectors end with a null pointer (`new`).
-        let answer = unsafe { (self.function)(&plan, &mut times) };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer)).context("not launched");
-        }
-        check(ExitStatus::from_raw(answer))?;
-        Ok(Sample { held_ns: times.held, total_ns: times.total })
-    }
 }
 
 /// `std::process::Command`.

@@ -5,6 +5,7 @@
 
 mod options;
 mod contestants;
+mod native;
 mod ours;
 mod engines;
 mod settings;
@@ -78,7 +79,7 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     let stage = set_up(options, &limits, &contestants)?;
     let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
-    sweeps.notes.extend(stage.engines.missing.iter().map(|(c, why)| format!("no rows of {}: {why}", c.name())));
+    sweeps.notes.extend(stage.engines.absences());
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
     let mut rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
@@ -104,11 +105,15 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
 fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
     let program = Program::from_words(&options.program)?;
     let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
-    // Other processes cannot have our files or threads, and only one of them has many children.
+    // Processes of other languages cannot have our files or threads, and only one of them has many children.
     let race =
         [Part::Memory, Part::Settings, Part::Environment, Part::Path].into_iter().any(|part| options.measures(part));
-    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
-    let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
+    let wanted = |c: &&Contestant| {
+        race || c.is_preloaded() && options.measures(Part::Fds)
+            || **c == Contestant::Libuv && options.measures(Part::Alive)
+    };
+    let wanted: Vec<_> = contestants.iter().filter(wanted).copied().collect();
+    let engines = Engines::find(&wanted, options.preload.as_deref())?;
     let outputs = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
         (true, _) => options.outputs(),
         (false, true) => vec![OUTPUTS[0]],

@@ -82,6 +82,10 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) out: PathBuf,
 
+    /// The library libforkless_preload.so (cargo xtask dist), to measure what it makes of libc's functions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) preload: Option<PathBuf>,
+
     /// No progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,

@@ -77,6 +77,9 @@ impl Stage {
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
         let Condition { parent_mib, setting, environment, path_misses, .. } = *condition;
         let inside = Condition { parent_mib, setting, environment, path_misses, ..Condition::SMALL };
+        // Ours can open files.
+        let fds = if contestant.is_preloaded() { condition.fds } else { inside.fds };
+        let inside = Condition { fds, ..inside };
         let too_long = parent_mib > 0 && (self.quick || !contestant.grows());
         self.engines.has(contestant)
             && *condition == inside

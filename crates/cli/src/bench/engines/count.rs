@@ -127,7 +127,8 @@ fn seize_all(process: pid_t, unseen: &mut HashSet<pid_t>) -> Result<()> {
                 continue;
             }
             match ptrace(libc::PTRACE_SEIZE as c_int, thread, OPTIONS.into()) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                // The kernel says EPERM of a process that has ended and waits to be reaped.
+                Err(_) if has_ended(thread) => continue,
                 answer => answer.context("it may not be traced")?,
             };
             unseen.insert(thread);
@@ -142,6 +143,12 @@ fn seize_all(process: pid_t, unseen: &mut HashSet<pid_t>) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+fn has_ended(pid: pid_t) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which may hold anything.
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['Z', 'X']))
 }
 
 /// Lets a stopped tracee go on to its next stop; true if it was about to enter a system call.

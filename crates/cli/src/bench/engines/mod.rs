@@ -10,6 +10,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Mutex,
     time::Duration,
@@ -23,7 +24,7 @@ pub(crate) use sources::has_source;
 
 use self::{
     process::Process,
-    sources::{SOURCES, Source},
+    sources::{PRELOAD, SOURCES, Source},
 };
 use super::{
     alive::{Crowd, Exit, Memory},
@@ -47,7 +48,7 @@ const VARIABLE: u64 = 1 << 10;
 pub(crate) struct Engines {
     found: Vec<Found>,
     /// Those that cannot, and why.
-    pub(crate) missing: Vec<(Contestant, String)>,
+    missing: Vec<(Contestant, String)>,
     /// Large ones that have nothing to do, kept for the next condition with as large a parent.
     idle: Mutex<Vec<(Kind, Process)>>,
     /// Where they are; removed in the end.
@@ -87,18 +88,20 @@ impl Engines {
         Self { found: Vec::new(), missing: Vec::new(), idle: Mutex::default(), directory: None }
     }
 
-    /// Builds those of `contestants` that are engines and asks them who they are.
+    /// Builds those of `contestants` that are engines and asks them who they are. `preload` is our library for LD_PRELOAD, where there
+    /// is one.
     ///
     /// # Errors
     /// When there is no place for their files. One that cannot be built or run is missing, not an error.
-    pub(crate) fn find(contestants: &[Contestant]) -> Result<Self> {
+    pub(crate) fn find(contestants: &[Contestant], preload: Option<&Path>) -> Result<Self> {
         let wanted: Vec<_> = SOURCES.iter().filter(|source| contestants.contains(&source.contestant)).collect();
         let directory = tempfile::Builder::new().prefix("forkless-engines-").tempdir().context("no temporary files")?;
         let mut engines = Self { directory: Some(directory), ..Self::none() };
         // Compilers and interpreters take their time.
         let made: Vec<(Contestant, Result<Found>)> = std::thread::scope(|scope| {
             let engines = &engines;
-            let make = |source: &'static Source| (source.contestant, scope.spawn(move || engines.make(source)));
+            let make =
+                |source: &'static Source| (source.contestant, scope.spawn(move || engines.make(source, preload)));
             let makers: Vec<_> = wanted.into_iter().map(make).collect();
             makers.into_iter().map(|(contestant, maker)| (contestant, maker.join().expect("no maker panics"))).collect()
         });
@@ -115,11 +118,16 @@ impl Engines {
         self.directory.as_ref().map_or_else(PathBuf::new, |directory| directory.path().to_owned())
     }
 
-    fn make(&self, source: &'static Source) -> Result<Found> {
+    fn make(&self, source: &'static Source, preload: Option<&Path>) -> Result<Found> {
         // A file of its own for each, since they are made at once.
         let directory = self.directory().join(source.contestant.name());
         fs::create_dir(&directory)?;
-        fs::write(directory.join(source.file), source.text)?;
+        match (source.is_preloaded(), preload) {
+            (true, None) => bail!("no library (--preload)"),
+            // A name without a space or a colon in it, which would end it.
+            (true, Some(library)) => symlink(fs::canonicalize(library)?, directory.join(PRELOAD))?,
+            (false, _) => fs::write(directory.join(source.file), source.text)?,
+        }
         if let Some([name, args @ ..]) = source.build {
             let mut build = Command::new(name);
             // As it comes, without modules and without fetching another toolchain.
@@ -129,7 +137,13 @@ impl Engines {
             let why = words.lines().find(|line| line.contains("error")).or(words.lines().next()).unwrap_or_default();
             ensure!(output.status.success(), "not built: {why}");
         }
-        let (_, greeting) = Process::start(self.command(source, &["/bin/true".into()]))?;
+        let (process, greeting) = Process::start(self.command(source, &["/bin/true".into()]))?;
+        if let (true, Some(library)) = (source.is_preloaded(), preload) {
+            let (maps, path) =
+                (fs::read_to_string(format!("/proc/{}/maps", process.id()))?, fs::canonicalize(library)?);
+            // The loader only warns.
+            ensure!(maps.lines().any(|line| line.ends_with(&*path.to_string_lossy())), "the library was not loaded");
+        }
         let mut words = greeting.split_whitespace();
         let version = words.next().context("it did not tell its version")?.to_owned();
         let can = words.filter_map(|word| Feature::ALL.into_iter().find(|feature| feature.name() == word)).collect();
@@ -138,6 +152,18 @@ impl Engines {
 
     fn get(&self, contestant: Contestant) -> Option<&Found> {
         self.found.iter().find(|found| found.source.contestant == contestant)
+    }
+
+    /// Who is missing, a line for each reason.
+    pub(crate) fn absences(&self) -> Vec<String> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (contestant, why) in &self.missing {
+            match reasons.iter_mut().find(|(reason, _)| reason == why) {
+                Some((_, names)) => names.push(contestant.name()),
+                None => reasons.push((why, vec![contestant.name()])),
+            }
+        }
+        reasons.into_iter().map(|(why, names)| format!("no rows of {}: {why}", names.join(", "))).collect()
     }
 
     /// Whether the contestant can run.
@@ -176,6 +202,9 @@ impl Engines {
         for request in requests(job, &found.can) {
             process.ask(&request, PATIENCE)?;
         }
+        if found.source.is_preloaded() {
+            process.ask(&format!("files {}", job.condition.fds), PATIENCE)?;
+        }
         Ok(Engine { process: Some(process), home: Some((self, kind)) })
     }
 
@@ -197,13 +226,16 @@ impl Engines {
     /// How the engine is run.
     fn command(&self, source: &Source, program: &[OsString]) -> Command {
         let directory = self.directory().join(source.contestant.name());
-        let word = |word: &&str| match word.strip_prefix('@') {
+        let word = |word: &str| match word.strip_prefix('@') {
             Some(rest) => directory.join(rest.trim_start_matches('/')).into_os_string(),
             None => word.into(),
         };
-        let mut words = source.run.iter().map(word);
+        let mut words = source.run.iter().map(|text| word(text));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).args(program);
+        for (name, value) in source.environment {
+            command.env(name, word(value));
+        }
         command
     }
 
@@ -400,7 +432,7 @@ mod tests {
     /// Every engine that can run here: its greeting, its figures, its complaints.
     #[test]
     fn engines_launch_and_tell_failures() {
-        let engines = Engines::find(&Contestant::ALL).expect("temporary directory");
+        let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         engines.missing.iter().for_each(|(c, why)| eprintln!("SKIPPED: engine {}, because {why}", c.name()));
         let program = Program::embedded().expect("temporary directory");
         let failing = Program::from_words(&["sh".into(), "-c".into(), "exit 3".into()]).expect("sh");
@@ -429,7 +461,7 @@ mod tests {
     /// The memory that an engine is asked for is in it, touched.
     #[test]
     fn engines_have_their_memory() {
-        let engines = Engines::find(&Contestant::ALL).expect("temporary directory");
+        let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         let (program, none) = (Program::embedded().expect("temporary directory"), Wishes::none());
         for found in &engines.found {
             let job = Job { program: &program, condition: large(64), wishes: &none, engines: Some(&engines) };
@@ -446,7 +478,7 @@ mod tests {
     /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.
     #[test]
     fn large_engines_are_kept() {
-        let engines = Engines::find(&Contestant::ALL).expect("temporary directory");
+        let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         // It fails as another user, if it may be launched as one at all.
         let me = rustix::process::getuid().as_raw();
         let script = format!("[ $(id -u) = {me} ]");

@@ -13,7 +13,7 @@ use rustix::io::FdFlags;
 
 use super::{
     super::{
-        conditions::Condition,
+        conditions::{Condition, Parent},
         contestants::{Contestant, Job, Launcher},
         program::Program,
         race::Goal,
@@ -31,7 +31,14 @@ pub(crate) fn serve(contestant: Contestant, words: &[OsString]) -> Result<()> {
     let (requests, mut answers) = (take(REQUESTS)?, take(ANSWERS)?);
     let program = Program::named(words)?;
     writeln!(answers, "{GREETING}{}", env!("CARGO_PKG_VERSION"))?;
-    let mut served = Served { contestant, program: &program, condition: Condition::SMALL, launcher: None };
+    let mut served = Served {
+        contestant,
+        program: &program,
+        condition: Condition::SMALL,
+        parent: None,
+        memory: Vec::new(),
+        launcher: None,
+    };
     for request in BufReader::new(requests).lines() {
         match served.answer(&request?) {
             Ok(answer) => writeln!(answers, "{answer}")?,
@@ -57,6 +64,8 @@ struct Served<'p> {
     contestant: Contestant,
     program: &'p Program,
     condition: Condition,
+    parent: Option<Parent>,
+    memory: Vec<Parent>,
     launcher: Option<Box<dyn Launcher + 'p>>,
 }
 
@@ -67,6 +76,14 @@ impl Served<'_> {
         match words[0] {
             "plain" => {}
             "pipes" => self.condition.pipes = u8::try_from(number(1)?)?,
+            "files" => {
+                self.condition.fds = number(1)?;
+                self.parent = None;
+                self.parent = Some(Parent::become_like(&Condition { fds: self.condition.fds, ..Condition::SMALL })?);
+            }
+            "memory" => {
+                self.memory.push(Parent::become_like(&Condition { parent_mib: number(1)?, ..Condition::SMALL })?)
+            }
             "output" => self.condition.output = number(1)?,
             "turn" => {
                 let (time, fewest, most) = (Duration::from_nanos(number(1)?), number(2)?, number(3)?);

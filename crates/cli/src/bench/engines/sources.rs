@@ -9,8 +9,17 @@ pub(super) struct Source {
     pub(super) text: &'static str,
     /// How to make a program of it, if that must be done, in their directory.
     pub(super) build: Option<&'static [&'static str]>,
-    /// The words that run it; `@` stands for their directory.
+    /// The words that run it; `@` stands for its directory.
     pub(super) run: &'static [&'static str],
+    /// Variables of its environment; `@` stands for its directory.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+}
+
+impl Source {
+    /// Whether it is this program under the preload library.
+    pub(super) fn is_preloaded(&self) -> bool {
+        self.environment.iter().any(|(name, _)| *name == "LD_PRELOAD")
+    }
 }
 
 const CPYTHON: Source = Source {
@@ -19,6 +28,7 @@ const CPYTHON: Source = Source {
     text: include_str!("../../../../../bench/engines/cpython/engine.py"),
     build: None,
     run: &["python3", "-I", "@/engine.py", "subprocess"],
+    environment: &[],
 };
 
 const PERL: Source = Source {
@@ -27,6 +37,7 @@ const PERL: Source = Source {
     text: include_str!("../../../../../bench/engines/perl/engine.pl"),
     build: None,
     run: &["perl", "@/engine.pl", "system"],
+    environment: &[],
 };
 
 const NODE: Source = Source {
@@ -35,16 +46,31 @@ const NODE: Source = Source {
     text: include_str!("../../../../../bench/engines/node/engine.js"),
     build: None,
     run: &["node", "@/engine.js", "spawn"],
+    environment: &[],
+};
+
+/// Where the preload library is put, and the variable that has it loaded.
+pub(super) const PRELOAD: &str = "libforkless_preload.so";
+const LOADED: (&str, &str) = ("LD_PRELOAD", "@/libforkless_preload.so");
+
+const PRELOADED: Source = Source {
+    contestant: Contestant::ForklessPreloadPosixSpawn,
+    file: "",
+    text: "",
+    build: None,
+    run: &["/proc/self/exe", "bench", "--serve", "posix_spawn", "--"],
+    environment: &[LOADED],
 };
 
 /// All of them, a language's together.
-pub(super) const SOURCES: [Source; 12] = [
+pub(super) const SOURCES: [Source; 17] = [
     Source {
         contestant: Contestant::Go,
         file: "engine.go",
         text: include_str!("../../../../../bench/engines/go/main.go"),
         build: Some(&["go", "build", "-o", "engine-go", "engine.go"]),
         run: &["@/engine-go"],
+        environment: &[],
     },
     CPYTHON,
     Source { contestant: Contestant::CPythonAsyncio, run: &["python3", "-I", "@/engine.py", "asyncio"], ..CPYTHON },
@@ -61,6 +87,7 @@ pub(super) const SOURCES: [Source; 12] = [
         build: Some(&["javac", "-d", ".", "Engine.java"]),
         // The memory that it is asked for is outside the heap.
         run: &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
+        environment: &[],
     },
     Source {
         contestant: Contestant::Glib,
@@ -68,6 +95,7 @@ pub(super) const SOURCES: [Source; 12] = [
         text: include_str!("../../../../../bench/engines/glib/engine.c"),
         build: Some(&["sh", "-c", "cc -O2 -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
         run: &["@/engine-glib"],
+        environment: &[],
     },
     Source {
         contestant: Contestant::Libuv,
@@ -75,6 +103,28 @@ pub(super) const SOURCES: [Source; 12] = [
         text: include_str!("../../../../../bench/engines/libuv/engine.c"),
         build: Some(&["cc", "-O2", "-o", "engine-libuv", "libuv.c", "-luv"]),
         run: &["@/engine-libuv"],
+        environment: &[],
+    },
+    PRELOADED,
+    Source {
+        contestant: Contestant::ForklessPreloadClosefrom,
+        run: &["/proc/self/exe", "bench", "--serve", "posix_spawn-closefrom", "--"],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadStdio,
+        environment: &[LOADED, ("FORKLESS_INHERIT", "stdio")],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadSystem,
+        run: &["/proc/self/exe", "bench", "--serve", "system", "--"],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadPopen,
+        run: &["/proc/self/exe", "bench", "--serve", "popen", "--"],
+        ..PRELOADED
     },
 ];
 
