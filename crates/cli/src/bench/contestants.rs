@@ -339,7 +339,8 @@ impl Contestant {
 
     /// Of the engines of a language those that do not fork as another does.
     pub(crate) fn grows(self) -> bool {
-        !matches!(self, Self::CPythonAsyncio | Self::PerlBackticks | Self::PerlIpcRun | Self::NodeSpawnSync)
+        let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
+        !alike.contains(&self) && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
     }
 
     /// Whether the C library that the bench was built with has what it needs.

@@ -84,7 +84,7 @@ impl Stage {
         self.engines.has(contestant)
             && *condition == inside
             && !too_long
-            && condition.parent_mib.saturating_mul(1 + self.engines.count()) <= self.memory_mib
+            && condition.parent_mib.saturating_mul(1 + self.engines.large()) <= self.memory_mib
     }
 
     /// Whoever can do all that is asked for takes part, and, marked, whoever can do the namespace, which makes the others

@@ -171,9 +171,9 @@ impl Engines {
         self.get(contestant).is_some()
     }
 
-    /// Number of those that run.
-    pub(crate) fn count(&self) -> u64 {
-        self.found.len() as u64
+    /// Number of those that are large at once.
+    pub(crate) fn large(&self) -> u64 {
+        self.found.iter().filter(|found| found.source.contestant.grows()).count() as u64
     }
 
     /// The settings that the contestant can give a child.
