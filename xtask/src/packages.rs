@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Debian's packages, each with what takes it.
-const DEBIAN: &[(&str, &str)] = &[("libuv1-dev", "the benchmark's libuv engine")];
+const DEBIAN: &[(&str, &str)] = &[
+    ("libuv1-dev", "the benchmark's libuv engine"),
+    ("libglib2.0-dev", "the benchmark's GLib engine"),
+    ("libproc-fastspawn-perl", "the benchmark's engine of Proc::FastSpawn"),
+    ("nodejs", "the benchmark's Node engine"),
+    ("libipc-run-perl", "the benchmark's engine of IPC::Run"),
+];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.
 ///

@@ -1,5 +1,6 @@
-"""The CPython engine of `forkless bench`: subprocess.Popen. The protocol is in ../README.md."""
+"""The CPython engine of `forkless bench`: subprocess.Popen, or asyncio's subprocesses. The protocol is in ../README.md."""
 
+import asyncio
 import mmap
 import os
 import platform
@@ -14,13 +15,13 @@ class Failed(Exception):
 
 
 class Engine:
-    def __init__(self, command):
+    def __init__(self, way, command):
+        self.launch = {"subprocess": self.by_subprocess, "asyncio": self.by_asyncio}[way]
         self.command = command
-        self.null = os.open(os.devnull, os.O_RDWR)
         self.settings = {}
         self.memory = []  # kept until the end
 
-    def answer(self, request):
+    async def answer(self, request):
         word, *rest = request.split(" ")
         if word == "memory":
             self.touch(int(rest[0]) << 20)
@@ -30,38 +31,46 @@ class Engine:
             uid, gid = map(int, rest)
             self.settings = {"user": uid, "group": gid, "extra_groups": []}
         elif word == "turn":
-            return self.turn(*map(int, rest))
+            return await self.turn(*map(int, rest))
         else:
             raise Failed(f"unknown request {request!r}")
         return "ok"
 
     def touch(self, length):
         memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        try:
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
-        except OSError:
-            pass  # kernels without huge pages refuse it
         for offset in range(0, length, mmap.PAGESIZE):
             memory[offset] = 1
         self.memory.append(memory)
 
-    def launch(self):
+    async def by_subprocess(self):
         start = time.monotonic_ns()
-        child = subprocess.Popen(self.command, stdin=self.null, stdout=self.null, **self.settings)
+        child = subprocess.Popen(self.command, **self.settings)
         held = time.monotonic_ns()
         status = child.wait()
         total = time.monotonic_ns()
+        return status, held - start, total - start
+
+    async def by_asyncio(self):
+        start = time.monotonic_ns()
+        child = await asyncio.create_subprocess_exec(*self.command, **self.settings)
+        held = time.monotonic_ns()
+        status = await child.wait()
+        total = time.monotonic_ns()
+        return status, held - start, total - start
+
+    async def sample(self):
+        status, held, total = await self.launch()
         if status != 0:
             raise Failed(f"the program did not exit with 0 but with {status}")
-        return held - start, total - start
+        return held, total
 
-    def turn(self, limit, fewest, most):
-        self.launch()
+    async def turn(self, limit, fewest, most):
+        await self.sample()
         samples = []
         cpu = cpu_time()
         start = time.monotonic_ns()
         while len(samples) < most and (len(samples) < fewest or time.monotonic_ns() - start < limit):
-            samples.append(self.launch())
+            samples.append(await self.sample())
         wall = time.monotonic_ns() - start
         figures = " ".join(f"{held} {total}" for held, total in samples)
         return f"done {wall} {cpu_time() - cpu} {figures}"
@@ -72,19 +81,25 @@ def cpu_time():
     return sum(int((usage.ru_utime + usage.ru_stime) * 1e9) for usage in usages)
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit("usage: engine.py PROGRAM [ARGS]...; requests on standard input")
-    engine = Engine(sys.argv[1:])
-    print("forkless-engine 1", platform.python_version(), "ids", flush=True)
-    for line in sys.stdin:
+async def serve(engine, requests, answers):
+    print("forkless-engine 2", platform.python_version(), "ids", file=answers, flush=True)
+    # No child is alive while it waits for a request.
+    for line in requests:
         try:
-            answer = engine.answer(line.rstrip("\n"))
+            answer = await engine.answer(line.rstrip("\n"))
         except (Failed, OSError, ValueError, subprocess.SubprocessError) as error:
             words = " ".join(str(error).split())
-            print(f"failed {words}", flush=True)
+            print(f"failed {words}", file=answers, flush=True)
             sys.exit(1)
-        print(answer, flush=True)
+        print(answer, file=answers, flush=True)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit("usage: engine.py subprocess|asyncio PROGRAM [ARGS]...; requests at 3, answers at 4")
+    for fd in (3, 4):
+        os.set_inheritable(fd, False)
+    asyncio.run(serve(Engine(sys.argv[1], sys.argv[2:]), os.fdopen(3), os.fdopen(4, "w")))
 
 
 main()

@@ -16,38 +16,37 @@ import (
 type engine struct {
 	path   string
 	args   []string
-	null   *os.File
 	attr   *syscall.SysProcAttr
 	memory [][]byte // kept until the end
 	group  *os.File // kept open: attr has its number
 }
 
+var answers = os.NewFile(4, "answers")
+
 type sample struct{ held, total int64 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: engine PROGRAM [ARGS]...; requests on standard input")
+		fmt.Fprintln(os.Stderr, "usage: engine PROGRAM [ARGS]...; requests at 3, answers at 4")
 		os.Exit(2)
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		fail(err)
-	}
-	e := &engine{path: os.Args[1], args: os.Args[2:], null: null}
-	fmt.Println("forkless-engine 1", strings.TrimPrefix(strings.Fields(runtime.Version())[0], "go"),
+	syscall.CloseOnExec(3)
+	syscall.CloseOnExec(4)
+	e := &engine{path: os.Args[1], args: os.Args[2:]}
+	fmt.Fprintln(answers, "forkless-engine 2", strings.TrimPrefix(strings.Fields(runtime.Version())[0], "go"),
 		"ids user-namespace cgroup")
-	requests := bufio.NewScanner(os.Stdin)
+	requests := bufio.NewScanner(os.NewFile(3, "requests"))
 	for requests.Scan() {
 		answer, err := e.answer(requests.Text())
 		if err != nil {
 			fail(err)
 		}
-		fmt.Println(answer)
+		fmt.Fprintln(answers, answer)
 	}
 }
 
 func fail(err error) {
-	fmt.Println("failed", strings.ReplaceAll(err.Error(), "\n", " "))
+	fmt.Fprintln(answers, "failed", strings.ReplaceAll(err.Error(), "\n", " "))
 	os.Exit(1)
 }
 
@@ -117,7 +116,6 @@ func (e *engine) touch(length int) error {
 	if err != nil {
 		return err
 	}
-	_ = syscall.Madvise(memory, 15) // MADV_NOHUGEPAGE; kernels without huge pages refuse it
 	for offset := 0; offset < length; offset += os.Getpagesize() {
 		memory[offset] = 1
 	}
@@ -128,7 +126,7 @@ func (e *engine) touch(length int) error {
 func (e *engine) launch() (sample, error) {
 	start := time.Now()
 	command := exec.Command(e.path, e.args...)
-	command.Stdin, command.Stdout, command.Stderr = e.null, e.null, os.Stderr
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = e.attr
 	if err := command.Start(); err != nil {
 		return sample{}, fmt.Errorf("not launched: %w", err)

@@ -21,6 +21,7 @@ struct child {
     int signal;
 };
 
+static FILE *answers;
 static uv_loop_t *loop;
 static uv_process_options_t options;
 static uv_stdio_container_t stdio[3];
@@ -30,7 +31,7 @@ static struct child *last_ended;
 
 static _Noreturn void fail(const char *what, int error)
 {
-    printf("failed %s: %s\n", what, error ? uv_strerror(error) : "not as expected");
+    fprintf(answers, "failed %s: %s\n", what, error ? uv_strerror(error) : "not as expected");
     exit(1);
 }
 
@@ -75,7 +76,7 @@ static void launch(int64_t *held, int64_t *total)
     uv_run(loop, UV_RUN_DEFAULT);
     *total = clock_ns(CLOCK_MONOTONIC) - start;
     if (child.status != 0 || child.signal != 0) {
-        printf("failed the program did not exit with 0 but with %d, signal %d\n", (int)child.status, child.signal);
+        fprintf(answers, "failed the program did not exit with 0 but with %d, signal %d\n", (int)child.status, child.signal);
         exit(1);
     }
 }
@@ -96,10 +97,10 @@ static void turn(int64_t limit, int64_t fewest, int64_t most)
     if (!samples)
         fail("memory", UV_ENOMEM);
     int64_t wall = clock_ns(CLOCK_MONOTONIC) - start;
-    printf("done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu));
+    fprintf(answers, "done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu));
     for (int64_t i = 0; i < n; i++)
-        printf(" %lld %lld", (long long)samples[i][0], (long long)samples[i][1]);
-    printf("\n");
+        fprintf(answers, " %lld %lld", (long long)samples[i][0], (long long)samples[i][1]);
+    fprintf(answers, "\n");
     free(samples);
 }
 
@@ -148,7 +149,7 @@ static void alive(size_t wanted)
 
 static void exits(size_t wanted)
 {
-    printf("done");
+    fprintf(answers, "done");
     for (size_t i = 0; i < wanted; i++) {
         if (count == 0)
             fail("no child is left", 0);
@@ -163,9 +164,9 @@ static void exits(size_t wanted)
         int64_t wall = clock_ns(CLOCK_MONOTONIC) - start;
         if (last_ended != victim)
             fail("another child ended", 0);
-        printf(" %lld %lld", (long long)cpu, (long long)wall);
+        fprintf(answers, " %lld %lld", (long long)cpu, (long long)wall);
     }
-    printf("\n");
+    fprintf(answers, "\n");
 }
 
 /* ---- the protocol -------------------------------------------------------------------------------------------- */
@@ -175,7 +176,6 @@ static void touch(size_t length)
     volatile char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         fail("memory", -errno);
-    madvise((void *)memory, length, MADV_NOHUGEPAGE); /* kernels without huge pages refuse it */
     for (size_t offset = 0; offset < length; offset += 4096)
         memory[offset] = 1;
 }
@@ -185,20 +185,20 @@ static void answer(const char *request)
     long long a, b, c;
     if (sscanf(request, "memory %lld", &a) == 1) {
         touch((size_t)a << 20);
-        printf("ok\n");
+        fprintf(answers, "ok\n");
     } else if (strcmp(request, "plain\n") == 0) {
         options.flags &= ~(unsigned)(UV_PROCESS_SETUID | UV_PROCESS_SETGID);
-        printf("ok\n");
+        fprintf(answers, "ok\n");
     } else if (sscanf(request, "ids %lld %lld", &a, &b) == 2) {
         options.flags |= UV_PROCESS_SETUID | UV_PROCESS_SETGID;
         options.uid = (uv_uid_t)a;
         options.gid = (uv_gid_t)b;
-        printf("ok\n");
+        fprintf(answers, "ok\n");
     } else if (sscanf(request, "turn %lld %lld %lld", &a, &b, &c) == 3) {
         turn(a, b, c);
     } else if (sscanf(request, "alive %lld", &a) == 1) {
         alive((size_t)a);
-        printf("ok\n");
+        fprintf(answers, "ok\n");
     } else if (sscanf(request, "exits %lld", &a) == 1) {
         exits((size_t)a);
     } else {
@@ -211,25 +211,28 @@ int main(int argc, char **argv)
     char *line = NULL;
     size_t room = 0;
     if (argc < 2) {
-        fprintf(stderr, "usage: engine PROGRAM [ARGS]...; requests on standard input\n");
+        fprintf(stderr, "usage: engine PROGRAM [ARGS]...; requests at 3, answers at 4\n");
         return 2;
     }
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    FILE *requests = fdopen(3, "r");
+    answers = fdopen(4, "w");
+    if (!requests || !answers || fcntl(3, F_SETFD, FD_CLOEXEC) != 0 || fcntl(4, F_SETFD, FD_CLOEXEC) != 0)
+        return 2;
     loop = uv_default_loop();
     for (int i = 0; i < 3; i++) {
         stdio[i].flags = UV_INHERIT_FD;
-        stdio[i].data.fd = i < 2 ? null : 2;
+        stdio[i].data.fd = i;
     }
     options.file = argv[1];
     options.args = argv + 1;
     options.stdio = stdio;
     options.stdio_count = 3;
     options.exit_cb = on_exit_close;
-    printf("forkless-engine 1 %s ids alive\n", uv_version_string());
-    fflush(stdout);
-    while (getline(&line, &room, stdin) > 0) {
+    fprintf(answers, "forkless-engine 2 %s ids alive\n", uv_version_string());
+    fflush(answers);
+    while (getline(&line, &room, requests) > 0) {
         answer(line);
-        fflush(stdout);
+        fflush(answers);
     }
     /* Ends the children with us. */
     return 0;

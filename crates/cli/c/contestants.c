@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,6 +68,20 @@ int bench_reap(pid_t pid)
     return status;
 }
 
+static int is_path(const struct bench_plan *plan)
+{
+    return strchr(plan->path, '/') != NULL;
+}
+
+/* In the child. Of libc's execvpe no more is needed than that it is there and makes system calls only. */
+static void execute(const struct bench_plan *plan)
+{
+    if (is_path(plan))
+        execve(plan->path, plan->argv, plan->envp);
+    else
+        execvpe(plan->path, plan->argv, plan->envp);
+}
+
 /* ---- floor: vfork, execve, wait4 ---------------------------------------------------------------------------- */
 
 /* The child of vfork runs on the caller's stack frame and must not return from it, so this is a function of its own
@@ -83,7 +98,7 @@ __attribute__((noinline)) static pid_t vfork_exec(const struct bench_plan *plan,
                     *child_error = errno;
                     _exit(127);
                 }
-        execve(plan->path, plan->argv, plan->envp);
+        execute(plan);
         *child_error = errno;
         _exit(127);
     }
@@ -124,7 +139,7 @@ int bench_fork(const struct bench_plan *plan, struct bench_times *times)
     uint64_t start = bench_now();
     pid_t pid = plan->wishes ? bench_fork_with(plan->wishes, plan->path, plan->argv, plan->envp) : fork();
     if (pid == 0) {
-        execve(plan->path, plan->argv, plan->envp);
+        execute(plan);
         _exit(127);
     }
     times->held = bench_now() - start;
@@ -167,7 +182,7 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
         error = spawn_with_pipes(plan, &p, &pid);
         close_three(p.child);
     } else {
-        error = posix_spawn(&pid, plan->path, NULL, NULL, plan->argv, plan->envp);
+        error = (is_path(plan) ? posix_spawn : posix_spawnp)(&pid, plan->path, NULL, NULL, plan->argv, plan->envp);
     }
     times->held = bench_now() - start;
     if (error) {
@@ -182,12 +197,71 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
     return status;
 }
 
+/* Where glibc has it (2.34), a file action closes all but the standard streams. */
+#if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 34)
+#define HAS_CLOSEFROM 1
+#endif
+#endif
+
+#ifdef HAS_CLOSEFROM
+int bench_has_closefrom(void)
+{
+    return 1;
+}
+
+int bench_closefrom(const struct bench_plan *plan, struct bench_times *times)
+{
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    uint64_t start = bench_now();
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error)
+        return -error;
+    error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+    if (!error)
+        error = (is_path(plan) ? posix_spawn : posix_spawnp)(&pid, plan->path, &actions, NULL, plan->argv, plan->envp);
+    posix_spawn_file_actions_destroy(&actions);
+    times->held = bench_now() - start;
+    if (error)
+        return -error;
+    int status = bench_reap(pid);
+    times->total = bench_now() - start;
+    return status;
+}
+#else
+int bench_has_closefrom(void)
+{
+    return 0;
+}
+
+int bench_closefrom(const struct bench_plan *plan, struct bench_times *times)
+{
+    (void)plan, (void)times;
+    return -ENOSYS;
+}
+#endif
+
+/* ---- forkless_spawn ------------------------------------------------------------------------------------------ */
+
+int bench_spawn(const struct bench_plan *plan, struct bench_times *times)
+{
+    uint64_t start = bench_now();
+    pid_t pid = (is_path(plan) ? plan->library->spawn : plan->library->spawnp)(plan->path, plan->argv, plan->envp);
+    times->held = bench_now() - start;
+    if (pid < 0)
+        return (int)pid;
+    int status = bench_reap(pid);
+    times->total = bench_now() - start;
+    return status;
+}
+
 /* ---- system, popen ------------------------------------------------------------------------------------------ */
 
 int bench_system(const struct bench_plan *plan, struct bench_times *times)
 {
     uint64_t start = bench_now();
-    int status = system(plan->shell_command);
+    int status = plan->library->system(plan->shell_command);
     times->held = times->total = bench_now() - start;
     return status == -1 ? -errno : status;
 }
@@ -196,13 +270,13 @@ int bench_popen(const struct bench_plan *plan, struct bench_times *times)
 {
     char buffer[4096];
     uint64_t start = bench_now();
-    FILE *stream = popen(plan->shell_command, "re");
+    FILE *stream = plan->library->popen(plan->shell_command, "re");
     times->held = bench_now() - start;
     if (!stream)
         return -errno;
     while (fread(buffer, 1, sizeof buffer, stream) > 0)
         ;
-    int status = pclose(stream);
+    int status = plan->library->pclose(stream);
     times->total = bench_now() - start;
     return status == -1 ? -errno : status;
 }

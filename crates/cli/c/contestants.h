@@ -3,16 +3,27 @@
 #define FORKLESS_BENCH_CONTESTANTS_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
+/* Functions of libc's and of ours that stand in for each other, so that the same code calls and times both. */
+struct bench_library {
+    pid_t (*spawn)(const char *path, char *const argv[], char *const envp[]); /* ours only */
+    pid_t (*spawnp)(const char *file, char *const argv[], char *const envp[]);
+    int (*system)(const char *command);
+    FILE *(*popen)(const char *command, const char *mode);
+    int (*pclose)(FILE *stream);
+};
+
 struct bench_plan {
-    const char *path;
+    const char *path; /* without a slash: searched for in PATH */
     char *const *argv;
     char *const *envp;
     const char *shell_command; /* the same launch in words for sh(1) */
     int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
     const struct bench_wishes *wishes; /* settings of the child, or null; `floor` leaves them out */
     uint64_t output;           /* bytes that the program writes, where they are captured */
+    const struct bench_library *library;
 };
 
 struct bench_times {

@@ -464,7 +464,8 @@ mod tests {
         let program = Program::waiter().expect("temporary directory");
         check(&mut Nursery::new(Epoll::new(&program).expect("epoll")));
         check(&mut Nursery::new(OurSet::new(&program).expect("epoll")));
-        let engines = Engines::find(&[super::super::contestants::Contestant::Libuv]).expect("temporary directory");
+        let engines =
+            Engines::find(&[super::super::contestants::Contestant::Libuv], None).expect("temporary directory");
         match engines.start_alive(super::super::contestants::Contestant::Libuv, &program) {
             Ok(mut engine) => check(&mut engine),
             Err(error) => eprintln!("SKIPPED: libuv, because {error:#}"),

@@ -12,6 +12,7 @@ use rustix::{
 };
 
 use super::{
+    faulting::Faulting,
     options::{BenchOptions, Part},
     settings::Setting,
 };
@@ -47,12 +48,44 @@ pub(crate) struct Condition {
     pub(crate) output: u64,
     /// Tasks of one tokio runtime that launch at once; 0: threads launch.
     pub(crate) tasks: usize,
+    /// Whether the open files that were added are close-on-exec.
+    pub(crate) close_on_exec: bool,
+    /// Threads that touch memory while others launch.
+    pub(crate) faulting: usize,
+    /// Bytes added to the environment of caller and child.
+    pub(crate) environment: u64,
+    /// Directories of `PATH` before the one with the program; 0: it is launched by its path.
+    pub(crate) path_misses: u64,
 }
 
 impl Condition {
     /// The process as it is, and a launch without anything.
-    pub(crate) const SMALL: Self =
-        Self { parent_mib: 0, mappings: 0, fds: 3, threads: 1, pipes: 0, setting: Setting::None, output: 0, tasks: 0 };
+    pub(crate) const SMALL: Self = Self {
+        parent_mib: 0,
+        mappings: 0,
+        fds: 3,
+        threads: 1,
+        pipes: 0,
+        setting: Setting::None,
+        output: 0,
+        tasks: 0,
+        close_on_exec: true,
+        faulting: 0,
+        environment: 0,
+        path_misses: 0,
+    };
+
+    /// Whether each contestant must be a process of its own, started with what the condition asks for.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.environment > 0 || self.path_misses > 0
+    }
+
+    /// Whether the launch may be another than from the small parent, so that system calls are worth counting, and short
+    /// enough to be counted.
+    pub(crate) fn is_countable(&self) -> bool {
+        let Self { pipes, output, path_misses, .. } = *self;
+        *self == Self { pipes, output, path_misses, ..Self::SMALL } && output <= OUTPUTS[0]
+    }
 
     /// Whether the floor does all that the others do.
     pub(crate) fn has_floor(&self) -> bool {
@@ -75,7 +108,8 @@ impl Condition {
             words.push(format!("{} mappings", thousands(self.mappings)));
         }
         if self.fds != Self::SMALL.fds || self.pipes > 0 {
-            words.push(format!("{} open files", thousands(self.fds)));
+            let inherited = if self.close_on_exec { "" } else { ", not close-on-exec" };
+            words.push(format!("{} open files{inherited}", thousands(self.fds)));
         }
         if self.pipes > 0 {
             words.push("three pipes to the child".to_owned());
@@ -85,6 +119,15 @@ impl Condition {
         }
         if self.tasks > 0 {
             words.push(format!("{} tasks at once", self.tasks));
+        }
+        if self.faulting > 0 {
+            words.push(format!("{} more threads that touch memory", self.faulting));
+        }
+        if self.environment > 0 {
+            words.push(format!("{} more of environment", bytes(self.environment)));
+        }
+        if self.path_misses > 0 {
+            words.push(format!("found in PATH after {} other directories", thousands(self.path_misses)));
         }
         if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
     }
@@ -97,7 +140,11 @@ pub(crate) fn mebibytes(mib: u64) -> String {
 
 /// 100 as "100 bytes", 1 << 20 as "1 MiB".
 fn bytes(count: u64) -> String {
-    if count >= 1 << 20 { mebibytes(count >> 20) } else { format!("{} bytes", thousands(count)) }
+    match count {
+        count if count >= 1 << 20 => mebibytes(count >> 20),
+        count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
+        count => format!("{} bytes", thousands(count)),
+    }
 }
 
 /// 15000 as "15,000".
@@ -124,6 +171,8 @@ pub(crate) struct Limits {
     pub(crate) memory_mib: u64,
     /// Cores that this process may use.
     pub(crate) cores: usize,
+    /// Bytes by which the environment may grow.
+    pub(crate) environment: u64,
 }
 
 impl Limits {
@@ -148,8 +197,17 @@ impl Limits {
             mappings: max_map_count.saturating_sub(used + SPARE_MAPPINGS),
             memory_mib: super::machine::meminfo_mib("MemAvailable").unwrap_or(0) * 8 / 10,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            environment: room_for_environment(),
         })
     }
+}
+
+/// What the kernel lets arguments and environment have, a quarter of the stack's limit and 6 MiB at most, but for half: what is in
+/// there already, and what a shell adds.
+fn room_for_environment() -> u64 {
+    const MOST: u64 = 6 << 20;
+    let stack = rustix::process::getrlimit(Resource::Stack).current;
+    stack.map_or(MOST, |stack| (stack / 4).min(MOST)) / 2
 }
 
 /// The conditions to try, and a note for each that this machine does not allow.
@@ -173,7 +231,8 @@ impl Sweeps {
             }
         }
         if options.measures(Part::Mappings) {
-            for wanted in options.mappings.clone().unwrap_or_else(|| vec![0, 10_000]) {
+            let usual: &[u64] = if options.full { &[0, 1_000, 10_000, 60_000] } else { &[0, 10_000] };
+            for wanted in options.mappings.clone().unwrap_or_else(|| usual.to_vec()) {
                 let mappings = wanted.min(limits.mappings);
                 sweeps.note_less(wanted, mappings, "mappings", "vm.max_map_count");
                 sweeps.add(Condition { mappings, ..Condition::SMALL });
@@ -188,6 +247,13 @@ impl Sweeps {
                 sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
             }
         }
+        if options.measures(Part::Faulting) {
+            let usual = if options.full { vec![1, limits.cores, 2 * limits.cores] } else { vec![limits.cores] };
+            for faulting in options.faulting.clone().unwrap_or(usual) {
+                sweeps.add(Condition { faulting, ..Condition::SMALL });
+            }
+        }
+        sweeps.apart(options, limits);
         // The large parent is made once for all of them.
         for parent_mib in [0, memory.iter().copied().max().unwrap_or(0)] {
             for &setting in settings {
@@ -195,7 +261,7 @@ impl Sweeps {
             }
         }
         if options.measures(Part::Output) {
-            for output in OUTPUTS {
+            for output in options.outputs() {
                 sweeps.add(Condition { output, ..Condition::SMALL });
             }
         }
@@ -212,7 +278,11 @@ impl Sweeps {
 
     /// Sizes of the parent, as far as there is memory.
     fn memory(&mut self, options: &BenchOptions, limits: &Limits) -> Vec<u64> {
-        let usual: &[u64] = if options.quick { &[0, 1024] } else { &[0, 100, 1024] };
+        let usual: &[u64] = match (options.quick, options.full) {
+            (true, _) => &[0, 1024],
+            (false, false) => &[0, 100, 1024],
+            (false, true) => &[0, 100, 1024, 4096, 8192],
+        };
         let wanted = options.memory.clone().unwrap_or_else(|| usual.to_vec());
         let (fits, too_much): (Vec<u64>, Vec<u64>) = wanted.iter().partition(|&&mib| mib <= limits.memory_mib);
         let left_out = |mib| format!("{} of memory left out: not free here", mebibytes(mib));
@@ -221,7 +291,11 @@ impl Sweeps {
     }
 
     fn files(&mut self, options: &BenchOptions, limits: &Limits) {
-        let usual: &[u64] = if options.quick { &[3, 15_000] } else { &[3, 1_000, 15_000] };
+        let usual: &[u64] = match (options.quick, options.full) {
+            (true, _) => &[3, 15_000],
+            (false, false) => &[3, 1_000, 15_000],
+            (false, true) => &[3, 1_000, 15_000, limits.fds],
+        };
         let counts = options.fds.clone().unwrap_or_else(|| usual.to_vec());
         for pipes in [0, 3] {
             for &wanted in &counts {
@@ -230,6 +304,28 @@ impl Sweeps {
                     self.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
                 }
                 self.add(Condition { fds, pipes, ..Condition::SMALL });
+            }
+        }
+        let most = counts.iter().map(|&wanted| wanted.min(limits.fds)).max().unwrap_or(0);
+        if !options.quick && most > Condition::SMALL.fds {
+            self.add(Condition { fds: most, close_on_exec: false, ..Condition::SMALL });
+        }
+    }
+
+    /// What cannot be had in this process, or only for all that it does: another environment.
+    fn apart(&mut self, options: &BenchOptions, limits: &Limits) {
+        if options.measures(Part::Environment) {
+            let usual: &[u64] = if options.full { &[100, 1024] } else { &[100] };
+            for wanted in options.environment.clone().unwrap_or_else(|| usual.to_vec()) {
+                let kib = wanted.min(limits.environment >> 10);
+                self.note_less(wanted, kib, "KiB of environment", "the limit of the stack");
+                self.add(Condition { environment: kib << 10, ..Condition::SMALL });
+            }
+        }
+        if options.measures(Part::Path) {
+            let usual: &[u64] = if options.full { &[1, 10, 100] } else { &[10] };
+            for path_misses in options.path_misses.clone().unwrap_or_else(|| usual.to_vec()) {
+                self.add(Condition { path_misses, ..Condition::SMALL });
             }
         }
     }
@@ -264,6 +360,7 @@ pub(crate) struct Parent {
     _memory: Option<Region>,
     _mappings: Option<Region>,
     _files: Vec<OwnedFd>,
+    _faulting: Option<Faulting>,
 }
 
 impl Parent {
@@ -280,28 +377,34 @@ impl Parent {
             0 => None,
             count => Some(Region::striped(count).with_context(|| format!("cannot have {count} mappings"))?),
         };
-        Ok(Self { like: *condition, _memory: memory, _mappings: mappings, _files: open_until(condition.fds)? })
+        let files = open_until(condition.fds, condition.close_on_exec)?;
+        let faulting = match condition.faulting {
+            0 => None,
+            count => Some(Faulting::start(count)?),
+        };
+        Ok(Self { like: *condition, _memory: memory, _mappings: mappings, _files: files, _faulting: faulting })
     }
 }
 
 impl Parent {
     /// Whether it is also what another condition asks of the process.
     pub(crate) fn suits(&self, condition: &Condition) -> bool {
-        let Condition { parent_mib, mappings, fds, .. } = self.like;
-        (parent_mib, mappings, fds) == (condition.parent_mib, condition.mappings, condition.fds)
+        let Condition { parent_mib, mappings, fds, close_on_exec, faulting, .. } = self.like;
+        *condition == Condition { parent_mib, mappings, fds, close_on_exec, faulting, ..*condition }
     }
 }
 
-/// Opens close-on-exec sockets until the process has `count` open files.
+/// Opens sockets until the process has `count` open files.
 ///
-/// Close-on-exec because that is what servers hold, each a socket of its own because a shared one would stay in the
+/// Close-on-exec is what servers hold. Each is a socket of its own because a shared one would stay in the
 /// cache. The lowest free numbers are taken first, so a pipe made afterwards gets high numbers.
-fn open_until(count: u64) -> Result<Vec<OwnedFd>> {
+fn open_until(count: u64, close_on_exec: bool) -> Result<Vec<OwnedFd>> {
     let mut files = Vec::new();
     // The directory that is read is one of its own entries.
     let open = fs::read_dir("/proc/self/fd").context("cannot read /proc/self/fd")?.count() as u64 - 1;
+    let flags = if close_on_exec { SocketFlags::CLOEXEC } else { SocketFlags::empty() };
     for _ in open..count {
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
             .with_context(|| format!("cannot have {count} open files"))?;
         files.push(socket);
     }
@@ -400,9 +503,9 @@ mod tests {
 
     #[test]
     fn files_are_opened_up_to_the_count() {
-        let before = open_until(0).expect("none");
+        let before = open_until(0, true).expect("none");
         assert!(before.is_empty());
-        let files = open_until(300).expect("300 files");
+        let files = open_until(300, true).expect("300 files");
         assert!(files.len() <= 298 && files.len() > 100, "{}", files.len());
     }
 }

@@ -3,22 +3,21 @@
 //! Ours are in [`super::ours`], behind the same trait, so that the run loop cannot tell them apart.
 
 use std::{
-    ffi::{c_char, c_int},
-    io,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::CommandExt,
     process::ExitStatus,
-    ptr,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 
 use super::{
+    conditions::Condition,
     engines::Engines,
+    native::{self, Native},
     ours,
     program::Program,
     race::Goal,
-    settings::{CWishes, Feature, Wishes},
+    settings::{Feature, Wishes},
     statistics::{Sample, Series},
 };
 
@@ -32,6 +31,9 @@ pub(crate) enum Contestant {
     /// posix_spawn and waitpid in C
     #[value(name = "posix_spawn")]
     PosixSpawn,
+    /// posix_spawn that closes all above standard error, and waitpid in C
+    #[value(name = "posix_spawn-closefrom")]
+    PosixSpawnClosefrom,
     /// system(3), so with a shell
     System,
     /// popen(3), read to the end, pclose(3), so with a shell
@@ -43,6 +45,27 @@ pub(crate) enum Contestant {
     /// CPython's subprocess.Popen and wait
     #[value(name = "cpython")]
     CPython,
+    /// CPython's asyncio.create_subprocess_exec and wait
+    #[value(name = "cpython-asyncio")]
+    CPythonAsyncio,
+    /// Perl's system with a list
+    PerlSystem,
+    /// Perl's backticks
+    PerlBackticks,
+    /// Perl's Proc::FastSpawn and waitpid
+    #[value(name = "perl-fastspawn")]
+    PerlFastSpawn,
+    /// Perl's IPC::Run
+    PerlIpcRun,
+    /// Node's child_process.spawn and its exit event
+    NodeSpawn,
+    /// Node's child_process.spawnSync
+    #[value(name = "node-spawnsync")]
+    NodeSpawnSync,
+    /// Java's ProcessBuilder, start and waitFor
+    Java,
+    /// GLib's g_spawn_async and waitpid
+    Glib,
     /// libuv's uv_spawn and its event loop
     Libuv,
     /// tokio::process::Command, spawn and wait
@@ -51,6 +74,8 @@ pub(crate) enum Contestant {
     ForklessSpawn,
     /// forkless Command, launch and wait
     ForklessLaunch,
+    /// forkless Command that passes on every descriptor, spawn and wait
+    ForklessInherit,
     /// forkless Command by fork, spawn and wait
     ForklessFork,
     /// forkless Command by posix_spawn, spawn and wait
@@ -84,6 +109,26 @@ pub(crate) enum Contestant {
     ForklessTokioStatus,
     /// forkless::tokio::Prepared, status
     ForklessTokioPreparedStatus,
+    /// forkless_spawn of the C library and waitpid in C
+    #[value(name = "forkless-c-spawn")]
+    ForklessCSpawn,
+    /// forkless_system of the C library
+    #[value(name = "forkless-c-system")]
+    ForklessCSystem,
+    /// forkless_popen of the C library, read to the end, forkless_pclose
+    #[value(name = "forkless-c-popen")]
+    ForklessCPopen,
+    /// posix_spawn and waitpid in C, under the preload library
+    #[value(name = "forkless-preload-posix_spawn")]
+    ForklessPreloadPosixSpawn,
+    /// posix_spawn-closefrom, under the preload library
+    ForklessPreloadClosefrom,
+    /// posix_spawn under the preload library that is told to pass on the standard streams only
+    ForklessPreloadStdio,
+    /// system(3) under the preload library
+    ForklessPreloadSystem,
+    /// popen(3), read to the end, pclose(3), under the preload library
+    ForklessPreloadPopen,
 }
 
 /// One contestant made ready for one program.
@@ -121,31 +166,38 @@ pub(crate) trait Launcher {
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'p> {
     pub(crate) program: &'p Program,
-    /// Pipes to the child: 0 or 3.
-    pub(crate) pipes: u8,
-    /// Bytes that the program writes and the contestant must capture; 0: it writes nothing.
-    pub(crate) output: u64,
-    /// Memory that a contestant which is a process of its own must have; the others have ours.
-    pub(crate) parent_mib: u64,
+    /// What is asked of the launch. A contestant that is a process of its own must also be as large, the others are in ours.
+    pub(crate) condition: Condition,
     pub(crate) wishes: &'p Wishes,
     pub(crate) engines: Option<&'p Engines>,
 }
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 47] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
+        Self::PosixSpawnClosefrom,
         Self::System,
         Self::Popen,
         Self::Std,
         Self::Go,
         Self::CPython,
+        Self::CPythonAsyncio,
+        Self::PerlSystem,
+        Self::PerlBackticks,
+        Self::PerlFastSpawn,
+        Self::PerlIpcRun,
+        Self::NodeSpawn,
+        Self::NodeSpawnSync,
+        Self::Java,
+        Self::Glib,
         Self::Libuv,
         Self::Tokio,
         Self::ForklessSpawn,
         Self::ForklessLaunch,
+        Self::ForklessInherit,
         Self::ForklessFork,
         Self::ForklessPosixSpawn,
         Self::ForklessStatus,
@@ -162,6 +214,14 @@ impl Contestant {
         Self::ForklessTokio,
         Self::ForklessTokioStatus,
         Self::ForklessTokioPreparedStatus,
+        Self::ForklessCSpawn,
+        Self::ForklessCSystem,
+        Self::ForklessCPopen,
+        Self::ForklessPreloadPosixSpawn,
+        Self::ForklessPreloadClosefrom,
+        Self::ForklessPreloadStdio,
+        Self::ForklessPreloadSystem,
+        Self::ForklessPreloadPopen,
     ];
 
     /// Name in tables, in the JSON and in `--launchers`.
@@ -170,15 +230,26 @@ impl Contestant {
             Self::Floor => "floor",
             Self::Fork => "fork",
             Self::PosixSpawn => "posix_spawn",
+            Self::PosixSpawnClosefrom => "posix_spawn-closefrom",
             Self::System => "system",
             Self::Popen => "popen",
             Self::Std => "std",
             Self::Go => "go",
             Self::CPython => "cpython",
+            Self::CPythonAsyncio => "cpython-asyncio",
+            Self::PerlSystem => "perl-system",
+            Self::PerlBackticks => "perl-backticks",
+            Self::PerlFastSpawn => "perl-fastspawn",
+            Self::PerlIpcRun => "perl-ipc-run",
+            Self::NodeSpawn => "node-spawn",
+            Self::NodeSpawnSync => "node-spawnsync",
+            Self::Java => "java",
+            Self::Glib => "glib",
             Self::Libuv => "libuv",
             Self::Tokio => "tokio",
             Self::ForklessSpawn => "forkless-spawn",
             Self::ForklessLaunch => "forkless-launch",
+            Self::ForklessInherit => "forkless-inherit",
             Self::ForklessFork => "forkless-fork",
             Self::ForklessPosixSpawn => "forkless-posix_spawn",
             Self::ForklessStatus => "forkless-status",
@@ -195,6 +266,14 @@ impl Contestant {
             Self::ForklessTokio => "forkless-tokio",
             Self::ForklessTokioStatus => "forkless-tokio-status",
             Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
+            Self::ForklessCSpawn => "forkless-c-spawn",
+            Self::ForklessCSystem => "forkless-c-system",
+            Self::ForklessCPopen => "forkless-c-popen",
+            Self::ForklessPreloadPosixSpawn => "forkless-preload-posix_spawn",
+            Self::ForklessPreloadClosefrom => "forkless-preload-closefrom",
+            Self::ForklessPreloadStdio => "forkless-preload-stdio",
+            Self::ForklessPreloadSystem => "forkless-preload-system",
+            Self::ForklessPreloadPopen => "forkless-preload-popen",
         }
     }
 
@@ -234,9 +313,61 @@ impl Contestant {
         )
     }
 
+    /// Those that launch while other threads touch memory.
+    pub(crate) fn bears_faults(self) -> bool {
+        self.joins_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
+    }
+
+    /// Those that have to find the program, or to hand on a large environment.
+    pub(crate) fn stands_apart(self) -> bool {
+        let first = [Self::Floor, Self::Fork, Self::PosixSpawn, Self::System, Self::Popen, Self::Std];
+        let ours = [Self::ForklessSpawn, Self::ForklessStatus, Self::ForklessPrepared];
+        let in_c = [Self::ForklessCSpawn, Self::ForklessCSystem, Self::ForklessCPopen];
+        self.is_engine() || first.contains(&self) || ours.contains(&self) || in_c.contains(&self)
+    }
+
     /// Those that are a process of their own.
     pub(crate) fn is_engine(self) -> bool {
-        matches!(self, Self::Go | Self::CPython | Self::Libuv)
+        super::engines::has_source(self)
+    }
+
+    /// Those that are this program under the preload library.
+    pub(crate) fn is_preloaded(self) -> bool {
+        let functions = [Self::ForklessPreloadPosixSpawn, Self::ForklessPreloadSystem, Self::ForklessPreloadPopen];
+        functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
+    }
+
+    /// Of the engines of a language those that do not fork as another does.
+    pub(crate) fn grows(self) -> bool {
+        let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
+        !alike.contains(&self) && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
+    }
+
+    /// Whether the C library that the bench was built with has what it needs.
+    pub(crate) fn is_here(self) -> bool {
+        // SAFETY: it takes nothing and reads a constant.
+        self != Self::PosixSpawnClosefrom || unsafe { native::bench_has_closefrom() } != 0
+    }
+
+    /// What the child is given otherwise than by the floor, which passes on its environment, its standard streams and every
+    /// descriptor that is not close-on-exec, and reads no line as a shell does. A test compares.
+    pub(crate) fn unlike(self) -> Option<&'static str> {
+        match self {
+            Self::Floor | Self::Fork | Self::PosixSpawn | Self::Std | Self::Go | Self::Libuv | Self::Tokio => None,
+            Self::PerlSystem
+            | Self::PerlFastSpawn
+            | Self::PerlIpcRun
+            | Self::ForklessInherit
+            | Self::ForklessCSpawn => None,
+            Self::ForklessPreloadPosixSpawn => None,
+            Self::System | Self::ForklessPreloadSystem => Some("shell"),
+            Self::Popen | Self::ForklessPreloadPopen => Some("stdio, shell"),
+            Self::PerlBackticks => Some("stdio"),
+            // No shell runs, but the line is read as by one, and PWD set.
+            Self::ForklessCSystem => Some("fds, shell"),
+            Self::ForklessCPopen => Some("stdio, fds, shell"),
+            _ => Some("fds"),
+        }
     }
 
     /// The settings that it can give a child. The floor has none: it is what a launch costs without.
@@ -244,16 +375,9 @@ impl Contestant {
         match self {
             Self::Fork | Self::ForklessSpawn | Self::ForklessStatus | Self::ForklessPrepared => Feature::ALL.to_vec(),
             Self::Std => vec![Feature::Ids],
-            Self::Go | Self::CPython | Self::Libuv => {
-                engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec())
-            }
-            // Theirs would say nothing that the rows of `forkless-spawn` and its like do not.
-            Self::ForklessFork | Self::ForklessPosixSpawn | Self::ForklessPool | Self::ForklessPoolFixed => Vec::new(),
-            Self::ForklessLaunch | Self::ForklessPreparedLaunch | Self::ForklessPreparedStatus => Vec::new(),
-            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => Vec::new(),
-            Self::ForklessZygote | Self::ForklessPreparedZygote => Vec::new(),
-            Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus => Vec::new(),
-            Self::Floor | Self::PosixSpawn | Self::System | Self::Popen | Self::Tokio => Vec::new(),
+            engine if engine.is_engine() => engines.map_or_else(Vec::new, |engines| engines.can(self).to_vec()),
+            // Of ours, theirs would say nothing that the rows of `forkless-spawn` and its like do not.
+            _ => Vec::new(),
         }
     }
 
@@ -262,18 +386,36 @@ impl Contestant {
     /// # Errors
     /// When our own plan cannot be prepared or an engine not be started.
     pub(crate) fn ready<'p>(self, job: &Job<'p>) -> Result<Box<dyn Launcher + 'p>> {
-        let native = |function| Ok(Box::new(Native::new(function, job)) as Box<dyn Launcher>);
+        let native = |function| Ok(Box::new(Native::new(function, &native::LIBC, job)) as Box<dyn Launcher>);
+        let ours_in_c = |function| Ok(Box::new(Native::new(function, &native::OURS, job)) as Box<dyn Launcher>);
         let one_shot = |form| Ok(Box::new(ours::OneShot::new(job, form)) as Box<dyn Launcher>);
         let planned = |form| Ok(Box::new(ours::Planned::new(job, form)?) as Box<dyn Launcher>);
         match self {
-            Self::Floor if job.output > 0 => native(bench_output),
-            Self::Floor => native(bench_floor),
-            Self::Fork => native(bench_fork),
-            Self::PosixSpawn => native(bench_posix_spawn),
-            Self::System => native(bench_system),
-            Self::Popen => native(bench_popen),
+            Self::Floor if job.condition.output > 0 => native(native::bench_output),
+            Self::Floor => native(native::bench_floor),
+            Self::Fork => native(native::bench_fork),
+            Self::PosixSpawn => native(native::bench_posix_spawn),
+            Self::PosixSpawnClosefrom => native(native::bench_closefrom),
+            Self::System => native(native::bench_system),
+            Self::Popen => native(native::bench_popen),
             Self::Std => Ok(Box::new(Std { job: *job })),
-            Self::Go | Self::CPython | Self::Libuv => {
+            Self::ForklessPreloadPosixSpawn
+            | Self::ForklessPreloadClosefrom
+            | Self::ForklessPreloadStdio
+            | Self::ForklessPreloadSystem
+            | Self::ForklessPreloadPopen
+            | Self::Go
+            | Self::CPython
+            | Self::CPythonAsyncio
+            | Self::PerlSystem
+            | Self::PerlBackticks
+            | Self::PerlFastSpawn
+            | Self::PerlIpcRun
+            | Self::NodeSpawn
+            | Self::NodeSpawnSync
+            | Self::Java
+            | Self::Glib
+            | Self::Libuv => {
                 let engines = job.engines.context("no engines are there")?;
                 Ok(Box::new(engines.start(self, job)?))
             }
@@ -282,6 +424,7 @@ impl Contestant {
             }
             Self::ForklessSpawn => one_shot(ours::Form::Spawn),
             Self::ForklessLaunch => one_shot(ours::Form::Launch),
+            Self::ForklessInherit => one_shot(ours::Form::Inherit),
             Self::ForklessFork => one_shot(ours::Form::By(forkless::Launcher::Fork)),
             Self::ForklessPosixSpawn => one_shot(ours::Form::By(forkless::Launcher::PosixSpawn)),
             Self::ForklessStatus => one_shot(ours::Form::Status),
@@ -296,6 +439,9 @@ impl Contestant {
             Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
             Self::ForklessZygote => one_shot(ours::Form::Zygote),
             Self::ForklessPreparedZygote => planned(ours::Form::Zygote),
+            Self::ForklessCSpawn => ours_in_c(native::bench_spawn),
+            Self::ForklessCSystem => ours_in_c(native::bench_system),
+            Self::ForklessCPopen => ours_in_c(native::bench_popen),
         }
     }
 }
@@ -318,89 +464,6 @@ pub(crate) fn check_output(wanted: u64, intact: bool, length: usize) -> Result<(
     Ok(())
 }
 
-/// `struct bench_plan` of `c/contestants.h`.
-#[repr(C)]
-struct Plan {
-    path: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-    shell_command: *const c_char,
-    pipes: c_int,
-    wishes: *const CWishes,
-    output: u64,
-}
-
-/// `struct bench_times` of `c/contestants.h`.
-#[repr(C)]
-#[derive(Default)]
-struct Times {
-    held: u64,
-    total: u64,
-}
-
-type NativeLaunch = unsafe extern "C" fn(*const Plan, *mut Times) -> c_int;
-
-unsafe extern "C" {
-    fn bench_floor(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_output(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_fork(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_posix_spawn(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_system(plan: *const Plan, times: *mut Times) -> c_int;
-    fn bench_popen(plan: *const Plan, times: *mut Times) -> c_int;
-}
-
-/// A contestant written in C.
-struct Native<'p> {
-    function: NativeLaunch,
-    program: &'p Program,
-    argv: Vec<*const c_char>,
-    envp: Vec<*const c_char>,
-    pipes: u8,
-    wishes: Option<CWishes>,
-    output: u64,
-}
-
-impl<'p> Native<'p> {
-    fn new(function: NativeLaunch, job: &Job<'p>) -> Self {
-        let program = job.program;
-        let terminated = |strings: &[std::ffi::CString]| -> Vec<*const c_char> {
-            strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
-        };
-        Self {
-            function,
-            program,
-            argv: terminated(&program.c_argv),
-            envp: terminated(&program.c_envp),
-            pipes: job.pipes,
-            wishes: job.wishes.for_c(),
-            output: job.output,
-        }
-    }
-}
-
-impl Launcher for Native<'_> {
-    fn launch(&mut self) -> Result<Sample> {
-        let plan = Plan {
-            path: self.program.c_path.as_ptr(),
-            argv: self.argv.as_ptr(),
-            envp: self.envp.as_ptr(),
-            shell_command: self.program.shell_command.as_ptr(),
-            pipes: c_int::from(self.pipes),
-            wishes: self.wishes.as_ref().map_or(ptr::null(), ptr::from_ref),
-            output: self.output,
-        };
-        let mut times = Times::default();
-        // SAFETY: all pointers are to live structs of the C layout; the strings belong to `program` and to the wishes of
-        // the job, which outlive `self`, and both vectors end with a null pointer (`new`).
-        let answer = unsafe { (self.function)(&plan, &mut times) };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer)).context("not launched");
-        }
-        check(ExitStatus::from_raw(answer))?;
-        Ok(Sample { held_ns: times.held, total_ns: times.total })
-    }
-}
-
 /// `std::process::Command`.
 struct Std<'p> {
     job: Job<'p>,
@@ -415,16 +478,16 @@ impl Launcher for Std<'_> {
             // Without supplementary groups, as std does it for root.
             command.uid(id).gid(id);
         }
-        if self.job.pipes > 0 {
+        if self.job.condition.pipes > 0 {
             use std::process::Stdio;
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        if self.job.output > 0 {
+        if self.job.condition.output > 0 {
             let output = command.output().context("not launched")?;
             let intact = look_through(&output.stdout);
             let total_ns = nanoseconds(start);
             check(output.status)?;
-            check_output(self.job.output, intact, output.stdout.len())?;
+            check_output(self.job.condition.output, intact, output.stdout.len())?;
             return Ok(Sample { held_ns: total_ns, total_ns });
         }
         let mut child = command.spawn().context("not launched")?;
@@ -451,7 +514,8 @@ mod tests {
 
     fn ready<'p>(contestant: Contestant, program: &'p Program, pipes: u8) -> Result<Box<dyn Launcher + 'p>> {
         static NONE: std::sync::LazyLock<Wishes> = std::sync::LazyLock::new(Wishes::none);
-        contestant.ready(&Job { program, pipes, output: 0, parent_mib: 0, wishes: &NONE, engines: None })
+        let condition = Condition { pipes, ..Condition::SMALL };
+        contestant.ready(&Job { program, condition, wishes: &NONE, engines: None })
     }
 
     /// Engines have tests of their own, and so have tasks; the zygote is `forkless` itself, which a test's program is not.

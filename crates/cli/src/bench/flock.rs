@@ -130,7 +130,7 @@ impl Way {
             Contestant::ForklessTokioPreparedStatus => Some(prepare().context("not prepared")?),
             _ => None,
         };
-        Ok(Self { contestant, path, args, output: job.output, plan })
+        Ok(Self { contestant, path, args, output: job.condition.output, plan })
     }
 
     async fn launch(&self) -> Result<Sample> {

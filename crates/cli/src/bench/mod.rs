@@ -5,11 +5,13 @@
 
 mod options;
 mod contestants;
+mod native;
 mod ours;
 mod engines;
 mod settings;
 mod program;
 mod quiet;
+mod faulting;
 mod conditions;
 mod race;
 mod flock;
@@ -65,6 +67,9 @@ const LARGE_SHARE: u32 = 3;
 /// # Errors
 /// When a contestant fails, a condition cannot be set up or a file cannot be written.
 pub(crate) fn main(options: &BenchOptions) -> Result<()> {
+    if let Some(contestant) = options.serve {
+        return engines::serve(contestant, &options.program);
+    }
     let limits = Limits::raise_and_read()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -74,10 +79,11 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     let stage = set_up(options, &limits, &contestants)?;
     let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
-    sweeps.notes.extend(stage.engines.missing.iter().map(|(c, why)| format!("no rows of {}: {why}", c.name())));
+    sweeps.notes.extend(stage.engines.absences());
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
-    let rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
+    let mut rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
+    count(options, &stage, &mut rows, &stop, &mut sweeps.notes)?;
     drop(quiet);
     let alive = alive(options, &limits, &stage, &stop, &mut sweeps.notes)?;
     let engines = stage.engines.versions().into_iter().collect();
@@ -99,16 +105,21 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
 fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
     let program = Program::from_words(&options.program)?;
     let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
-    // Other processes cannot have our files or threads, and only one of them has many children.
-    let race = [Part::Memory, Part::Settings].into_iter().any(|part| options.measures(part));
-    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
-    let engines = Engines::find(&contestants.iter().filter(wanted).copied().collect::<Vec<_>>())?;
-    let outputs: &[u64] = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
-        (true, _) => &OUTPUTS,
-        (false, true) => &OUTPUTS[..1],
-        (false, false) => &[],
+    // Processes of other languages cannot have our files or threads, and only one of them has many children.
+    let race =
+        [Part::Memory, Part::Settings, Part::Environment, Part::Path].into_iter().any(|part| options.measures(part));
+    let wanted = |c: &&Contestant| {
+        race || c.is_preloaded() && options.measures(Part::Fds)
+            || **c == Contestant::Libuv && options.measures(Part::Alive)
     };
-    let writers = outputs.iter().map(|&bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
+    let wanted: Vec<_> = contestants.iter().filter(wanted).copied().collect();
+    let engines = Engines::find(&wanted, options.preload.as_deref())?;
+    let outputs = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
+        (true, _) => options.outputs(),
+        (false, true) => vec![OUTPUTS[0]],
+        (false, false) => Vec::new(),
+    };
+    let writers = outputs.into_iter().map(|bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
     Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }
 
@@ -149,6 +160,38 @@ fn measure(
     Ok(rows)
 }
 
+/// System calls per launch, for the rows of which that says something the others do not. Not with `--quick`: it takes seconds.
+fn count(
+    options: &BenchOptions,
+    stage: &Stage,
+    rows: &mut [Row],
+    stop: &AtomicBool,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    if options.quick {
+        return Ok(());
+    }
+    let progress = progress_bar(options, Duration::ZERO);
+    let wanted = |row: &Row| {
+        row.condition().is_countable() && (row.path_misses == 0 || options.full || !options.only.is_empty())
+    };
+    for row in rows.iter_mut().filter(|row| wanted(row)) {
+        Budget { time: Duration::ZERO, samples: 0, stop }.go_on()?;
+        let Some(contestant) = Contestant::ALL.into_iter().find(|c| c.name() == row.launcher) else { continue };
+        progress.set_message(format!("system calls of {}", row.launcher));
+        progress.tick();
+        match stage.engines.system_calls(contestant, &stage.job(&row.condition())) {
+            Ok(calls) => row.system_calls = Some(calls),
+            Err(error) => {
+                notes.push(format!("no system calls counted from {} on: {error:#}", row.launcher));
+                break;
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
 /// The order to measure in: memory is made once for all conditions that want as much of it. A machine may need seconds for
 /// a gigabyte.
 fn with_large_parents_together(conditions: &[Condition]) -> Vec<Condition> {
@@ -172,7 +215,11 @@ fn alive(
     if !options.measures(Part::Alive) {
         return Ok(Vec::new());
     }
-    let (usual, exits) = if options.quick { (2_000, 100) } else { (10_000, 400) };
+    let (usual, exits) = match (options.quick, options.full) {
+        (true, _) => (2_000, 100),
+        (false, false) => (10_000, 400),
+        (false, true) => (30_000, 400),
+    };
     let wanted = options.children.unwrap_or(usual);
     let many = alive::most(wanted, limits.fds);
     if many < wanted {

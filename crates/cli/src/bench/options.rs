@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::contestants::Contestant;
+use super::{conditions::OUTPUTS, contestants::Contestant};
 
 /// Measure every way to launch a process, on this machine.
 ///
@@ -17,6 +17,10 @@ pub(crate) struct BenchOptions {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// Everything, up to 8 GiB of memory where that is free, 60,000 mappings and all files that are allowed: ten minutes or so
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+
     /// Only these parts of the bench
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
@@ -25,16 +29,16 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) launchers: Vec<Contestant>,
 
-    /// Memory of the parent to try, in MiB [default: 0,100,1024; quick: 0,1024]
+    /// Memory of the parent to try, in MiB [default: 0,100,1024; quick: 0,1024; full: to 8192]
     #[arg(long, value_name = "MIB", value_delimiter = ',')]
     pub(crate) memory: Option<Vec<u64>>,
 
-    /// Additional mappings of the parent to try [default: 0,10000]
+    /// Additional mappings of the parent to try [default: 0,10000; full: to 60000]
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) mappings: Option<Vec<u64>>,
 
     /// Open files of the parent to try; the most the limit allows where that is less
-    /// [default: 3,1000,15000; quick: 3,15000]
+    /// [default: 3,1000,15000; quick: 3,15000; full: to the limit]
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) fds: Option<Vec<u64>>,
 
@@ -42,11 +46,23 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<usize>>,
 
-    /// Children alive of which one ends, at most what the limits allow [default: 10000; quick: 2000]
+    /// Other threads that touch memory meanwhile, to try [default: as many as cores; full: 1, cores, 2 × cores]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub(crate) faulting: Option<Vec<usize>>,
+
+    /// Larger environments to try, in KiB more than ours [default: 100; full: 100,1024]
+    #[arg(long, value_name = "KIB", value_delimiter = ',')]
+    pub(crate) environment: Option<Vec<u64>>,
+
+    /// Directories of PATH to try before the one with the program [default: 10; full: 1,10,100]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    pub(crate) path_misses: Option<Vec<u64>>,
+
+    /// Children alive of which one ends, at most what the limits allow [default: 10000; quick: 2000; full: 30000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) children: Option<usize>,
 
-    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 48; quick: 7]
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 48; quick: 7; full: 400]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -66,9 +82,17 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) out: PathBuf,
 
+    /// The library libforkless_preload.so (cargo xtask dist), to measure what it makes of libc's functions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) preload: Option<PathBuf>,
+
     /// No progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,
+
+    /// Serve as an engine (bench/engines/README.md): how the bench starts itself
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) serve: Option<Contestant>,
 
     /// Program to launch, which must exit with 0, instead of one that only exits
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
@@ -86,6 +110,12 @@ pub(crate) enum Part {
     Fds,
     /// Threads launching at once
     Threads,
+    /// Other threads that touch memory meanwhile
+    Faulting,
+    /// Environments that are larger
+    Environment,
+    /// Programs that are searched for in PATH
+    Path,
     /// Settings of the child, in a small and in a large parent
     Settings,
     /// Capturing what the child writes
@@ -108,17 +138,31 @@ impl BenchOptions {
     /// Whether the part was asked for.
     pub(crate) fn measures(&self, part: Part) -> bool {
         let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
-        self.only.is_empty() || self.only.contains(&part) || is_handle
+        // Each contestant is a process of its own in these, and it takes a while to start them all.
+        let is_usual = !self.quick || !matches!(part, Part::Environment | Part::Path);
+        self.only.is_empty() && is_usual || self.only.contains(&part) || is_handle
     }
 
     /// Whether there is a sweep, which begins at the small parent.
     pub(crate) fn sweeps(&self) -> bool {
-        [Part::Memory, Part::Mappings, Part::Fds, Part::Threads].into_iter().any(|part| self.measures(part))
+        let sweeps =
+            [Part::Memory, Part::Mappings, Part::Fds, Part::Threads, Part::Faulting, Part::Environment, Part::Path];
+        sweeps.into_iter().any(|part| self.measures(part))
     }
 
     /// Time to share among the cells.
     pub(crate) fn measuring_time(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_secs(if self.quick { 7 } else { 48 }))
+        self.time.unwrap_or(Duration::from_secs(match (self.quick, self.full) {
+            (true, _) => 7,
+            (false, false) => 48,
+            (false, true) => 400,
+        }))
+    }
+
+    /// Bytes that the child writes, where that is measured.
+    pub(crate) fn outputs(&self) -> Vec<u64> {
+        let [few, many] = OUTPUTS;
+        if self.full { vec![few, 64 << 10, 1 << 20, many] } else { vec![few, many] }
     }
 }
 

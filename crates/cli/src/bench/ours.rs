@@ -22,6 +22,8 @@ pub(crate) enum Form {
     Spawn,
     /// `launch()`, then `wait()`
     Launch,
+    /// As `Spawn`, and the child has every descriptor that is not close-on-exec
+    Inherit,
     /// As `Spawn`, by another launcher
     By(forkless::Launcher),
     /// `status()`
@@ -48,7 +50,7 @@ fn zygote() -> &'static Zygote {
 fn command(job: &Job) -> Result<Command> {
     let mut command = Command::new(&job.program.path);
     command.args(&job.program.args);
-    if job.pipes > 0 {
+    if job.condition.pipes > 0 {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
     job.wishes.put_on(&mut command)?;
@@ -75,7 +77,7 @@ fn captured(start: Instant, status: ExitStatus, stdout: &[u8], job: &Job) -> Res
     let intact = look_through(stdout);
     let total_ns = nanoseconds(start);
     check(status)?;
-    check_output(job.output, intact, stdout.len())?;
+    check_output(job.condition.output, intact, stdout.len())?;
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
@@ -97,6 +99,7 @@ impl Launcher for OneShot<'_> {
         let mut command = command(&self.job)?;
         match self.form {
             Form::Spawn => finish(start, command.spawn().context("not launched")?),
+            Form::Inherit => finish(start, command.inherit_all(true).spawn().context("not launched")?),
             Form::By(launcher) => finish(start, command.launcher(launcher).spawn().context("not launched")?),
             Form::Launch => finish(start, command.launch().context("not launched")?),
             Form::Status => whole(start, command.status().context("not launched")?),
@@ -170,8 +173,8 @@ impl Launcher for Planned<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
         match self.form {
-            // A plan has its launcher.
-            Form::Spawn | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
+            // A plan has its launcher, and passes on what it was made to.
+            Form::Spawn | Form::Inherit | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),
             Form::Output => {

@@ -91,6 +91,15 @@ impl Program {
         Self::build(path, args.to_vec(), None)
     }
 
+    /// Takes the words as they are: a name without a slash is left for whoever launches to look up.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub(crate) fn named(words: &[OsString]) -> Result<Self> {
+        let (name, args) = words.split_first().context("no program")?;
+        Self::build(PathBuf::from(name), args.to_vec(), None)
+    }
+
     /// A program that is not there, to check that each contestant notices.
     #[cfg(test)]
     pub(crate) fn missing() -> Self {

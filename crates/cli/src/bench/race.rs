@@ -16,6 +16,7 @@ use super::{
     conditions::Condition,
     contestants::{Contestant, Job, Launcher},
     engines::Engines,
+    faulting,
     program::Program,
     record::Row,
     settings::{self, Feature, Setting, Settings},
@@ -50,9 +51,7 @@ impl Stage {
         let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
         Job {
             program: writer.map_or(&self.program, |(_, program)| program),
-            pipes: condition.pipes,
-            output: condition.output,
-            parent_mib: condition.parent_mib,
+            condition: *condition,
             wishes: self.settings.wishes(condition.setting),
             engines: Some(&self.engines),
         }
@@ -65,7 +64,10 @@ impl Stage {
                 && (condition.threads == 1 || c.joins_crowd())
                 && (!c.is_engine() || self.engine_fits(**c, condition))
                 && self.settings_fit(**c, condition)
+                && (condition.faulting == 0 || c.bears_faults())
+                && (!condition.is_apart() || c.stands_apart())
                 && c.captures(condition.output > 0)
+                && c.is_here()
                 && c.awaits() == (condition.tasks > 0)
         };
         contestants.iter().filter(fits).copied().collect()
@@ -73,12 +75,16 @@ impl Stage {
 
     /// An engine is a process of its own: its memory and its settings can be had there, our files and threads cannot.
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
-        let inside = Condition { parent_mib: condition.parent_mib, setting: condition.setting, ..Condition::SMALL };
-        let too_long = self.quick && condition.parent_mib > 0;
+        let Condition { parent_mib, setting, environment, path_misses, .. } = *condition;
+        let inside = Condition { parent_mib, setting, environment, path_misses, ..Condition::SMALL };
+        // Ours can open files.
+        let fds = if contestant.is_preloaded() { condition.fds } else { inside.fds };
+        let inside = Condition { fds, ..inside };
+        let too_long = parent_mib > 0 && (self.quick || !contestant.grows());
         self.engines.has(contestant)
             && *condition == inside
             && !too_long
-            && condition.parent_mib.saturating_mul(1 + self.engines.count()) <= self.memory_mib
+            && condition.parent_mib.saturating_mul(1 + self.engines.large()) <= self.memory_mib
     }
 
     /// Whoever can do all that is asked for takes part, and, marked, whoever can do the namespace, which makes the others
@@ -157,7 +163,12 @@ pub(crate) fn race(
     let mut runners = Vec::new();
     for &contestant in &contestants {
         let name = || format!("contestant {}", contestant.name());
-        let launcher = contestant.ready(&stage.job(condition)).with_context(name)?;
+        let job = stage.job(condition);
+        let launcher = if condition.is_apart() && !contestant.is_engine() {
+            Box::new(stage.engines.serve(contestant, &job).with_context(name)?)
+        } else {
+            contestant.ready(&job).with_context(name)?
+        };
         runners.push(Runner::warmed_up(contestant, launcher, budget).with_context(name)?);
     }
     take_turns(&mut runners, budget, progress)?;
@@ -323,7 +334,7 @@ struct ThreadRun {
     samples: Vec<Sample>,
 }
 
-/// User and system time of this process and of its reaped children.
+/// User and system time of this process, but for threads that only touch memory, and of its reaped children.
 ///
 /// The process's own from its CPU clock, which counts nanoseconds; the children's from getrusage(2), which has no
 /// better.
@@ -337,7 +348,8 @@ pub(crate) fn cpu_time() -> Duration {
     let time = |t: libc::timeval| {
         Duration::from_secs(t.tv_sec.unsigned_abs()) + Duration::from_micros(t.tv_usec.unsigned_abs())
     };
-    own + time(usage.ru_utime) + time(usage.ru_stime)
+    let apart = faulting::cpu_time();
+    own.saturating_sub(apart) + time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 /// One contestant under one condition.
 #[derive(Clone, Debug, Serialize)]
@@ -30,14 +30,26 @@ pub(crate) struct Row {
     pub(crate) setting: Setting,
     pub(crate) output: u64,
     pub(crate) tasks: usize,
+    pub(crate) close_on_exec: bool,
+    pub(crate) faulting: usize,
+    pub(crate) environment: u64,
+    pub(crate) path_misses: u64,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
+    pub(crate) held_p90_us: f64,
     pub(crate) held_p99_us: f64,
+    pub(crate) held_max_us: f64,
     pub(crate) total_p50_us: f64,
+    pub(crate) total_p90_us: f64,
     pub(crate) total_p99_us: f64,
+    pub(crate) total_max_us: f64,
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
+    /// By a count of its own, where that was made.
+    pub(crate) system_calls: Option<f64>,
     pub(crate) ratio_to_floor: Option<f64>,
+    /// What the child is given otherwise than by the floor.
+    pub(crate) unlike: Option<String>,
     /// What the launcher did not do of the setting.
     pub(crate) lacks: Option<String>,
 }
@@ -55,14 +67,24 @@ impl Row {
             setting: condition.setting,
             output: condition.output,
             tasks: condition.tasks,
+            close_on_exec: condition.close_on_exec,
+            faulting: condition.faulting,
+            environment: condition.environment,
+            path_misses: condition.path_misses,
             n: summary.n,
-            held_p50_us: summary.held_p50_us,
-            held_p99_us: summary.held_p99_us,
-            total_p50_us: summary.total_p50_us,
-            total_p99_us: summary.total_p99_us,
+            held_p50_us: summary.held.p50,
+            held_p90_us: summary.held.p90,
+            held_p99_us: summary.held.p99,
+            held_max_us: summary.held.max,
+            total_p50_us: summary.total.p50,
+            total_p90_us: summary.total.p90,
+            total_p99_us: summary.total.p99,
+            total_max_us: summary.total.max,
             rate_per_s: summary.rate_per_s,
             cpu_us: summary.cpu_us,
+            system_calls: None,
             ratio_to_floor: None,
+            unlike: contestant.unlike().map(str::to_owned),
             lacks: None,
         }
     }
@@ -83,6 +105,10 @@ impl Row {
             setting: self.setting,
             output: self.output,
             tasks: self.tasks,
+            close_on_exec: self.close_on_exec,
+            faulting: self.faulting,
+            environment: self.environment,
+            path_misses: self.path_misses,
         }
     }
 }
@@ -149,17 +175,16 @@ pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
+    use super::{super::statistics::Spread, *};
 
     /// A row with round figures.
     pub(crate) fn row(launcher: &'static str, condition: Condition, held: f64, total: f64) -> Row {
         let contestant = Contestant::ALL.into_iter().find(|c| c.name() == launcher).expect("a contestant");
+        let spread = |p50| Spread { p50, p90: p50 * 1.5, p99: p50 * 2.0, max: p50 * 3.0 };
         let summary = Summary {
             n: 100,
-            held_p50_us: held,
-            held_p99_us: held * 2.0,
-            total_p50_us: total,
-            total_p99_us: total * 2.0,
+            held: spread(held),
+            total: spread(total),
             rate_per_s: round(condition.threads as f64 * 1e6 / total),
             cpu_us: total,
         };
@@ -175,11 +200,11 @@ pub(crate) mod tests {
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(
-            lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,tasks,n,held_p50_us,")
+            lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,tasks,close_on_exec,")
         );
-        assert!(lines[2].ends_with(",1.25,"), "{}", lines[2]);
+        assert!(lines[2].ends_with(",1.25,,"), "{}", lines[2]);
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
-        assert_eq!(json["version"], 2);
+        assert_eq!(json["version"], 3);
         assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
     }
 
@@ -187,6 +212,6 @@ pub(crate) mod tests {
     fn without_a_floor_there_is_no_ratio() {
         let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)], Vec::new());
         assert_eq!(report.rows[0].ratio_to_floor, None);
-        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,"));
+        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,,"));
     }
 }

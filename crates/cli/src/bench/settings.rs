@@ -13,6 +13,7 @@ use forkless::{BpfInstruction, Cgroup, Command, Namespace, Resource};
 use serde::Serialize;
 
 use super::{
+    conditions::Condition,
     contestants::{Contestant, Job},
     program::Program,
 };
@@ -343,7 +344,7 @@ pub(crate) fn prove(
     engines: Option<&super::engines::Engines>,
 ) -> Result<()> {
     let program = wishes.proof(can)?;
-    let job = Job { program: &program, pipes: 0, output: 0, parent_mib: 0, wishes, engines };
+    let job = Job { program: &program, condition: Condition::SMALL, wishes, engines };
     contestant.ready(&job)?.launch().map(drop).with_context(|| format!("not all done of: {}", names(can)))
 }
 
@@ -391,14 +392,8 @@ mod tests {
             let wishes = settings.wishes(setting);
             for feature in wishes.features() {
                 let program = wishes.proof(&[feature]).expect("sh");
-                let bare = Job {
-                    program: &program,
-                    pipes: 0,
-                    output: 0,
-                    parent_mib: 0,
-                    wishes: &Wishes::none(),
-                    engines: None,
-                };
+                let bare =
+                    Job { program: &program, condition: Condition::SMALL, wishes: &Wishes::none(), engines: None };
                 let error = Contestant::ForklessSpawn.ready(&bare).expect("ready").launch();
                 let text = format!("{:#}", error.expect_err(feature.name()));
                 let status = (NOT_DONE + feature as u8).to_string();

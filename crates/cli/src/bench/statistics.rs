@@ -34,6 +34,11 @@ impl Series {
         Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })
     }
 
+    /// All launches, in their order.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.held.iter().zip(&self.total).map(|(&held_ns, &total_ns)| Sample { held_ns, total_ns })
+    }
+
     /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.total.len()
@@ -50,10 +55,8 @@ impl Series {
         let wall = self.wall.as_secs_f64();
         Some(Summary {
             n: self.total.len() as u64,
-            held_p50_us: microseconds(percentile(&self.held, 50)),
-            held_p99_us: microseconds(percentile(&self.held, 99)),
-            total_p50_us: microseconds(percentile(&self.total, 50)),
-            total_p99_us: microseconds(percentile(&self.total, 99)),
+            held: Spread::of(&self.held),
+            total: Spread::of(&self.total),
             rate_per_s: round(if wall > 0.0 { n / wall } else { 0.0 }),
             cpu_us: round(self.cpu.as_secs_f64() * 1e6 / n),
         })
@@ -64,12 +67,27 @@ impl Series {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) n: u64,
-    pub(crate) held_p50_us: f64,
-    pub(crate) held_p99_us: f64,
-    pub(crate) total_p50_us: f64,
-    pub(crate) total_p99_us: f64,
+    pub(crate) held: Spread,
+    pub(crate) total: Spread,
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
+}
+
+/// How far times spread, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of nanoseconds in ascending order, at least one.
+    fn of(sorted: &[u64]) -> Self {
+        let at = |percent| microseconds(percentile(sorted, percent));
+        Self { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+    }
 }
 
 /// The nearest-rank percentile: the smallest value that at least `percent` of the values do not exceed.
@@ -119,9 +137,8 @@ mod tests {
         }
         let summary = series.summary().expect("three samples");
         assert_eq!(summary.n, 3);
-        assert_eq!(summary.total_p50_us, 2.0);
-        assert_eq!(summary.held_p50_us, 1.0);
-        assert_eq!(summary.total_p99_us, 3.0);
+        assert_eq!(summary.total, Spread { p50: 2.0, p90: 3.0, p99: 3.0, max: 3.0 });
+        assert_eq!(summary.held.p50, 1.0);
         assert_eq!(summary.rate_per_s, 1.5);
         assert_eq!(summary.cpu_us, 10.0);
         assert_eq!(Series::default().summary(), None);

@@ -12,20 +12,41 @@ use super::{
 };
 
 /// Heads of the columns, used by the page as well.
-pub(crate) const HEADS: [&str; 9] =
-    ["launcher", "held p50 µs", "held p99 µs", "total p50 µs", "total p99 µs", "× floor", "launches/s", "CPU µs", "n"];
+pub(crate) const HEADS: [&str; 14] = [
+    "launcher",
+    "held p50 µs",
+    "p90",
+    "p99",
+    "max",
+    "total p50 µs",
+    "p90",
+    "p99",
+    "max",
+    "× floor",
+    "launches/s",
+    "CPU µs",
+    "calls",
+    "n",
+];
 
 /// A row in the words of [`HEADS`].
-pub(crate) fn cells(row: &Row) -> [String; 9] {
+pub(crate) fn cells(row: &Row) -> [String; 14] {
+    let marks = [(row.unlike.is_some(), " †"), (row.lacks.is_some(), " *")];
+    let marks: String = marks.iter().filter_map(|(is_so, mark)| is_so.then_some(*mark)).collect();
     [
-        if row.lacks.is_some() { format!("{} *", row.launcher) } else { row.launcher.to_owned() },
+        format!("{}{marks}", row.launcher),
         figure(row.held_p50_us),
+        figure(row.held_p90_us),
         figure(row.held_p99_us),
+        figure(row.held_max_us),
         figure(row.total_p50_us),
+        figure(row.total_p90_us),
         figure(row.total_p99_us),
+        figure(row.total_max_us),
         row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}")),
         figure(row.rate_per_s),
         figure(row.cpu_us),
+        row.system_calls.map_or_else(|| "–".to_owned(), |calls| format!("{calls:.1}")),
         super::conditions::thousands(row.n),
     ]
 }
@@ -35,10 +56,20 @@ pub(crate) fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { super::conditions::thousands(value.round() as u64) }
 }
 
-/// What the marked rows of a condition lack, a line each.
+/// What the marked rows of a condition lack, a line each, and in what they are unlike the floor, a line for each way to be.
 pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
-    let line = |row: &Row| Some(format!("* {} does less: without {}", row.launcher, row.lacks.as_ref()?));
-    report.rows_of(condition).filter_map(line).collect()
+    let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in report.rows_of(condition) {
+        let Some(unlike) = row.unlike.as_deref() else { continue };
+        match ways.iter_mut().find(|(way, _)| *way == unlike) {
+            Some((_, launchers)) => launchers.push(row.launcher),
+            None => ways.push((unlike, vec![row.launcher])),
+        }
+    }
+    let unlike =
+        ways.into_iter().map(|(way, launchers)| format!("† other {way} than the floor: {}", launchers.join(", ")));
+    let lacks = |row: &Row| Some(format!("* {} does less: without {}", row.launcher, row.lacks.as_ref()?));
+    unlike.chain(report.rows_of(condition).filter_map(lacks)).collect()
 }
 
 /// All of it.
@@ -335,7 +366,14 @@ mod tests {
         );
         assert_eq!(summary(&report).len(), 2, "no comparison with a floor that did less");
         let text = render(&report, &[], false);
-        for part in ["floor *", "go *", "* go does less: without ids", "1.25"] {
+        for part in [
+            "floor *",
+            "go *",
+            "* go does less: without ids",
+            "1.25",
+            "forkless-spawn †",
+            "† other fds than the floor: forkless-spawn",
+        ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
     }

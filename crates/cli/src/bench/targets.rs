@@ -56,7 +56,7 @@ impl Rows<'_> {
 
     /// The largest value of a field in the rows of a sweep: its end.
     fn most(&self, field: impl Fn(&Row) -> u64) -> u64 {
-        self.0.iter().filter(|row| row.tasks == 0).map(field).max().unwrap_or(0)
+        self.0.iter().filter(|row| row.tasks == 0 && row.close_on_exec).map(field).max().unwrap_or(0)
     }
 }
 
@@ -65,6 +65,8 @@ pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figur
     let rows = Rows(rows);
     let mut figures = Vec::new();
     small_parent(&rows, &mut figures);
+    stand_ins(&rows, &mut figures);
+    preloaded(&rows, &mut figures);
     pool(&rows, cores, &mut figures);
     memory(&rows, &mut figures);
     settings(&rows, &mut figures);
@@ -93,6 +95,43 @@ fn small_parent(rows: &Rows, figures: &mut Vec<Figure>) {
         if let Some(row) = rows.find(launcher, &small) {
             let words = format!("caller held by {name}, by the floor's");
             figures.push(Figure::at_most(words, row.held_p50_us / floor.held_p50_us, 0.35));
+        }
+    }
+}
+
+/// What stands in for a function of libc's, by that one. Most of what is gained is the shell, which is not needed for one command.
+fn stand_ins(rows: &Rows, figures: &mut Vec<Figure>) {
+    for (ours, theirs, words, target) in [
+        ("forkless-c-system", "system", "forkless_system of one command, by libc's", 0.2),
+        ("forkless-c-popen", "popen", "forkless_popen, read and pclose of one command, by libc's", 0.25),
+    ] {
+        if let (Some(ours), Some(theirs)) = (rows.total(ours, &Condition::SMALL), rows.total(theirs, &Condition::SMALL))
+        {
+            figures.push(Figure::at_most(words, ours / theirs, target));
+        }
+    }
+}
+
+/// posix_spawn under the preload library by glibc's, of which the first promises the same.
+fn preloaded(rows: &Rows, figures: &mut Vec<Figure>) {
+    let by = |ours: &str, theirs: &str, condition| Some(rows.total(ours, condition)? / rows.total(theirs, condition)?);
+    let ours = "forkless-preload-posix_spawn";
+    if let Some(ratio) = by(ours, "posix_spawn", &Condition::SMALL) {
+        figures.push(Figure::at_most(format!("{ours}, small parent, by libc's"), ratio, 0.85));
+    }
+    let most = rows.most(|row| row.fds);
+    if most < MANY_FILES {
+        return;
+    }
+    let (many, words) = (Condition { fds: most, ..Condition::SMALL }, super::conditions::thousands(most));
+    if let Some(ratio) = by(ours, "posix_spawn", &many) {
+        figures.push(Figure::at_most(format!("{ours} at {words} open files, by libc's"), ratio, 1.0));
+    }
+    for (ours, theirs) in
+        [("forkless-preload-closefrom", "posix_spawn-closefrom"), ("forkless-preload-stdio", "posix_spawn")]
+    {
+        if let Some(ratio) = by(theirs, ours, &many) {
+            figures.push(Figure::at_least(format!("{theirs} of libc at {words} open files, by {ours}"), ratio, 8.0));
         }
     }
 }
@@ -264,6 +303,23 @@ mod tests {
         let few = Condition { fds: 36, ..small };
         let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
         assert!(judge(&rows, &[], 2).is_empty());
+    }
+
+    #[test]
+    fn what_stands_in_is_compared_with_what_it_stands_in_for() {
+        let small = Condition::SMALL;
+        let many = Condition { fds: 15_000, ..small };
+        let rows = [
+            row("posix_spawn", small, 50.0, 100.0),
+            row("system", small, 800.0, 800.0),
+            row("forkless-c-system", small, 80.0, 80.0),
+            row("forkless-preload-posix_spawn", small, 50.0, 90.0),
+            row("posix_spawn", many, 900.0, 900.0),
+            row("forkless-preload-posix_spawn", many, 800.0, 810.0),
+            row("forkless-preload-stdio", many, 80.0, 90.0),
+        ];
+        let found: Vec<(f64, bool)> = judge(&rows, &[], 2).iter().map(|f| (f.value, f.met)).collect();
+        assert_eq!(found, [(0.1, true), (0.9, false), (0.9, true), (10.0, true)]);
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! Every contestant of the bench by itself: what its child is given, and how many system calls it makes. No times are asserted.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use serde_json::Value;
+
+/// Says in what it is unlike a child of the floor's, which has what its parent has: in the file of its name with `.said`.
+const PROOF: &str = r#"#!/bin/sh
+here=/proc/$$ parent=/proc/$PPID said=
+variables() { tr '\0' '\n' <"$1/environ" | grep -Ev '^(PWD|OLDPWD|SHLVL|_)=' | sort; }
+places() { tr '\0' '\n' <"$1/environ" | grep -c '^PWD='; }
+[ "$(variables $here)" = "$(variables $parent)" ] && [ "$FORKLESS_PROOF" = given ] || said="$said, env"
+for fd in 0 1 2; do
+    [ "$(readlink $here/fd/$fd)" = "$(readlink "$0.fd$fd")" ] || { said="$said, stdio"; break; }
+done
+[ "$(readlink $here/fd/9)" = "$(readlink "$0.fd9")" ] || said="$said, fds"
+[ "$(places $here)" = "$(places $parent)" ] || said="$said, shell"
+echo "${said#, }" >"$0.said"
+"#;
+
+/// Those of the format that launch one program that writes nothing, by themselves; and whether each may be missing.
+fn launchers() -> Vec<(String, bool)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/FORMAT.md");
+    let text = fs::read_to_string(path).expect("bench/FORMAT.md");
+    let table = text.split("## launchers\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a table");
+    let captures = ["forkless-output", "forkless-prepared-output", "forkless-memory-file"];
+    let entry = |line: &str| {
+        let name = line.strip_prefix("| `")?.split('`').next()?;
+        let wanted = !name.contains("tokio") && !captures.contains(&name);
+        // Not every libc closes all from a number on.
+        wanted.then(|| (name.to_owned(), line.contains("[engine]") || name == "posix_spawn-closefrom"))
+    };
+    let launchers: Vec<_> = table.lines().filter_map(entry).collect();
+    assert!(launchers.len() > 30, "{launchers:?}");
+    launchers
+}
+
+/// The option that names the preload library, built and installed as for its own tests.
+fn preload() -> Option<String> {
+    static OPTION: OnceLock<Option<String>> = OnceLock::new();
+    OPTION.get_or_init(install).clone()
+}
+
+fn install() -> Option<String> {
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = own.join("c/lib/libforkless_preload.so");
+    match xtask::dist::install(&own.join("c"), own.parent().expect("a directory of cargo's")) {
+        Err(error) if !library.exists() => {
+            eprintln!("SKIPPED: the preload library, because it cannot be built: {error:#}")
+        }
+        _ => return Some(format!("--preload={}", library.display())),
+    }
+    None
+}
+
+#[test]
+fn children_are_given_what_the_rows_say() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("proof"), PROOF).expect("writable");
+    fs::set_permissions(at("proof"), fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::write(at("nine"), "").expect("writable");
+    fs::write(at("nine.complaints"), "").expect("writable");
+    let null = Path::new("/dev/null").to_owned();
+    for (link, target) in [("fd0", null.clone()), ("fd1", null), ("fd2", at("nine.complaints")), ("fd9", at("nine"))] {
+        let target = fs::canonicalize(target).expect("there");
+        symlink(target, at(&format!("proof.{link}"))).expect("writable");
+    }
+    let mut wrong = Vec::new();
+    let preload = &preload();
+    for (launcher, may_be_missing) in launchers() {
+        let _ = fs::remove_file(at("proof.said"));
+        // A descriptor that is not close-on-exec, and no PWD, which shells add.
+        let script = "exec 9<\"$0\" 2>\"$0.complaints\"; exec env -u PWD -u OLDPWD FORKLESS_PROOF=given \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(at("nine")).arg(env!("CARGO_BIN_EXE_forkless"));
+        command.args(["bench", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.01", "--json=-"]);
+        command.args(["--no-progress", &format!("--launchers={launcher}"), "--out"]).arg(at("out"));
+        command.args(preload);
+        let output = command.arg("--").arg(at("proof")).stdin(Stdio::null()).output().expect("sh");
+        let complaints = fs::read_to_string(at("nine.complaints")).expect("readable");
+        if may_be_missing && complaints.contains("no contestant can take part") {
+            eprintln!("SKIPPED: {launcher}, because it is not installed");
+            continue;
+        }
+        assert!(output.status.success(), "{launcher}: {complaints} {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let row = &report["rows"][0];
+        let said = fs::read_to_string(at("proof.said")).expect("it said");
+        if said.trim() != row["unlike"].as_str().unwrap_or("") {
+            wrong.push(format!("{launcher} is unlike in {said:?}, not in {}", row["unlike"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn system_calls_are_counted() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["bench", "--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
+    let launchers = "floor,fork,posix_spawn,forkless-status,forkless-zygote,forkless-pool,forkless-preload-posix_spawn";
+    let preload = preload();
+    command.args([&format!("--launchers={launchers}"), "--json=-"]).args(&preload);
+    let output = command.arg("--no-progress").arg("--out").arg(directory.path()).output().expect("forkless starts");
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let calls = |launcher: &str, misses: u64, output: u64| {
+        let fits =
+            |row: &&Value| row["launcher"] == launcher && row["path_misses"] == misses && row["output"] == output;
+        report["rows"].as_array().expect("rows").iter().find(fits).and_then(|row| row["system_calls"].as_f64())
+    };
+    let Some(floor) = calls("floor", 0, 0) else {
+        let mut command = Command::new("strace");
+        let may_trace = command.args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success());
+        assert!(!may_trace, "system calls can be traced here, but were not");
+        return eprintln!("SKIPPED: system calls, because they cannot be traced here");
+    };
+    // vfork, execve, exit_group, wait4; set_robust_list in a child of fork.
+    assert_eq!(floor, 4.0);
+    assert_eq!(calls("fork", 0, 0), Some(5.0));
+    // Two pipes, as many dup2, a write, reads and polls to the ends.
+    assert!(calls("floor", 0, 100) > Some(floor + 10.0), "{report}");
+    // Each directory that the program is not in is one more.
+    assert_eq!(calls("floor", 7, 0), Some(11.0));
+    // What libc's own resets signals with is spared.
+    if preload.is_some() {
+        assert!(calls("forkless-preload-posix_spawn", 0, 0) < calls("posix_spawn", 0, 0), "{report}");
+    }
+    // Of the helper's children and of those that were parked before, too: none execs and ends unseen.
+    for launcher in ["forkless-status", "forkless-zygote", "forkless-pool"] {
+        assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");
+    }
+}
