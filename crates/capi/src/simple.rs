@@ -4,7 +4,7 @@ use crate::command::set_environment;
 use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
-use forkless::{Command, Released};
+use forkless::{Child, Command, Released};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +70,12 @@ unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const
         // SAFETY: the header's contract.
         set_environment(&mut command, &unsafe { list(envp) }?);
     }
-    match command.spawn()?.release()? {
+    released(command.spawn()?)
+}
+
+/// Gives a child up, whose pid is for `waitpid(2)`.
+pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
+    match child.release()? {
         Released::Running { pid, .. } => Ok(pid),
         Released::Killed(_) => {
             Err(Failure::Refused(libc::ECANCELED, "the child was killed before it could run the program"))

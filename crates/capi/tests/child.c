@@ -210,6 +210,19 @@ static void dropped(void) {
     EXPECT(-1, kill(pid, 0));
 }
 
+static void released(void) {
+    int status;
+    forkless_child *child = spawn("exit 4");
+    pid_t pid = forkless_child_release(child);
+    CHECK(pid > 0);
+    /* A later launch does not reap it. */
+    EXPECT(0, forkless_system("true"));
+    EXPECT(0, forkless_reap_orphans());
+    EXPECT(pid, waitpid(pid, &status, 0));
+    EXPECT(4 << 8, status);
+    EXPECT(-EINVAL, forkless_child_release(NULL));
+}
+
 static void simple_calls(void) {
     extern char **environ;
     int status, fd = fcntl(0, F_DUPFD_CLOEXEC, 40);
@@ -249,6 +262,7 @@ int main(void) {
     captures();
     prepared_runs();
     dropped();
+    released();
     simple_calls();
     expect_nothing_left(fds);
     return 0;
