@@ -34,15 +34,23 @@ char *ops_bytes(pTHX_ SV *value) {
     STRLEN size;
     const char *text = SvPV_const(value, size);
     if (memchr(text, '\0', size) != NULL) {
-        Perl_ck_warner(aTHX_ packWARN(WARN_SYSCALLS), "Invalid \\0 character in a command: %s\\0...", text);
         errno = EINVAL;
         return NULL;
     }
     return SvPVX(newSVpvn_flags(text, size, SVs_TEMP));
 }
 
+static char *bytes_or_warning(pTHX_ SV *value) {
+    char *bytes = ops_bytes(aTHX_ value);
+    if (bytes == NULL) {
+        Perl_ck_warner(aTHX_ packWARN(WARN_SYSCALLS), "Invalid \\0 character in a command: %s\\0...", SvPV_nolen_const(value));
+        errno = EINVAL;
+    }
+    return bytes;
+}
+
 static int ready_line(pTHX_ struct start *how, SV *line) {
-    char *text = ops_bytes(aTHX_ line);
+    char *text = bytes_or_warning(aTHX_ line);
     if (text == NULL) return OPS_BAD;
     char **words = room(aTHX_ (strlen(text) / 2 + 5) * sizeof *words);
     SV *whole = newSVpv(text, 0);
@@ -68,12 +76,12 @@ int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count
     char **argv = room(aTHX_ (count + 1) * sizeof *argv);
     for (SSize_t n = 0; n < count; n++) {
         /* What makes a text of an argument may be perl code, which moves the stack. */
-        argv[n] = ops_bytes(aTHX_ PL_stack_base[first + n]);
+        argv[n] = bytes_or_warning(aTHX_ PL_stack_base[first + n]);
         if (argv[n] == NULL) return OPS_BAD;
     }
     argv[count] = NULL;
     how->argv = argv;
-    if (program != NULL && (how->program = ops_bytes(aTHX_ program)) == NULL) return OPS_BAD;
+    if (program != NULL && (how->program = bytes_or_warning(aTHX_ program)) == NULL) return OPS_BAD;
     return OPS_READY;
 }
 

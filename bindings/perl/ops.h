@@ -9,7 +9,7 @@ void ops_boot(pTHX);
 /* Everywhere from now on, hint or not: 1 for system, 2 for readpipe. */
 void ops_everywhere(int which);
 
-/* The bytes that perl's exec would pass of this, until the end of the statement. NULL, errno and a warning if a NUL is among them. */
+/* The bytes that perl's exec would pass of this, until the end of the statement. NULL and errno if a NUL is among them. */
 char *ops_bytes(pTHX_ SV *value);
 
 /* What perl would start for these arguments: one string is a line, of which there may be nothing left. */

@@ -110,10 +110,10 @@ case('a large argument' => sub { system 'sh', '-c', 'echo ${#1}', 'sh', 'x' x 10
 case('too large a one'  => sub { system 'echo', 'x' x 300_000 });
 {
     pipe my $reads, my $writes;
-    case('close-on-exec' => sub { system 'sh', '-c', "{ echo a >&${\fileno $writes}; } 2>/dev/null || echo closed" });
+    case('close-on-exec' => sub { system 'sh', '-c', "{ echo a >/dev/fd/${\fileno $writes}; } 2>/dev/null || echo closed" });
     require Fcntl;
     fcntl $writes, Fcntl::F_SETFD(), 0;
-    case('not close-on-exec' => sub { system 'sh', '-c', "echo passed on >&${\fileno $writes}" });
+    case('not close-on-exec' => sub { system 'sh', '-c', "echo passed on >/dev/fd/${\fileno $writes}" });
     print scalar readline $reads;
 }
 case('ignored signals' => sub {

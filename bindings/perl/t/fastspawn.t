@@ -111,7 +111,7 @@ is(scalar(my @list = spawn('/no/such', ['x'])), 1, 'undef in a list too');
 
 {
     pipe my $reads, my $writes or die;
-    my $line = 'echo a pipe >&' . fileno $writes;
+    my $line = 'echo a pipe >/dev/fd/' . fileno $writes;
     fd_inherit(fileno $writes);
     waitpid spawn('/bin/sh', ['sh', '-c', $line]), 0;
     is($?, 0, 'an inherited descriptor');
