@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Debian's packages, each with what takes it.
-const DEBIAN: &[(&str, &str)] = &[("libuv1-dev", "the benchmark's libuv engine")];
+const DEBIAN: &[(&str, &str)] = &[
+    ("libuv1-dev", "the benchmark's libuv engine"),
+    ("libperl-dev", "the perl distribution"),
+    ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),
+    ("libio-async-perl", "the perl distribution's tests"),
+    ("libtest-pod-perl", "the perl distribution's tests"),
+];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.
 ///

@@ -5,6 +5,10 @@ use Exporter 'import';
 
 # What a test looks at from outside: descriptors, children, a program's answer.
 
+# Whatever the tests were started with: directories that only others may enter make EACCES of ENOENT, and ignored signals stay so.
+$ENV{PATH} = '/usr/local/bin:/usr/bin:/bin';
+$SIG{$_} = 'DEFAULT' for qw(INT QUIT TERM USR1 USR2 ALRM CHLD PIPE);
+
 our @EXPORT = qw(open_fds no_child slurp);
 
 sub open_fds {
