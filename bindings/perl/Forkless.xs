@@ -8,6 +8,7 @@
 #include "perl.h"
 #include "XSUB.h"
 
+#include "fast.h"
 #include "ops.h"
 #include "setting.h"
 #include "start.h"
@@ -200,6 +201,16 @@ static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
     return texts;
 }
 
+/* Each interpreter's own. */
+typedef struct { struct fast last; } my_cxt_t;
+#define MY_CXT_KEY "Forkless::_guts" XS_VERSION
+START_MY_CXT
+
+static void end_fast(pTHX_ void *nothing) {
+    dMY_CXT;
+    fast_free(&MY_CXT.last);
+}
+
 /* A pid, or a negative errno. */
 static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
     SvGETMAGIC(envp);
@@ -213,7 +224,10 @@ static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
         args[0] = (char *)"";
         args[1] = NULL;
     }
-    return is_searched ? start_in_path(file, args, environment) : forkless_spawn(file, args, environment);
+    if (is_searched) return start_in_path(file, args, environment);
+    if (has_envp) return forkless_spawn(file, args, environment);
+    dMY_CXT;
+    return fast_spawn(&MY_CXT.last, file, args);
 }
 
 /* ---- What C has, for perl ---- */
@@ -314,7 +328,22 @@ MODULE = Forkless    PACKAGE = Forkless
 PROTOTYPES: DISABLE
 
 BOOT:
-    ops_boot(aTHX);
+    {
+        MY_CXT_INIT;
+        Zero(&MY_CXT, 1, my_cxt_t);
+        call_atexit(end_fast, NULL);
+        ops_boot(aTHX);
+    }
+
+void
+CLONE(...)
+CODE:
+    {
+        MY_CXT_CLONE;
+        Zero(&MY_CXT, 1, my_cxt_t);
+        call_atexit(end_fast, NULL);
+    }
+    PERL_UNUSED_VAR(items);
 
 void
 _everywhere(int which)

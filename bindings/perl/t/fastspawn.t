@@ -4,6 +4,7 @@ use lib 't/lib';
 use Errno qw(ENOENT EACCES EINVAL E2BIG EBADF);
 use File::Temp 'tempdir';
 use Look;
+use POSIX ();
 use Test::More;
 
 use Forkless::FastSpawn;
@@ -121,6 +122,37 @@ is(scalar(my @list = spawn('/no/such', ['x'])), 1, 'undef in a list too');
     isnt($?, 0, 'one that is not');
     fd_inherit(9999);
     is($! + 0, EBADF, 'one that is not open');
+}
+
+{
+    # The last command is kept prepared: what differs from it in anything is another.
+    my @same = (spawn => '/bin/sh', ['sh', '-c', 'echo $0 $1 $WORD $(umask) $(pwd)', 'a', 'b']);
+    local $ENV{WORD} = 'one';
+    my $first = run(\%ours, @same);
+    is(run(\%ours, @same), $first, 'the same again');
+    $ENV{WORD} = 'two';
+    is(run(\%ours, @same), $first =~ s/one/two/r, 'another value of a variable');
+    $ENV{OTHER} = 1;
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "1\n|0", 'another variable');
+    delete $ENV{OTHER};
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "\n|0", '… and without it');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $0', $_]), "$_\n|0", "another argument, $_") for 'a', 'b', 'ab';
+    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a', "b$_"]), "1\n|0", 'the same number of them') for 1, 2;
+    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a']), "0\n|0", 'one less');
+    my $old = umask 077;
+    like(run(\%ours, @same), qr/0077/, 'another umask is the program\'s without that');
+    umask $old;
+    my $blocked = POSIX::SigSet->new(POSIX::SIGUSR2());
+    my @mask    = (spawn => '/bin/grep', ['grep', 'SigBlk', '/proc/self/status']);
+    run(\%ours, @mask);
+    POSIX::sigprocmask(POSIX::SIG_BLOCK(), $blocked);
+    is(run(\%ours, @mask), "SigBlk:\t0000000000000800\n|0", 'another signal mask');
+    POSIX::sigprocmask(POSIX::SIG_UNBLOCK(), $blocked);
+    is(run(\%ours, @mask), "SigBlk:\t0000000000000000\n|0", '… and without it');
+    local $SIG{PIPE} = 'IGNORE';
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), "here\n|0", 'SIGPIPE ignored');
+    $SIG{PIPE} = 'DEFAULT';
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), '|13', '… and not');
 }
 
 my $fds = open_fds();
