@@ -1,5 +1,6 @@
 #!/usr/bin/perl
-# Ways to launch from perl, in turn in one process: medians, and how many times the first of a group each takes.
+# Ways to launch from perl, in turn in one process: medians, how many times the first of its group each takes, and how many times what it
+# took itself in the smallest perl.
 #
 #     perl -Mblib bench/engines/perl/compare.pl [--mib N]... [--ms MS] PROGRAM
 #
@@ -49,6 +50,14 @@ sub core_qx   { my $out = `$program`; return check($?) }
 my $prepared = Forkless->new(cmd => [$program])->prepare;
 
 my @groups = (
+    # Nobody forks between these.
+    [ 'alone',
+        ['Forkless::FastSpawn, spawnp' => sub { wait_for(Forkless::FastSpawn::spawnp($name, [$name])) }],
+        ['system, a list'              => \&forkless_list],
+        ['qx'                          => \&forkless_qx],
+        ['Forkless->new->status'       => sub { check(Forkless->new(cmd => [$program])->status) }],
+        ['a prepared command'          => sub { check($prepared->status) }],
+    ],
     [ 'spawn, waitpid',
         ($has_original ? ['Proc::FastSpawn' => sub { wait_for(Proc::FastSpawn::spawn($program, [$name])) }] : ()),
         ['Forkless::FastSpawn' => sub { wait_for(Forkless::FastSpawn::spawn($program, [$name])) }],
@@ -60,10 +69,6 @@ my @groups = (
     ['system, a list', [perl => \&core_list], [Forkless => \&forkless_list]],
     ['system, a line for a shell', [perl => \&core_line], [Forkless => \&forkless_line]],
     ['qx', [perl => \&core_qx], [Forkless => \&forkless_qx]],
-    [ 'the objects',
-        ['Forkless->new->status' => sub { check(Forkless->new(cmd => [$program])->status) }],
-        ['a prepared command'    => sub { check($prepared->status) }],
-    ],
 );
 
 sub now { return clock_gettime(CLOCK_MONOTONIC) }
@@ -76,11 +81,11 @@ sub median {
 my $kernel = (POSIX::uname())[2];
 my $original = $has_original ? ", Proc::FastSpawn $Proc::FastSpawn::VERSION" : '';
 printf "perl %vd, Forkless %s%s, Linux %s\n", $^V, Forkless->VERSION, $original, $kernel;
-my $memory = '';
+my ($memory, %small) = ('');
 for my $mib (@mib) {
     # Written to, so that there are pages to be copied.
     $memory .= "\1" x (1 << 20) while length $memory < $mib << 20;
-    printf "\nperl with %d MiB more\n  %-28s %-24s %10s %8s %6s\n", $mib, '', '', 'median µs', '×', 'n';
+    printf "\nperl with %d MiB more\n  %-25s %-27s %11s %8s %8s %7s\n", $mib, '', '', 'median us', 'x first', 'x small', 'n';
     for my $group (@groups) {
         my ($title, @contestants) = @$group;
         my %times;
@@ -99,7 +104,9 @@ for my $mib (@mib) {
             my ($who)  = @$contestant;
             my $median = median(@{ $times{$who} });
             $first //= $median;
-            printf "  %-28s %-24s %10.1f %8.3f %6d\n", $title, $who, $median * 1e6, $median / $first, scalar @{ $times{$who} };
+            my $small = $small{"$group->[0], $who"} //= $median;
+            my $count = @{ $times{$who} };
+            printf "  %-25s %-27s %11.1f %8.3f %8.2f %7d\n", $title, $who, $median * 1e6, $median / $first, $median / $small, $count;
             $title = '';
         }
     }
