@@ -53,8 +53,8 @@ static int ready_line(pTHX_ struct start *how, SV *line) {
     char *text = bytes_or_warning(aTHX_ line);
     if (text == NULL) return OPS_BAD;
     char **words = room(aTHX_ (strlen(text) / 2 + 5) * sizeof *words);
-    SV *whole = newSVpv(text, 0);
-    sv_2mortal(whole);
+    /* A shell gets it without the blanks before it. */
+    SV *whole = newSVpvn_flags(text, strlen(text), SVs_TEMP);
     int kind = line_split(text, words);
     /* Standard error cannot go where standard output does if that is closed: a shell will say so. */
     if (kind == LINE_MERGED && how->streams[1] == STREAM_KEPT && fcntl(1, F_GETFD) < 0) kind = LINE_SHELL;
@@ -63,7 +63,7 @@ static int ready_line(pTHX_ struct start *how, SV *line) {
         how->program = "/bin/sh";
         words[0] = (char *)"sh";
         words[1] = (char *)"-c";
-        words[2] = SvPVX(whole);
+        words[2] = SvPVX(whole) + strspn(text, " \t\n\v\f\r");
         words[3] = NULL;
     }
     how->argv = words;

@@ -236,6 +236,10 @@ C<Can't exec> is told by your process and not by a child's copy of it, so a hand
 
 =item *
 
+C<qx(-)> is a program of that name. Perl's own forks there, as C<open> with C<|-> does.
+
+=item *
+
 With C<-T>, from perl 5.38 on, perl's own are used, and fork.
 
 =back
