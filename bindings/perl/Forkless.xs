@@ -1,4 +1,5 @@
-/* What forkless.h has, for lib/Forkless.pm and its like. Nothing here runs in a child.
+/* What forkless.h has, for lib/Forkless.pm and its like. Nothing here runs in a child. Longer than other files: XS is one file for a
+ * library, and each function is a few lines of glue.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define PERL_NO_GET_CONTEXT
 #ifndef _GNU_SOURCE
@@ -272,10 +273,7 @@ static SV *stream_object(pTHX_ int fd, int is_reader, pid_t pid) {
     IO *io = GvIOn(glob);
     IoIFP(io) = stream;
     if (!is_reader) IoOFP(io) = stream;
-    IoTYPE(io) = IoTYPE_PIPE;
-    SV **place = av_fetch(PL_fdpid, fd, TRUE);
-    SvUPGRADE(*place, SVt_IV);
-    SvIV_set(*place, pid);
+    ops_own(aTHX_ io, pid);
     return newRV_noinc((SV *)glob);
 }
 

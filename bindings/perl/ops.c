@@ -1,7 +1,7 @@
-/* perl's own system and qx, and pipes to and from programs, without fork.
+/* perl's own system, qx and open of pipes, without fork.
  *
  * The compiler is asked to put another function into the ops, where a lexical hint says so: so every form of the syntax means what
- * it means, and other code is not touched. The functions do what perlfunc says of "system" and "readpipe".
+ * it means, and other code is not touched. The functions do what perlfunc says of "system", "readpipe" and "open".
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define PERL_NO_GET_CONTEXT
@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SYSTEM = 1, READPIPE = 2 };
+enum { SYSTEM = 1, READPIPE = 2, OPEN = 4 };
 
-static Perl_check_t check_system_before, check_readpipe_before;
+static Perl_check_t check_system_before, check_readpipe_before, check_open_before;
 static int everywhere;
 
 /* Room until the end of the statement. */
@@ -280,6 +280,88 @@ static OP *pp_readpipe_forkless(pTHX) {
     return NORMAL;
 }
 
+/* ---- open, where it is a pipe ---- */
+
+void ops_own(pTHX_ IO *io, pid_t pid) {
+    IoTYPE(io) = IoTYPE_PIPE;
+    SV **place = av_fetch(PL_fdpid, PerlIO_fileno(IoIFP(io)), TRUE);
+    SvUPGRADE(*place, SVt_IV);
+    SvIV_set(*place, pid);
+    PL_forkprocess = pid;
+}
+
+/* What open was asked for: 1 to read from the program, 0 to write to it; -1: none of ours. `layers`: of a mode; `line`: the command of a
+ * single text. */
+static int pipe_wanted(pTHX_ SV **first, SSize_t count, const char **layers, SV **line) {
+    STRLEN size;
+    if (count < 2 || !isGV_with_GP(first[0]) || SvROK(first[1])) return -1;
+    IO *io = GvIOp((GV *)first[0]);
+    if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return -1;
+    const char *text = SvPV_const(first[1], size);
+    if (strlen(text) != size) return -1;
+    while (isSPACE(*text)) text++;
+    if (count > 2) {
+        int reads = strncmp(text, "-|", 2) == 0;
+        if (!reads && strncmp(text, "|-", 2) != 0) return -1;
+        /* The command "-" is a fork. */
+        if (count == 3 && strEQ(SvPV_nolen_const(first[2]), "-")) return -1;
+        *layers = text + 2;
+        return reads;
+    }
+    size = strlen(text);
+    while (size > 0 && isSPACE(text[size - 1])) size--;
+    int reads = size > 1 && text[size - 1] == '|', writes = size > 1 && text[0] == '|';
+    if (reads == writes) return -1;
+    text += writes;
+    size -= 1;
+    while (size > 0 && isSPACE(*text)) text++, size--;
+    while (reads && size > 0 && isSPACE(text[size - 1])) size--;
+    if (size == 0 || (size == 1 && *text == '-')) return -1;
+    *line = newSVpvn_flags(text, size, SVs_TEMP | (SvUTF8(first[1]) ? SVf_UTF8 : 0));
+    return reads;
+}
+
+/* perl's own open is told to take the end of a pipe, and the handle is made one of a program's. */
+static OP *pp_open_forkless(pTHX) {
+    const SSize_t first = TOPMARK + 1, count = PL_stack_sp - PL_stack_base - TOPMARK;
+    const char *layers = "";
+    SV *line = NULL;
+    int reads = TAINTING_get ? -1 : pipe_wanted(aTHX_ PL_stack_base + first, count, &layers, &line), ends[2], is_ready;
+    if (reads < 0 || pipe2(ends, O_CLOEXEC) < 0) return PL_ppaddr[OP_OPEN](aTHX);
+    layers = SvPVX(newSVpvn_flags(layers, strlen(layers), SVs_TEMP));
+    struct start how = START_INIT;
+    how.streams[reads] = ends[reads];
+    if (line != NULL) {
+        how.ignores_fpe = PL_sigfpe_saved == SIG_IGN;
+        is_ready = ready_line(aTHX_ &how, line);
+    } else {
+        is_ready = ops_ready(aTHX_ &how, NULL, first + 2, count - 2);
+    }
+    if (is_ready == OPS_NOTHING) errno = ENOENT;
+    pid_t pid = is_ready == OPS_READY ? ops_start(aTHX_ &how) : -1;
+    const int saved = errno;
+    close(ends[reads]);
+    GV *gv = (GV *)PL_stack_base[first];
+    dSP;
+    SP = PL_stack_base + first;
+    EXTEND(SP, 2);
+    mPUSHp(reads ? "<&=" : ">&=", 3);
+    /* Where nothing was started the handle is closed, as by any open that fails. */
+    mPUSHi(pid > 0 ? ends[!reads] : -1);
+    PUTBACK;
+    if (pid < 0) close(ends[!reads]);
+    OP *next = PL_ppaddr[OP_OPEN](aTHX);
+    IO *io = GvIOp(gv);
+    if (pid > 0 && io != NULL && IoIFP(io) != NULL) {
+        ops_own(aTHX_ io, pid);
+        if (*layers != '\0') PerlIO_apply_layers(aTHX_ IoIFP(io), reads ? "r" : "w", layers);
+        *PL_stack_sp = sv_2mortal(newSViv(pid));
+    } else if (pid < 0) {
+        errno = saved;
+    }
+    return next;
+}
+
 static int is_wanted(pTHX_ int which, const char *hint) {
     if (everywhere & which) return 1;
     if (!(PL_hints & HINT_LOCALIZE_HH)) return 0;
@@ -299,7 +381,14 @@ static OP *check_readpipe(pTHX_ OP *op) {
     return op;
 }
 
+static OP *check_open(pTHX_ OP *op) {
+    op = check_open_before(aTHX_ op);
+    if (op->op_type == OP_OPEN && is_wanted(aTHX_ OPEN, "Forkless/open")) op->op_ppaddr = pp_open_forkless;
+    return op;
+}
+
 void ops_boot(pTHX) {
+    wrap_op_checker(OP_OPEN, check_open, &check_open_before);
     wrap_op_checker(OP_SYSTEM, check_system, &check_system_before);
     wrap_op_checker(OP_BACKTICK, check_readpipe, &check_readpipe_before);
 }

@@ -22,7 +22,7 @@ require Forkless::Child;
 require Forkless::WaitSet;
 require Forkless::Pool;
 
-my %BUILTIN = (system => 1, readpipe => 2);
+my %BUILTIN = (system => 1, readpipe => 2, open => 4);
 
 sub import {
     my ($class, @words) = @_;
@@ -171,9 +171,10 @@ Forkless - start programs at the speed of exec, however big perl has become
 =head1 SYNOPSIS
 
     # perl's own words, without fork.
-    use Forkless qw(system readpipe);
+    use Forkless qw(system readpipe open);
     system('make', '-s', 'all') == 0 or die "make: $?";
     my $kernel = `uname -r`;
+    open my $list, '-|', 'ls', '-l' or die "ls: $!";
 
     # Proc::FastSpawn's functions.
     use Forkless::FastSpawn;
@@ -202,12 +203,13 @@ Nothing here is called in the child: no C<END>, no destructor, no C<CLONE>.
 
 =head1 PERL'S OWN FUNCTIONS
 
-    use Forkless qw(system readpipe);
+    use Forkless qw(system readpipe open);
 
 From here to the end of the block or file, C<system> in all of its forms (a string, a list, C<system { $program } @words>), C<qx//>,
-backticks and C<readpipe> do not fork. C<no Forkless> ends that. Other packages and files are not touched, and a C<system> of your own,
-or C<CORE::GLOBAL::system>, is called as before: the compiler puts another function into perl's ops, so there is no other syntax.
-C<exec> and C<fork> are perl's.
+backticks and C<readpipe>, and C<open> of pipes (C<-|>, C<|->, S<C<"program |">>, S<C<"| program">>) do not fork. C<no Forkless> ends that. Other
+packages and files are not touched, and a C<system> of your own, or C<CORE::GLOBAL::system>, is called as before: the compiler puts
+another function into perl's ops, so there is no other syntax. C<exec> and C<fork> are perl's, and so is C<open> of all else, and of the command
+C<->, which asks for a fork.
 
     perl -MForkless=:everywhere program.pl
 
@@ -215,7 +217,7 @@ does it for all that is compiled from then on, modules too.
 
 What they do is what L<perlfunc> says: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings of the category C<exec>, taint checks, layers of
 L<open>, C<$/>; buffered output is written first; SIGINT and SIGQUIT are ignored and SIGCHLD is blocked while C<system> waits. Which
-string is for C</bin/sh -c>, perl's own rules say. A test runs a hundred cases by both and compares.
+string is for C</bin/sh -c>, perl's own rules say. A test runs 130 cases by both and compares.
 
 What is different:
 
@@ -240,7 +242,7 @@ C<qx(-)> is a program of that name. Perl's own forks there, as C<open> with C<|-
 
 =item *
 
-With C<-T>, from perl 5.38 on, perl's own are used, and fork.
+With C<-T> C<open> is perl's own, and forks; from perl 5.38 on all three are.
 
 =back
 
@@ -253,7 +255,7 @@ These are exported on request.
     my $handle = Forkless::popen('-|', 'ls', '-l') or die "$!";
     my ($input, $pid) = Forkless::popen('|-', 'cat >/dev/null');
 
-As C<open> with these modes: one string is a line, several are a program and its arguments. C<close> waits, and tells in C<$?>.
+The same as a function. As C<open> with these modes: one string is a line, several are a program and its arguments. C<close> waits, and tells in C<$?>.
 
 =head2 open2, open3
 
@@ -495,7 +497,7 @@ twice as high, which is the fork's doing. A line for a shell costs the shell, in
     FORKLESS_PREFIX=/usr/local perl Makefile.PL && make && make test && make install
 
 takes F<lib/libforkless.a> and F<include/forkless.h> of that prefix, else of C<pkg-config>, else builds them, where this directory is part of the sources of
-forkless, with cargo. Linux on x86-64 or aarch64, perl 5.16 or later with its headers, a C compiler.
+forkless, with cargo. Linux on x86-64 or aarch64, perl 5.26 or later (tried with 5.36) with its headers, a C compiler.
 
 =head1 SEE ALSO
 

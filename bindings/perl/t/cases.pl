@@ -204,7 +204,51 @@ case('qx, not ignored meanwhile' => sub {
 case('qx, SIGCHLD ignored' => sub { local $SIG{CHLD} = 'IGNORE'; scalar `echo x` });
 case('qx, stdin'           => sub { scalar `cat </dev/null` });
 
+# ---- open ----
+sub piped {
+    my ($handle, $pid) = @_;
+    return ('undef', $! + 0) if !$pid;
+    my $is_pid = $pid > 1 && -p $handle ? 'a pid' : $pid;
+    my @lines  = readline $handle;
+    $! = 0;
+    return ($is_pid, @lines, close $handle ? 'closed' : 'not closed', $?, $! + 0);
+}
+case('open, a list'         => sub { my $pid = open my $in, '-|', 'echo', 'a  b'; piped($in, $pid) });
+case('open, a line'         => sub { my $pid = open my $in, '-|', 'echo a; exit 3'; piped($in, $pid) });
+case('open, blanks'         => sub { my $pid = open my $in, ' -| ', 'echo a'; piped($in, $pid) });
+case('open, not there'      => sub { my $pid = open my $in, '-|', 'no-such-program', 'x'; piped($in, $pid) });
+case('open, two arguments'  => sub { my $pid = open my $in, 'echo a b |'; piped($in, $pid) });
+case('open, … a line'       => sub { my $pid = open my $in, " echo a; exit 4 | \n"; piped($in, $pid) });
+case('open, … not there'    => sub { my $pid = open my $in, 'no-such-program x |'; piped($in, $pid) });
+case('open, layers'         => sub { my $pid = open my $in, '-|:utf8', "printf '\\303\\251'"; my @got = piped($in, $pid); length $got[1] });
+case('open, crlf'           => sub { my $pid = open my $in, '-|:crlf', "printf 'a\\r\\nb\\r\\n'"; my @got = piped($in, $pid); map { length } @got[1, 2] });
+case('open, use open'       => sub { use open IN => ':utf8'; my $pid = open my $in, '-|', "printf '\\303\\251'"; my @got = piped($in, $pid); length $got[1] });
+case('open, to it'          => sub { open my $out, '|-', 'cat' or die; print $out "to it\n"; (close $out, $?) });
+case('open, to a line'      => sub { open my $out, '|-', 'cat; exit 5' or die; print $out "to it\n"; (close $out, $?, $! + 0) });
+case('open, | first'        => sub { open my $out, '| cat' or die; print $out "to it\n"; (close $out, $?) });
+case('open, by name'        => sub { my $pid = open NAMED, '-|', 'echo', 'named'; my @got = piped(\*NAMED, $pid); @got });
+case('open, again'          => sub { open my $in, '<', '/dev/null'; my $pid = open $in, '-|', 'echo', 'again'; piped($in, $pid) });
+case('open, failed again'   => sub { open my $in, '<', '/dev/null'; my $pid = open $in, '-|', 'no-such-program', 'x'; (defined fileno $in ? 'open' : 'closed') });
+case('open, implicit close' => sub { { open my $in, '-|', 'exit 6;' } $? });
+case('open, - is a fork'    => sub { my $pid = open my $in, '-|', '-'; if (!$pid) { print "a copy\n"; require POSIX; POSIX::_exit(7) } my @got = piped($in, $pid); @got });
+case('open, … in one word'  => sub { my $pid = open my $in, '-|'; if (!$pid) { print "a copy\n"; require POSIX; POSIX::_exit(7) } my @got = piped($in, $pid); @got });
+case('open, a file'         => sub { open my $in, '<', $plain or die; scalar readline $in });
+case('open, a file of two'  => sub { open my $in, $plain or die; scalar readline $in });
+case('open, a copy'         => sub { open my $copy, '>&', \*STDOUT or die; print $copy "a copy\n"; close $copy; () });
+case('open, memory'         => sub { open my $in, '<', \"memory" or die; scalar readline $in });
+case('open, eof and lines'  => sub { open my $in, '-|', 'printf', 'a\\nb\\n' or die; my @got; push @got, "$.: $_" while <$in>; (@got, eof $in) });
+case('open, a number'       => sub { my $pid = open my $in, '-|', 'echo', 1, 2.5; piped($in, $pid) });
+case('open, waitpid'        => sub { my $pid = open my $in, '-|', 'exit 8;'; readline $in; my $is = waitpid($pid, 0) == $pid; ($is, $?, close $in ? 1 : 0, $?) });
+{
+    package Opens;
+    sub TIEHANDLE { return bless {}, shift }
+    sub OPEN { shift; return "tied: @_" }
+    tie *TIED, 'Opens';
+    main::case('open, tied' => sub { scalar open TIED, '-|', 'echo', 'x' });
+}
+
 use warnings;
+case('warning: open'      => sub { open my $in, '-|', 'no-such-program', 'x'; () });
 case('warning: a list'    => sub { system 'no-such-program', 'x' });
 case('warning: a string'  => sub { system 'no-such-program x' });
 case('warning: qx'        => sub { scalar `no-such-program` });

@@ -33,6 +33,11 @@ ok(!is_ours($after), 'not after "no Forkless"');
 ok(!is_ours($not), 'not what was not asked for');
 ok(!is_ours(sub { return system 'true', $_[0] }), 'not behind the block');
 ok(!is_ours(sub { return `echo $_[0]` }), '… qx');
+{
+    my $open = do { use Forkless 'open'; sub { open my $in, '-|', 'true', $nul } };
+    ok(!$open->(), 'ours: open');
+    ok((sub { open my $in, '-|', 'true', $nul })->(), 'not behind the block');
+}
 is($_->('x'), 0, 'it runs') for $string, $list, $block, $eval, $after;
 is($_->('x'), "x\n", 'qx runs') for $qx, $readpipe;
 

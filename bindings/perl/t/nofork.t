@@ -43,9 +43,10 @@ sub forks {
 my $all = <<'PERL';
     system 'true'; system 'true', 'x'; system {'true'} 'x'; system 'exec true;';
     my $out = `true`; my @out = `exec true;`; $out = readpipe 'true';
+    open my $in, '-|', 'true', 'x'; close $in; open $in, 'true |'; close $in; open $in, '|-', 'true'; close $in;
 PERL
-cmp_ok(forks($all), '>=', 7, 'perl\'s own do fork, so the count counts');
-is(forks("use Forkless qw(system readpipe); $all"), 0, 'ours do not');
+cmp_ok(forks($all), '>=', 10, 'perl\'s own do fork, so the count counts');
+is(forks("use Forkless qw(system readpipe open); $all"), 0, 'ours do not');
 is(forks("use Forkless ':everywhere'; $all"), 0, '… everywhere');
 is(forks(<<'PERL'), 0, 'nor does anything else');
     use Forkless qw(popen open2 open3 capture);

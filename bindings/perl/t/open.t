@@ -14,11 +14,12 @@ use Forkless qw(open2 open3 popen);
 sub both {
     my ($name, $mode, @command) = @_;
     my @got;
-    for my $by ('perl', 'forkless') {
+    for my $by ('perl', 'forkless', 'open') {
         my $handle;
         no warnings 'exec';
         if ($by eq 'perl') { open $handle, $mode, @command or $handle = undef }
-        else               { $handle = popen($mode, @command) }
+        elsif ($by eq 'open') { use Forkless 'open'; open $handle, $mode, @command or $handle = undef }
+        else                  { $handle = popen($mode, @command) }
         my $errno = $! + 0;
         if (!$handle) { push @got, "errno $errno"; next }
         my $text = '';
@@ -28,7 +29,8 @@ sub both {
         my $closed = close $handle ? 'closed' : 'not closed';
         push @got, "$text$closed|$?|" . (${^CHILD_STATUS_NATIVE} // '') . '|' . ($! + 0);
     }
-    return is($got[1], $got[0], "popen: $name, as perl's open");
+    is($got[1], $got[0], "popen: $name, as perl's open");
+    return is($got[2], $got[0], "open: $name, as perl's own");
 }
 both('a program',        '-|', 'echo', 'a  b');
 both('a line',           '-|', 'echo a; exit 3');
