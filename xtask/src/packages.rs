@@ -16,6 +16,10 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libproc-fastspawn-perl", "the benchmark's engine of Proc::FastSpawn"),
     ("nodejs", "the benchmark's Node engine"),
     ("libipc-run-perl", "the benchmark's engine of IPC::Run"),
+    ("libperl-dev", "the perl distribution"),
+    ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),
+    ("libio-async-perl", "the perl distribution's tests"),
+    ("libtest-pod-perl", "the perl distribution's tests"),
 ];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.

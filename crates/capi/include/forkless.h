@@ -431,6 +431,8 @@ void forkless_output_free(forkless_output *output);
  */
 
 void forkless_child_free(forkless_child *child);
+/* Frees the handle and leaves the child to you: its pid, for waitpid(2), when it has executed the program, or why it has not. */
+pid_t forkless_child_release(forkless_child *child);
 pid_t forkless_child_pid(forkless_child *child);
 /* The pidfd, readable when the child has ended. The handle's; -ENOENT if it has none. */
 int forkless_child_pidfd(forkless_child *child);

@@ -5,6 +5,7 @@ use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
 use crate::run::raw;
+use crate::simple::released;
 use forkless::{Change, Child, Stream};
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -20,7 +21,7 @@ unsafe fn with<R>(
     work: impl FnOnce(&mut Child) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: the caller's.
-    unsafe { handle::with(child, |child| work(child.as_mut().ok_or(bad("the child is in a wait set"))?)) }
+    unsafe { handle::with(child, |child| work(child.as_mut().ok_or(IN_SET)?)) }
 }
 
 /// Functions of a child: what they take, and what they do.
@@ -102,6 +103,21 @@ unsafe extern "C" fn forkless_child_pid(child: *mut ChildHandle) -> pid_t {
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
+    let release = || {
+        // SAFETY: the header's contract.
+        let given_up = unsafe { handle::with(child, |child| child.take().ok_or(IN_SET)) }?;
+        // SAFETY: as above; there is nothing left in it.
+        unsafe { handle::free(child) };
+        released(given_up)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, release) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
     // SAFETY: the header's contract.
     unsafe { handle::free(child) };
@@ -115,6 +131,8 @@ unsafe extern "C" fn forkless_reap_orphans() -> size_t {
     crate::entry::quietly(|| left = forkless::reap_orphans());
     left
 }
+
+const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
 
 const NO_FD: Failure = Failure::Refused(libc::ENOENT, "there is no such descriptor");
 

@@ -1,12 +1,11 @@
 //! A program started by one call, for `waitpid(2)` to wait for.
 
-use crate::command::set_environment;
 use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
-use forkless::{Command, Released};
+use forkless::{Child, Command, Released};
 use libc::{c_char, c_int, pid_t};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 /// The version, as a text that lives as long as the process.
@@ -65,17 +64,47 @@ unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const
     let argv = unsafe { list(argv) }?;
     let (name, args) = argv.split_first().ok_or(bad("an empty list of arguments"))?;
     let mut command = Command::new(program);
-    like_libc(&mut command).arg0(name).args(args).inherit_all(true).pidfd(false);
-    if !envp.is_null() {
-        // SAFETY: the header's contract.
-        set_environment(&mut command, &unsafe { list(envp) }?);
+    like_libc(&mut command).inherit_all(true).pidfd(false);
+    if envp.is_null() {
+        command.arg0(name).args(args);
+    } else {
+        let entries = (0..).map_while(|n| {
+            // SAFETY: the header's contract: up to the null pointer there are texts.
+            let text = unsafe { *envp.add(n) };
+            // SAFETY: as above.
+            (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+        });
+        let paths = places(program, entries.clone());
+        command.exactly(paths, argv.iter().map(|&arg| arg.to_owned()).collect(), entries);
     }
-    match command.spawn()?.release()? {
+    released(command.spawn()?)
+}
+
+/// Gives a child up, whose pid is for `waitpid(2)`.
+pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
+    match child.release()? {
         Released::Running { pid, .. } => Ok(pid),
         Released::Killed(_) => {
             Err(Failure::Refused(libc::ECANCELED, "the child was killed before it could run the program"))
         }
     }
+}
+
+/// Where `execvp(3)` would look for the file in this environment.
+fn places<'a>(file: &OsStr, mut environment: impl Iterator<Item = &'a CStr>) -> Vec<OsString> {
+    if file.as_bytes().contains(&b'/') {
+        return vec![file.to_owned()];
+    }
+    let path = environment.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(b"/bin:/usr/bin");
+    let place = |directory: &[u8]| {
+        let mut place = OsStr::from_bytes(directory).to_owned();
+        if !directory.is_empty() {
+            place.push("/");
+        }
+        place.push(file);
+        place
+    };
+    path.split(|&byte| byte == b':').map(place).collect()
 }
 
 /// # Safety

@@ -210,6 +210,19 @@ static void dropped(void) {
     EXPECT(-1, kill(pid, 0));
 }
 
+static void released(void) {
+    int status;
+    forkless_child *child = spawn("exit 4");
+    pid_t pid = forkless_child_release(child);
+    CHECK(pid > 0);
+    /* A later launch does not reap it. */
+    EXPECT(0, forkless_system("true"));
+    EXPECT(0, forkless_reap_orphans());
+    EXPECT(pid, waitpid(pid, &status, 0));
+    EXPECT(4 << 8, status);
+    EXPECT(-EINVAL, forkless_child_release(NULL));
+}
+
 static void simple_calls(void) {
     extern char **environ;
     int status, fd = fcntl(0, F_DUPFD_CLOEXEC, 40);
@@ -236,6 +249,21 @@ static void simple_calls(void) {
     EXPECT(-ENOENT, forkless_spawn("sh", argv, envp)); /* not searched for */
     EXPECT(-ENOENT, forkless_spawn("", argv, envp));
     EXPECT(-EACCES, forkless_spawn("/", argv, envp));
+    /* An environment is handed on as it is, and searched as execvp(3) would. */
+    char *odd[] = {"B=1", "PATH=/no/such::/bin", "A=1", "B=2", "no name", NULL};
+    char *env[] = {"cat", "/proc/self/environ", NULL};
+    int ends[2];
+    EXPECT(0, pipe2(ends, O_CLOEXEC));
+    int saved = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    EXPECT(1, dup2(ends[1], 1));
+    pid = forkless_spawnp("cat", env, odd);
+    EXPECT(1, dup2(saved, 1));
+    EXPECT(pid, waitpid(pid, &status, 0));
+    char seen[100] = "";
+    const char expected[] = "B=1\0PATH=/no/such::/bin\0A=1\0B=2\0no name";
+    EXPECT((int)sizeof expected, read(ends[0], seen, sizeof seen));
+    EXPECT(0, memcmp(seen, expected, sizeof expected));
+    close(ends[0]), close(ends[1]), close(saved);
     char *none[] = {NULL};
     EXPECT(-EINVAL, forkless_spawn("/bin/sh", none, envp));
 }
@@ -249,6 +277,7 @@ int main(void) {
     captures();
     prepared_runs();
     dropped();
+    released();
     simple_calls();
     expect_nothing_left(fds);
     return 0;

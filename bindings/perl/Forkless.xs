@@ -1,0 +1,861 @@
+/* What forkless.h has, for lib/Forkless.pm and its like. Nothing here runs in a child. Longer than other files: XS is one file for a
+ * library, and each function is a few lines of glue.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+#define PERL_NO_GET_CONTEXT
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "EXTERN.h"
+#include "perl.h"
+#include "XSUB.h"
+
+#include "fast.h"
+#include "ops.h"
+#include "setting.h"
+#include "start.h"
+
+#include <fcntl.h>
+#include <forkless.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Errors ---- */
+
+/* Says in $! and $Forkless::error what failed. `what`: if the library has said no more than a number. */
+static void failed(pTHX_ int answer, const forkless_error *error, const char *what) {
+    HV *hash = newHV();
+    SV *place = get_sv("Forkless::error", GV_ADD), *object = sv_2mortal(newRV_noinc((SV *)hash));
+    SV *message = error != NULL ? newSVpv(error->message, 0) : newSVpvf("%s: %s", what, Strerror(-answer));
+    SvUTF8_on(message);
+    if (!sv_utf8_decode(message)) SvUTF8_off(message);
+    (void)hv_stores(hash, "errno", newSViv(-answer));
+    (void)hv_stores(hash, "step", newSViv(error != NULL ? error->step : 0));
+    (void)hv_stores(hash, "message", message);
+    sv_bless(object, gv_stashpvs("Forkless::Error", GV_ADD));
+    sv_setsv(place, object);
+    errno = -answer;
+}
+
+/* ---- Handles: a pointer of the library's, in magic that only this file can make, so a forged object is none ---- */
+
+static int forget_copy(pTHX_ MAGIC *magic, CLONE_PARAMS *params) {
+    /* A new thread has a copy of the object, and the handle stays where it was. */
+    magic->mg_ptr = NULL;
+    return 0;
+}
+
+#define HANDLE(name, release)                                                    \
+    static int free_##name(pTHX_ SV *sv, MAGIC *magic) {                         \
+        if (magic->mg_ptr != NULL) release((forkless_##name *)magic->mg_ptr);    \
+        magic->mg_ptr = NULL;                                                    \
+        return 0;                                                                \
+    }                                                                            \
+    static MGVTBL name##_magic = { .svt_free = free_##name, .svt_dup = forget_copy };
+
+HANDLE(command, forkless_command_free)
+HANDLE(child, forkless_child_free)
+HANDLE(prepared, forkless_prepared_free)
+HANDLE(waitset, forkless_waitset_free)
+HANDLE(pool, forkless_pool_free)
+
+static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
+    sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
+}
+
+static SV *make(pTHX_ const char *class, MGVTBL *kind, void *pointer) {
+    SV *object = newRV_noinc((SV *)newHV());
+    sv_bless(object, gv_stashpv(class, GV_ADD));
+    put(aTHX_ object, kind, pointer);
+    return object;
+}
+
+static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
+    MAGIC *magic = SvROK(object) && SvTYPE(SvRV(object)) >= SVt_PVMG ? mg_findext(SvRV(object), PERL_MAGIC_ext, kind) : NULL;
+    if (magic == NULL) croak("not a %s", what);
+    if (magic->mg_ptr == NULL) croak("this %s is another thread's, or a wait set has it", what);
+    return magic;
+}
+
+#define COMMAND(object) ((forkless_command *)magic_of(aTHX_ object, &command_magic, "Forkless::Command")->mg_ptr)
+#define CHILD(object) ((forkless_child *)magic_of(aTHX_ object, &child_magic, "Forkless::Child")->mg_ptr)
+#define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
+#define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
+#define POOL(object) ((forkless_pool *)magic_of(aTHX_ object, &pool_magic, "Forkless::Pool")->mg_ptr)
+
+/* ---- What perl has, for C ---- */
+
+/* The descriptor of a number or of a handle; -1 of a closed one. */
+static int fd_of(pTHX_ SV *value) {
+    SvGETMAGIC(value);
+    if (!SvROK(value) && !isGV_with_GP(value) && looks_like_number(value)) return (int)SvIV(value);
+    IO *io = sv_2io(value);
+    if (SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL)
+        croak("a tied handle has no descriptor that a program could use");
+    if (IoIFP(io) == NULL) return -1;
+    int fd = PerlIO_fileno(IoIFP(io));
+    if (fd < 0) croak("a handle in memory has no descriptor that a program could use");
+    return fd;
+}
+
+static int signal_of(pTHX_ SV *value) {
+    if (looks_like_number(value)) return (int)SvIV(value);
+    const char *name = SvPV_nolen(value);
+    int number = whichsig(strncmp(name, "SIG", 3) == 0 ? name + 3 : name);
+    if (number < 0) croak("no such signal: %s", name);
+    return number;
+}
+
+/* Seconds, as milliseconds; -1 for none. */
+static int64_t ms_of(pTHX_ SV *value) {
+    if (value == NULL || !SvOK(value)) return -1;
+    NV seconds = SvNV(value);
+    if (!(seconds > 0)) return 0;
+    return seconds > 1e12 ? -1 : (int64_t)(seconds * 1000 + 0.999);
+}
+
+/* A list that ends in a null pointer, until the end of the statement. NULL and errno if there is a NUL in it. */
+static char **texts_of(pTHX_ SV *value) {
+    SvGETMAGIC(value);
+    if (!SvROK(value) || SvTYPE(SvRV(value)) != SVt_PVAV) croak("expected a reference to an array");
+    AV *array = (AV *)SvRV(value);
+    SSize_t count = av_count(array);
+    char **texts = (char **)SvPVX(sv_2mortal(newSV((count + 1) * sizeof *texts)));
+    for (SSize_t n = 0; n < count; n++) {
+        SV **one = av_fetch(array, n, 0);
+        texts[n] = one != NULL ? ops_bytes(aTHX_ *one) : (char *)"";
+        if (texts[n] == NULL) return NULL;
+    }
+    texts[count] = NULL;
+    return texts;
+}
+
+static int *numbers_of(pTHX_ SV *value, size_t *count) {
+    SvGETMAGIC(value);
+    if (!SvROK(value) || SvTYPE(SvRV(value)) != SVt_PVAV) croak("expected a reference to an array");
+    AV *array = (AV *)SvRV(value);
+    *count = av_count(array);
+    int *numbers = (int *)SvPVX(sv_2mortal(newSV((*count + 1) * sizeof *numbers)));
+    for (size_t n = 0; n < *count; n++) {
+        SV **one = av_fetch(array, n, 0);
+        numbers[n] = one != NULL ? (int)SvUV(*one) : 0;
+    }
+    return numbers;
+}
+
+/* One argument of a setting. False and errno if it cannot be one. */
+static int argument_of(pTHX_ char kind, SV *value, struct argument *a) {
+    STRLEN size;
+    switch (kind) {
+    case 'f': a->number = fd_of(aTHX_ value); return 1;
+    case 'g': a->number = signal_of(aTHX_ value); return 1;
+    case 'L': return (a->texts = texts_of(aTHX_ value)) != NULL;
+    case 'N': a->numbers = numbers_of(aTHX_ value, &a->count); return 1;
+    case 'B': a->text = SvPVbyte(value, size); a->count = size; return 1;
+    case 'S': if (!SvOK(value)) return 1; /* FALLTHROUGH */
+    case 's': return (a->text = ops_bytes(aTHX_ value)) != NULL;
+    case 'U': a->bits = SvUV(value); return 1;
+    default: break;
+    }
+    IV number = SvIV(value);
+    if (number < (kind == 'u' ? 0 : I32_MIN) || number > (kind == 'u' ? (IV)U32_MAX : I32_MAX)) {
+        errno = EINVAL;
+        return 0;
+    }
+    a->number = number;
+    return 1;
+}
+
+static const struct setting *setting_of(const char *name) {
+    for (const struct setting *one = settings; one->name != NULL; one++)
+        if (strcmp(one->name, name) == 0) return one;
+    return NULL;
+}
+
+/* The same for Proc::FastSpawn's functions: bytes, of an array or (for an environment) a hash too. NULL and errno if a NUL is in one. */
+static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
+    AV *array;
+    SvGETMAGIC(value);
+    if (is_environment && SvROK(value) && SvTYPE(SvRV(value)) == SVt_PVHV) {
+        HV *hash = (HV *)SvRV(value);
+        array = (AV *)sv_2mortal((SV *)newAV());
+        hv_iterinit(hash);
+        for (HE *entry; (entry = hv_iternext(hash)) != NULL;)
+            av_push(array, newSVpvf("%" SVf "=%" SVf, SVfARG(HeSVKEY_force(entry)), SVfARG(hv_iterval(hash, entry))));
+    } else if (SvROK(value) && SvTYPE(SvRV(value)) == SVt_PVAV) {
+        array = (AV *)SvRV(value);
+    } else {
+        croak("expected a reference to an array of argument/environment strings");
+    }
+    SSize_t count = av_count(array);
+    char **texts = (char **)SvPVX(sv_2mortal(newSV((count + 2) * sizeof *texts)));
+    for (SSize_t n = 0; n < count; n++) {
+        SV **one = av_fetch(array, n, 0);
+        STRLEN size = 0;
+        texts[n] = one != NULL ? SvPVbyte(*one, size) : (char *)"";
+        if (strlen(texts[n]) != size) {
+            errno = EINVAL;
+            return NULL;
+        }
+    }
+    texts[count] = NULL;
+    return texts;
+}
+
+/* Each interpreter's own. */
+typedef struct { struct fast last; } my_cxt_t;
+#define MY_CXT_KEY "Forkless::_guts" XS_VERSION
+START_MY_CXT
+
+static void end_fast(pTHX_ void *nothing) {
+    dMY_CXT;
+    fast_free(&MY_CXT.last);
+}
+
+/* A pid, or a negative errno. */
+static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
+    SvGETMAGIC(envp);
+    const int has_envp = SvOK(envp);
+    STRLEN size;
+    const char *file = SvPVbyte(path, size);
+    char **args = bytes_of_list(aTHX_ argv, 0), **environment = has_envp ? bytes_of_list(aTHX_ envp, 1) : NULL;
+    if (args == NULL || (has_envp && environment == NULL) || strlen(file) != size) return -EINVAL;
+    if (args[0] == NULL) {
+        /* What the kernel makes of an empty list. */
+        args[0] = (char *)"";
+        args[1] = NULL;
+    }
+    if (is_searched) return start_in_path(file, args, environment);
+    if (has_envp) return forkless_spawn(file, args, environment);
+    dMY_CXT;
+    return fast_spawn(&MY_CXT.last, file, args);
+}
+
+/* ---- What C has, for perl ---- */
+
+#define STORE(hash, name, value) (void)hv_store(hash, name, strlen(name), value, 0)
+
+static SV *usage_hash(pTHX_ const forkless_usage *usage) {
+    HV *hash = newHV();
+    STORE(hash, "wall", newSVnv(usage->wall_ns / 1e9));
+    STORE(hash, "user", newSVnv(usage->user_ns / 1e9));
+    STORE(hash, "system", newSVnv(usage->system_ns / 1e9));
+    STORE(hash, "max_rss_kib", newSVuv(usage->max_rss_kib));
+    STORE(hash, "minor_faults", newSVuv(usage->minor_faults));
+    STORE(hash, "major_faults", newSVuv(usage->major_faults));
+    STORE(hash, "blocks_in", newSVuv(usage->blocks_in));
+    STORE(hash, "blocks_out", newSVuv(usage->blocks_out));
+    STORE(hash, "voluntary_switches", newSVuv(usage->voluntary_switches));
+    STORE(hash, "involuntary_switches", newSVuv(usage->involuntary_switches));
+    return newRV_noinc((SV *)hash);
+}
+
+static SV *output_object(pTHX_ forkless_output *output) {
+    HV *hash = newHV();
+    STORE(hash, "status", newSViv(output->status));
+    STORE(hash, "stdout", newSVpvn(output->out, output->out_size));
+    STORE(hash, "stderr", newSVpvn(output->err, output->err_size));
+    STORE(hash, "timed_out", newSVsv(boolSV(output->flags & FORKLESS_OUTPUT_TIMED_OUT)));
+    STORE(hash, "held_open", newSVsv(boolSV(output->flags & FORKLESS_OUTPUT_HELD_OPEN)));
+    STORE(hash, "stdout_cut", newSVuv(output->out_cut));
+    STORE(hash, "stderr_cut", newSVuv(output->err_cut));
+    STORE(hash, "input_left", newSVuv(output->input_left));
+    STORE(hash, "usage", usage_hash(aTHX_ &output->usage));
+    forkless_output_free(output);
+    return sv_bless(newRV_noinc((SV *)hash), gv_stashpvs("Forkless::Output", GV_ADD));
+}
+
+/* A handle that perl closes as one of open's: it waits for the program. */
+static SV *stream_object(pTHX_ int fd, int is_reader, pid_t pid) {
+    PerlIO *stream = PerlIO_fdopen(fd, is_reader ? "r" : "w");
+    GV *glob = (GV *)newSV(0);
+    gv_init_pvn(glob, gv_stashpvs("Forkless", GV_ADD), "$pipe", 5, 0);
+    IO *io = GvIOn(glob);
+    IoIFP(io) = stream;
+    if (!is_reader) IoOFP(io) = stream;
+    ops_own(aTHX_ io, pid);
+    return newRV_noinc((SV *)glob);
+}
+
+/* ---- Waiting, while perl's handlers of signals run ---- */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Until the descriptor is readable: 1; 0 if the time is up. Without a descriptor, for a moment. */
+static int wait_readable(pTHX_ int fd, int64_t end) {
+    const int moment = 20;
+    for (;;) {
+        PERL_ASYNC_CHECK();
+        int64_t left = end < 0 ? I32_MAX : end - now_ms();
+        int limit = left < 0 ? 0 : left > I32_MAX ? I32_MAX : (int)left;
+        struct pollfd one = { fd, POLLIN, 0 };
+        int answer = fd < 0 ? poll(NULL, 0, limit < moment ? limit : moment) : poll(&one, 1, limit);
+        if (answer > 0 || (answer == 0 && fd < 0)) return 1;
+        if (answer == 0 && end >= 0 && now_ms() >= end) return 0;
+    }
+}
+
+/* As forkless_child_wait_timeout. */
+static int wait_child(pTHX_ forkless_child *child, int64_t limit_ms, int *status, forkless_error *error) {
+    int64_t end = limit_ms < 0 ? -1 : now_ms() + limit_ms;
+    for (;;) {
+        int answer = forkless_child_try_wait(child, status, error);
+        if (answer != 0) return answer;
+        if (end >= 0 && now_ms() >= end) return 0;
+        int pidfd = forkless_child_pidfd(child);
+        if (!wait_readable(aTHX_ pidfd, end)) end = 0;
+    }
+}
+
+/* An answer of the library, as perl is told: true, or undef. */
+#define ANSWER(answer, error, what)                          \
+    STMT_START {                                             \
+        int answer_ = (answer);                              \
+        if (answer_ < 0) {                                   \
+            failed(aTHX_ answer_, error, what);              \
+            XSRETURN_UNDEF;                                  \
+        }                                                    \
+    } STMT_END
+
+MODULE = Forkless    PACKAGE = Forkless
+
+PROTOTYPES: DISABLE
+
+BOOT:
+    {
+        MY_CXT_INIT;
+        Zero(&MY_CXT, 1, my_cxt_t);
+        call_atexit(end_fast, NULL);
+        ops_boot(aTHX);
+    }
+
+void
+CLONE(...)
+CODE:
+    {
+        MY_CXT_CLONE;
+        Zero(&MY_CXT, 1, my_cxt_t);
+        call_atexit(end_fast, NULL);
+    }
+    PERL_UNUSED_VAR(items);
+
+void
+_everywhere(int which)
+CODE:
+    ops_everywhere(which);
+
+const char *
+library_version()
+CODE:
+    RETVAL = forkless_version();
+OUTPUT:
+    RETVAL
+
+SV *
+step_words(int step)
+PREINIT:
+    char text[200];
+CODE:
+    if (forkless_step_words(step, text, sizeof text) < 0) XSRETURN_UNDEF;
+    RETVAL = newSVpv(text, 0);
+OUTPUT:
+    RETVAL
+
+UV
+reap_orphans()
+CODE:
+    RETVAL = forkless_reap_orphans();
+OUTPUT:
+    RETVAL
+
+void
+settings()
+PPCODE:
+    for (const struct setting *one = settings; one->name != NULL; one++) mXPUSHp(one->name, strlen(one->name));
+
+void
+_launch_all(...)
+PPCODE:
+    forkless_prepared **all = (forkless_prepared **)SvPVX(sv_2mortal(newSV((items + 1) * sizeof *all)));
+    forkless_child **children = (forkless_child **)SvPVX(sv_2mortal(newSV((items + 1) * sizeof *children)));
+    int *errors = (int *)SvPVX(sv_2mortal(newSV((items + 1) * sizeof *errors)));
+    for (int n = 0; n < items; n++) all[n] = PREPARED(ST(n));
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(forkless_launch_all(all, items, children, errors), NULL, "launch_all");
+    EXTEND(SP, items);
+    for (int n = 0; n < items; n++) {
+        if (errors[n] < 0) failed(aTHX_ errors[n], NULL, "launch_all");
+        ST(n) = errors[n] < 0 ? &PL_sv_undef : sv_2mortal(make(aTHX_ "Forkless::Child", &child_magic, children[n]));
+    }
+    XSRETURN(items);
+
+void
+_start(int in, int out, int err, ...)
+PREINIT:
+    struct start how = START_INIT;
+    pid_t pid = -1;
+PPCODE:
+    /* What perl's exec would execute, with these streams. */
+    how.streams[0] = in;
+    how.streams[1] = out;
+    how.streams[2] = err;
+    switch (ops_ready(aTHX_ &how, NULL, ax + 3, items - 3)) {
+    case OPS_READY: pid = ops_start(aTHX_ &how); break;
+    case OPS_NOTHING: errno = ENOENT; break;
+    }
+    if (pid < 0) XSRETURN_UNDEF;
+    XSRETURN_IV(pid);
+
+void
+_popen(int is_reader, ...)
+PREINIT:
+    struct start how = START_INIT;
+    pid_t pid = -1;
+    int ends[2], saved;
+PPCODE:
+    how.streams[is_reader] = STREAM_AS_OUT;
+    int is_ready = ops_ready(aTHX_ &how, NULL, ax + 1, items - 1);
+    if (is_ready == OPS_NOTHING) errno = ENOENT;
+    if (is_ready != OPS_READY || pipe2(ends, O_CLOEXEC) < 0) XSRETURN_UNDEF;
+    how.streams[is_reader] = ends[is_reader];
+    pid = ops_start(aTHX_ &how);
+    saved = errno;
+    close(ends[is_reader]);
+    if (pid < 0) {
+        close(ends[!is_reader]);
+        errno = saved;
+        XSRETURN_UNDEF;
+    }
+    EXTEND(SP, 2);
+    mPUSHs(stream_object(aTHX_ ends[!is_reader], is_reader, pid));
+    mPUSHi(pid);
+
+MODULE = Forkless    PACKAGE = Forkless::FastSpawn
+
+PROTOTYPES: DISABLE
+
+void
+spawn(SV *path, SV *argv, SV *envp = &PL_sv_undef)
+PROTOTYPE: $$;$
+ALIAS:
+    spawnp = 1
+PPCODE:
+    pid_t pid = fastspawn(aTHX_ ix, path, argv, envp);
+    if (pid < 0) {
+        errno = -pid;
+        XSRETURN_UNDEF;
+    }
+    XSRETURN_IV(pid);
+
+void
+fd_inherit(int fd, int on = 1)
+PROTOTYPE: $;$
+PPCODE:
+    int answer = forkless_fd_inherit(fd, on);
+    if (answer < 0) errno = -answer;
+
+MODULE = Forkless    PACKAGE = Forkless::Command
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class, SV *program)
+PREINIT:
+    forkless_command *command;
+CODE:
+    char *name = ops_bytes(aTHX_ program);
+    ANSWER(name != NULL ? forkless_command_new(name, &command) : -EINVAL, NULL, "program");
+    RETVAL = make(aTHX_ class, &command_magic, command);
+OUTPUT:
+    RETVAL
+
+void
+_kinds(const char *name)
+PPCODE:
+    const struct setting *setting = setting_of(name);
+    if (setting == NULL) XSRETURN_UNDEF;
+    mXPUSHp(setting->kinds, strlen(setting->kinds));
+
+void
+_set(SV *self, const char *name, ...)
+PREINIT:
+    struct argument arguments[5];
+PPCODE:
+    forkless_command *command = COMMAND(self);
+    const struct setting *setting = setting_of(name);
+    if (setting == NULL) croak("no such setting: %s", name);
+    const size_t count = strlen(setting->kinds);
+    if ((size_t)items - 2 != count) croak("%s takes %zu arguments, not %d", name, count, (int)items - 2);
+    Zero(arguments, 5, struct argument);
+    for (size_t n = 0; n < count; n++)
+        if (!argument_of(aTHX_ setting->kinds[n], ST(2 + n), &arguments[n])) ANSWER(-errno, NULL, name);
+    ANSWER(setting_apply(setting, command, arguments), NULL, name);
+    XSRETURN_YES;
+
+void
+_call(SV *self, unsigned number, int result, ...)
+PREINIT:
+    forkless_call_arg args[6];
+PPCODE:
+    /* A number; a reference to bytes; a reference to a reference to the number of a variable. */
+    forkless_command *command = COMMAND(self);
+    if (items - 3 > 6) croak("a system call takes 6 arguments at most");
+    for (int n = 0; n < items - 3; n++) {
+        SV *value = ST(3 + n);
+        STRLEN size = 0;
+        Zero(&args[n], 1, forkless_call_arg);
+        if (!SvROK(value)) {
+            args[n].kind = FORKLESS_CALL_NUMBER;
+            args[n].number = SvUV(value);
+        } else if (SvROK(SvRV(value))) {
+            args[n].kind = FORKLESS_CALL_VARIABLE;
+            args[n].number = SvUV(SvRV(SvRV(value)));
+        } else {
+            args[n].kind = FORKLESS_CALL_BYTES;
+            args[n].bytes = SvPVbyte(SvRV(value), size);
+            args[n].number = size;
+        }
+    }
+    ANSWER(forkless_command_call(command, number, args, items - 3, result), NULL, "call");
+    XSRETURN_YES;
+
+SV *
+_spawn(SV *self)
+ALIAS:
+    _launch = 1
+PREINIT:
+    forkless_child *child;
+    forkless_error error;
+CODE:
+    forkless_command *command = COMMAND(self);
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(ix ? forkless_command_launch(command, &child, &error) : forkless_command_spawn(command, &child, &error), &error, NULL);
+    RETVAL = make(aTHX_ "Forkless::Child", &child_magic, child);
+OUTPUT:
+    RETVAL
+
+SV *
+_prepare(SV *self)
+PREINIT:
+    forkless_prepared *prepared;
+    forkless_error error;
+CODE:
+    ANSWER(forkless_command_prepare(COMMAND(self), &prepared, &error), &error, NULL);
+    RETVAL = make(aTHX_ "Forkless::Prepared", &prepared_magic, prepared);
+OUTPUT:
+    RETVAL
+
+SV *
+_capture(SV *self, int flags, int signal, SV *input, UV limit, SV *timeout, SV *grace, SV *linger)
+PREINIT:
+    forkless_capture how = FORKLESS_CAPTURE_INIT;
+    forkless_output *output;
+    forkless_error error;
+    STRLEN size = 0;
+CODE:
+    how.flags = flags;
+    how.signal = signal;
+    how.input = SvOK(input) ? SvPVbyte(input, size) : NULL;
+    how.input_size = size;
+    how.limit = limit;
+    how.timeout_ms = ms_of(aTHX_ timeout);
+    how.grace_ms = ms_of(aTHX_ grace);
+    how.linger_ms = ms_of(aTHX_ linger);
+    PERL_FLUSHALL_FOR_CHILD;
+    if (SvROK(self) && mg_findext(SvRV(self), PERL_MAGIC_ext, &prepared_magic) != NULL)
+        ANSWER(forkless_prepared_capture(PREPARED(self), &how, &output, &error), &error, NULL);
+    else
+        ANSWER(forkless_command_capture(COMMAND(self), &how, &output, &error), &error, NULL);
+    RETVAL = output_object(aTHX_ output);
+OUTPUT:
+    RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::Prepared
+
+PROTOTYPES: DISABLE
+
+SV *
+_spawn(SV *self)
+ALIAS:
+    _launch = 1
+PREINIT:
+    forkless_child *child;
+    forkless_error error;
+CODE:
+    forkless_prepared *prepared = PREPARED(self);
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(ix ? forkless_prepared_launch(prepared, &child, &error) : forkless_prepared_spawn(prepared, &child, &error), &error,
+           NULL);
+    RETVAL = make(aTHX_ "Forkless::Child", &child_magic, child);
+OUTPUT:
+    RETVAL
+
+SV *
+steps(SV *self)
+CODE:
+    forkless_prepared *prepared = PREPARED(self);
+    int size = forkless_prepared_steps(prepared, NULL, 0);
+    ANSWER(size, NULL, "steps");
+    RETVAL = newSV(size + 1);
+    forkless_prepared_steps(prepared, SvPVX(RETVAL), size + 1);
+    SvPOK_only(RETVAL);
+    SvCUR_set(RETVAL, size);
+    sv_utf8_decode(RETVAL);
+OUTPUT:
+    RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::Child
+
+PROTOTYPES: DISABLE
+
+IV
+_pid(SV *self)
+CODE:
+    RETVAL = forkless_child_pid(CHILD(self));
+OUTPUT:
+    RETVAL
+
+void
+_number(SV *self, int argument = 0)
+ALIAS:
+    _pidfd = 0
+    _take_fd = 1
+    _take_handed_back = 2
+    _signal = 3
+    _signal_group = 4
+    _kill_on_free = 5
+PPCODE:
+    forkless_child *child = CHILD(self);
+    int answer = ix == 0   ? forkless_child_pidfd(child)
+                 : ix == 1 ? forkless_child_take_fd(child, argument)
+                 : ix == 2 ? forkless_child_take_handed_back(child)
+                 : ix == 3 ? forkless_child_signal(child, argument)
+                 : ix == 4 ? forkless_child_signal_group(child, argument)
+                           : forkless_child_kill_on_free(child, argument);
+    ANSWER(answer, NULL, GvNAME(CvGV(cv)) + 1);
+    mXPUSHi(answer);
+
+void
+_wait(SV *self, SV *timeout)
+PREINIT:
+    forkless_error error;
+    int status;
+PPCODE:
+    /* Undef: an error. An empty list: the time is up. */
+    int answer = wait_child(aTHX_ CHILD(self), ms_of(aTHX_ timeout), &status, &error);
+    ANSWER(answer, &error, NULL);
+    if (answer > 0) mXPUSHi(status);
+
+void
+_wait_change(SV *self, SV *timeout)
+ALIAS:
+    _wait_exec = 1
+PREINIT:
+    forkless_error error;
+    int status = 1;
+PPCODE:
+    forkless_child *child = CHILD(self);
+    int64_t ms = ms_of(aTHX_ timeout);
+    int answer = ix ? forkless_child_wait_exec(child, ms, &error) : forkless_child_wait_change(child, ms, &status, &error);
+    ANSWER(answer, &error, NULL);
+    if (answer > 0) mXPUSHi(status);
+
+void
+_terminate(SV *self, int signal, SV *grace)
+ALIAS:
+    _terminate_group = 1
+PREINIT:
+    forkless_error error;
+    int status;
+PPCODE:
+    forkless_child *child = CHILD(self);
+    int64_t ms = ms_of(aTHX_ grace);
+    int answer = ix ? forkless_child_terminate_group(child, signal, ms, &status, &error)
+                    : forkless_child_terminate(child, signal, ms, &status, &error);
+    ANSWER(answer, &error, NULL);
+    mXPUSHi(status);
+
+SV *
+_route(SV *self)
+PREINIT:
+    char text[1000];
+CODE:
+    ANSWER(forkless_child_route(CHILD(self), text, sizeof text), NULL, "route");
+    RETVAL = newSVpv(text, 0);
+OUTPUT:
+    RETVAL
+
+SV *
+_usage(SV *self)
+PREINIT:
+    forkless_usage usage;
+CODE:
+    ANSWER(forkless_child_usage(CHILD(self), &usage), NULL, "usage");
+    RETVAL = usage_hash(aTHX_ &usage);
+OUTPUT:
+    RETVAL
+
+void
+missed(SV *self)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    /* The best-effort steps that failed, in words. */
+    forkless_child *child = CHILD(self);
+    for (size_t n = 0; forkless_child_missed(child, n, &error) > 0; n++) mXPUSHs(newSVpv(error.message, 0));
+
+IV
+_release(SV *self)
+CODE:
+    MAGIC *magic = magic_of(aTHX_ self, &child_magic, "Forkless::Child");
+    pid_t pid = forkless_child_release((forkless_child *)magic->mg_ptr);
+    ANSWER(pid, NULL, "release");
+    magic->mg_ptr = NULL;
+    RETVAL = pid;
+OUTPUT:
+    RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::WaitSet
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class)
+PREINIT:
+    forkless_waitset *set;
+CODE:
+    ANSWER(forkless_waitset_new(&set), NULL, "wait set");
+    RETVAL = make(aTHX_ class, &waitset_magic, set);
+OUTPUT:
+    RETVAL
+
+void
+_insert(SV *self, SV *child, UV number)
+PREINIT:
+    forkless_error error;
+    uint64_t key;
+PPCODE:
+    forkless_waitset *set = WAITSET(self);
+    MAGIC *magic = magic_of(aTHX_ child, &child_magic, "Forkless::Child");
+    ANSWER(forkless_waitset_insert(set, (forkless_child *)magic->mg_ptr, NUM2PTR(void *, number), &key, &error), &error, NULL);
+    /* It is the set's. */
+    magic->mg_ptr = NULL;
+    mXPUSHu(key);
+
+void
+_remove(SV *self, UV key, SV *child)
+PREINIT:
+    forkless_child *pointer;
+PPCODE:
+    MAGIC *magic = SvROK(child) ? mg_findext(SvRV(child), PERL_MAGIC_ext, &child_magic) : NULL;
+    if (magic == NULL || magic->mg_ptr != NULL) croak("no child of a wait set");
+    ANSWER(forkless_waitset_remove(WAITSET(self), key, &pointer), NULL, "remove");
+    magic->mg_ptr = (char *)pointer;
+    XSRETURN_YES;
+
+void
+_signal(SV *self, UV key, int signal)
+PPCODE:
+    ANSWER(forkless_waitset_signal(WAITSET(self), key, signal), NULL, "signal");
+    XSRETURN_YES;
+
+IV
+_fd(SV *self)
+CODE:
+    RETVAL = forkless_waitset_fd(WAITSET(self));
+OUTPUT:
+    RETVAL
+
+void
+_wait(SV *self, SV *timeout, HV *children)
+PREINIT:
+    forkless_error error;
+    forkless_ended ended;
+PPCODE:
+    /* Its number, its status and an errno; an empty list if the time is up. */
+    forkless_waitset *set = WAITSET(self);
+    int64_t ms = ms_of(aTHX_ timeout), end = ms < 0 ? -1 : now_ms() + ms;
+    int answer = forkless_waitset_wait(set, 0, &ended, &error);
+    while (answer == 0 && forkless_waitset_count(set) > 0 && (end < 0 || now_ms() < end)) {
+        wait_readable(aTHX_ forkless_waitset_fd(set), end);
+        answer = forkless_waitset_wait(set, 0, &ended, &error);
+    }
+    ANSWER(answer, &error, NULL);
+    if (answer == 0) XSRETURN_EMPTY;
+    SV *number = sv_2mortal(newSVuv(PTR2UV(ended.value)));
+    HE *entry = hv_fetch_ent(children, number, 0, 0);
+    SV *child = entry != NULL && SvROK(HeVAL(entry)) ? *av_fetch((AV *)SvRV(HeVAL(entry)), 0, 0) : NULL;
+    MAGIC *magic = child != NULL && SvROK(child) ? mg_findext(SvRV(child), PERL_MAGIC_ext, &child_magic) : NULL;
+    if (magic != NULL && magic->mg_ptr == NULL) magic->mg_ptr = (char *)ended.child;
+    else forkless_child_free(ended.child);
+    EXTEND(SP, 3);
+    PUSHs(number);
+    mPUSHi(ended.status);
+    mPUSHi(-ended.error);
+
+MODULE = Forkless    PACKAGE = Forkless::Pool
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class, int low, int high, SV *idle)
+PREINIT:
+    forkless_pool_options options = FORKLESS_POOL_INIT;
+    forkless_pool *pool;
+    forkless_error error;
+CODE:
+    options.low = low;
+    options.high = high;
+    options.idle_ms = ms_of(aTHX_ idle);
+    ANSWER(forkless_pool_new(&options, &pool, &error), &error, NULL);
+    RETVAL = make(aTHX_ class, &pool_magic, pool);
+OUTPUT:
+    RETVAL
+
+SV *
+_spawn(SV *self, SV *prepared)
+ALIAS:
+    _launch = 1
+PREINIT:
+    forkless_child *child;
+    forkless_error error;
+CODE:
+    forkless_pool *pool = POOL(self);
+    forkless_prepared *what = PREPARED(prepared);
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(ix ? forkless_pool_launch(pool, what, &child, &error) : forkless_pool_spawn(pool, what, &child, &error), &error, NULL);
+    RETVAL = make(aTHX_ "Forkless::Child", &child_magic, child);
+OUTPUT:
+    RETVAL
+
+void
+_refresh(SV *self)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    ANSWER(forkless_pool_refresh(POOL(self), &error), &error, NULL);
+    XSRETURN_YES;
+
+SV *
+stats(SV *self)
+PREINIT:
+    forkless_pool_stats stats;
+    HV *hash;
+CODE:
+    ANSWER(forkless_pool_get_stats(POOL(self), &stats, sizeof stats), NULL, "stats");
+    hash = newHV();
+    STORE(hash, "parked", newSVuv(stats.parked));
+    STORE(hash, "pooled", newSVuv(stats.pooled));
+    STORE(hash, "empty", newSVuv(stats.empty));
+    STORE(hash, "differed", newSVuv(stats.differed));
+    STORE(hash, "unfit", newSVuv(stats.unfit));
+    STORE(hash, "lost", newSVuv(stats.lost));
+    STORE(hash, "renewals", newSVuv(stats.renewals));
+    STORE(hash, "failures", newSVuv(stats.failures));
+    RETVAL = newRV_noinc((SV *)hash);
+OUTPUT:
+    RETVAL

@@ -1,0 +1,398 @@
+/* perl's own system, qx and open of pipes, without fork.
+ *
+ * The compiler is asked to put another function into the ops, where a lexical hint says so: so every form of the syntax means what
+ * it means, and other code is not touched. The functions do what perlfunc says of "system", "readpipe" and "open".
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+#define PERL_NO_GET_CONTEXT
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "EXTERN.h"
+#include "perl.h"
+#include "XSUB.h"
+
+#include "line.h"
+#include "ops.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SYSTEM = 1, READPIPE = 2, OPEN = 4 };
+
+static Perl_check_t check_system_before, check_readpipe_before, check_open_before;
+static int everywhere;
+
+/* Room until the end of the statement. */
+static void *room(pTHX_ size_t size) {
+    SV *held = sv_2mortal(newSV(size));
+    return SvPVX(held);
+}
+
+char *ops_bytes(pTHX_ SV *value) {
+    STRLEN size;
+    const char *text = SvPV_const(value, size);
+    if (memchr(text, '\0', size) != NULL) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return SvPVX(newSVpvn_flags(text, size, SVs_TEMP));
+}
+
+static char *bytes_or_warning(pTHX_ SV *value) {
+    char *bytes = ops_bytes(aTHX_ value);
+    if (bytes == NULL) {
+        Perl_ck_warner(aTHX_ packWARN(WARN_SYSCALLS), "Invalid \\0 character in a command: %s\\0...", SvPV_nolen_const(value));
+        errno = EINVAL;
+    }
+    return bytes;
+}
+
+static int ready_line(pTHX_ struct start *how, SV *line) {
+    char *text = bytes_or_warning(aTHX_ line);
+    if (text == NULL) return OPS_BAD;
+    char **words = room(aTHX_ (strlen(text) / 2 + 5) * sizeof *words);
+    /* A shell gets it without the blanks before it. */
+    SV *whole = newSVpvn_flags(text, strlen(text), SVs_TEMP);
+    int kind = line_split(text, words);
+    /* Standard error cannot go where standard output does if that is closed: a shell will say so. */
+    if (kind == LINE_MERGED && how->streams[1] == STREAM_KEPT && fcntl(1, F_GETFD) < 0) kind = LINE_SHELL;
+    if (kind == LINE_MERGED) how->streams[2] = STREAM_AS_OUT;
+    if (kind == LINE_SHELL) {
+        how->program = "/bin/sh";
+        words[0] = (char *)"sh";
+        words[1] = (char *)"-c";
+        words[2] = SvPVX(whole) + strspn(text, " \t\n\v\f\r");
+        words[3] = NULL;
+    }
+    how->argv = words;
+    return words[0] == NULL ? OPS_NOTHING : OPS_READY;
+}
+
+int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count) {
+    how->ignores_fpe = PL_sigfpe_saved == SIG_IGN;
+    if (program == NULL && count == 1) return ready_line(aTHX_ how, PL_stack_base[first]);
+    char **argv = room(aTHX_ (count + 1) * sizeof *argv);
+    for (SSize_t n = 0; n < count; n++) {
+        /* What makes a text of an argument may be perl code, which moves the stack. */
+        argv[n] = bytes_or_warning(aTHX_ PL_stack_base[first + n]);
+        if (argv[n] == NULL) return OPS_BAD;
+    }
+    argv[count] = NULL;
+    how->argv = argv;
+    if (program != NULL && (how->program = bytes_or_warning(aTHX_ program)) == NULL) return OPS_BAD;
+    return OPS_READY;
+}
+
+pid_t ops_start(pTHX_ const struct start *how) {
+    PERL_FLUSHALL_FOR_CHILD;
+    pid_t pid = start(how);
+    if (pid > 0) return pid;
+    const char *name = how->program != NULL && *how->program ? how->program : how->argv[0];
+    errno = -pid;
+    if (ckWARN(WARN_EXEC)) {
+        Perl_warner(aTHX_ packWARN(WARN_EXEC), "Can't exec \"%s\": %s", name != NULL ? name : "", Strerror(-pid));
+        errno = -pid;
+    }
+    return -1;
+}
+
+int ops_wait(pTHX_ pid_t pid) {
+    int status;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR) return -1;
+        PERL_ASYNC_CHECK();
+    }
+    return status;
+}
+
+/* While it waits, perl ignores what a terminal sends to both, and its handler of SIGCHLD is not called. */
+struct waiting {
+    sigset_t mask;
+    struct sigaction interrupt, quit;
+};
+
+static void begin_waiting(struct waiting *waiting) {
+    struct sigaction ignore;
+    sigset_t child;
+    Zero(&ignore, 1, struct sigaction);
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &ignore, &waiting->interrupt);
+    sigaction(SIGQUIT, &ignore, &waiting->quit);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &child, &waiting->mask);
+}
+
+/* Also when a handler dies. */
+static void end_waiting(pTHX_ void *place) {
+    struct waiting *waiting = place;
+    sigaction(SIGINT, &waiting->interrupt, NULL);
+    sigaction(SIGQUIT, &waiting->quit, NULL);
+    pthread_sigmask(SIG_SETMASK, &waiting->mask, NULL);
+    Safefree(waiting);
+}
+
+/* Runs it to its end: the status, or -1 and errno. */
+static int run(pTHX_ struct start *how) {
+    struct waiting *waiting;
+    Newxz(waiting, 1, struct waiting);
+    begin_waiting(waiting);
+    SAVEDESTRUCTOR_X(end_waiting, waiting);
+    how->mask = &waiting->mask;
+    how->interrupt = &waiting->interrupt;
+    how->quit = &waiting->quit;
+    pid_t pid = ops_start(aTHX_ how);
+    return pid < 0 ? -1 : ops_wait(aTHX_ pid);
+}
+
+/* From 5.38 on these may be perl's own affair. */
+#if PERL_VERSION_LT(5, 37, 0)
+#define HAS_TAINT 1
+static void check_taint(pTHX_ const char *what, SSize_t first, SSize_t count) {
+    if (!TAINTING_get) return;
+    TAINT_ENV();
+    for (SSize_t n = 0; n < count && !TAINT_get; n++) (void)SvPV_nolen_const(PL_stack_base[first + n]);
+    TAINT_PROPER(what);
+}
+#else
+#define HAS_TAINT 0
+#define check_taint(...) NOOP
+#endif
+
+static OP *pp_system_forkless(pTHX) {
+    if (!HAS_TAINT && TAINTING_get) return PL_ppaddr[OP_SYSTEM](aTHX);
+    dSP; dMARK; dORIGMARK; dTARGET;
+    SSize_t first = ORIGMARK + 1 - PL_stack_base, count = SP - ORIGMARK;
+    struct start how = START_INIT;
+    int status = -1;
+    check_taint(aTHX_ "system", first, count);
+    ENTER;
+    SAVETMPS;
+    SV *program = PL_op->op_flags & OPf_STACKED ? PL_stack_base[first] : NULL;
+    switch (ops_ready(aTHX_ &how, program, first + (program != NULL), count - (program != NULL))) {
+    case OPS_READY: status = run(aTHX_ &how); break;
+    /* What perl's child exits with when there was nothing to execute. */
+    case OPS_NOTHING: status = 255 << 8; break;
+    }
+    int saved = errno;
+    FREETMPS;
+    LEAVE;
+    STATUS_NATIVE_CHILD_SET(status);
+    SP = PL_stack_base + first - 1;
+    XPUSHi(STATUS_CURRENT);
+    PUTBACK;
+    errno = saved;
+    PERL_UNUSED_VAR(MARK);
+    return NORMAL;
+}
+
+static void close_stream(pTHX_ void *place) {
+    PerlIO **stream = place;
+    if (*stream != NULL) PerlIO_close(*stream);
+    Safefree(stream);
+}
+
+/* What the line writes is read from the stream, which is closed in any case. NULL and errno if it cannot be started. */
+static PerlIO **open_line(pTHX_ struct start *how, pid_t *pid) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return NULL;
+    how->streams[1] = ends[1];
+    *pid = ops_start(aTHX_ how);
+    int saved = errno;
+    close(ends[1]);
+    if (*pid < 0) {
+        close(ends[0]);
+        errno = saved;
+        return NULL;
+    }
+    PerlIO **stream;
+    Newxz(stream, 1, PerlIO *);
+    SAVEDESTRUCTOR_X(close_stream, stream);
+    const int is_raw = PL_op->op_private & OPpOPEN_IN_RAW, is_text = PL_op->op_private & OPpOPEN_IN_CRLF;
+    const char *mode = is_raw ? "rb" : is_text ? "rt" : "r";
+    *stream = PerlIO_fdopen(ends[0], mode);
+    SV *layers = PL_curcop->cop_hints & HINT_LEXICAL_IO_IN ? cop_hints_fetch_pvs(PL_curcop, "open<", 0) : NULL;
+    if (layers != NULL && SvOK(layers) && SvCUR(layers) > 0) PerlIO_apply_layers(aTHX_ *stream, mode, SvPV_nolen(layers));
+    return stream;
+}
+
+/* All of it, line by line in a list, and none of it in void context. */
+static void read_stream(pTHX_ PerlIO *stream, SV *target, U8 context) {
+    if (context == G_VOID) {
+        char waste[4096];
+        while (PerlIO_read(stream, waste, sizeof waste) > 0) NOOP;
+    } else if (context == G_SCALAR) {
+        ENTER;
+        SAVEGENERICSV(PL_rs);
+        PL_rs = newSV(0);
+        SvPVCLEAR(target);
+        while (sv_gets(target, stream, SvCUR(target)) != NULL) NOOP;
+        LEAVE;
+        SvTAINTED_on(target);
+    } else {
+        dSP;
+        for (;;) {
+            SV *line = sv_newmortal();
+            if (sv_gets(line, stream, 0) == NULL) break;
+            SvTAINTED_on(line);
+            XPUSHs(line);
+            PUTBACK;
+        }
+    }
+}
+
+static OP *pp_readpipe_forkless(pTHX) {
+    if (!HAS_TAINT && TAINTING_get) return PL_ppaddr[OP_BACKTICK](aTHX);
+    dSP; dTARGET;
+    const U8 context = GIMME_V;
+    struct start how = START_INIT;
+    PerlIO **stream = NULL;
+    pid_t pid = -1;
+    int status = -1, saved;
+    check_taint(aTHX_ "``", SP - PL_stack_base, 1);
+    ENTER;
+    how.streams[1] = STREAM_AS_OUT; /* Not closed, whatever ours is. */
+    int is_ready = ops_ready(aTHX_ &how, NULL, SP - PL_stack_base, 1);
+    SPAGAIN;
+    SP--;
+    PUTBACK;
+    if (is_ready == OPS_READY) stream = open_line(aTHX_ &how, &pid);
+    if (is_ready == OPS_NOTHING) status = 1 << 8;
+    if (is_ready == OPS_NOTHING && context == G_SCALAR) SvPVCLEAR(TARG);
+    if (stream != NULL) {
+        read_stream(aTHX_ *stream, TARG, context);
+        PerlIO *open = *stream;
+        *stream = NULL;
+        PerlIO_close(open);
+        status = ops_wait(aTHX_ pid);
+        if (status > 0) errno = 0;
+    }
+    saved = errno;
+    LEAVE;
+    STATUS_NATIVE_CHILD_SET(status);
+    if (stream != NULL) TAINT;
+    SPAGAIN;
+    if (context == G_SCALAR) XPUSHs(stream != NULL || is_ready == OPS_NOTHING ? TARG : &PL_sv_undef);
+    PUTBACK;
+    errno = saved;
+    return NORMAL;
+}
+
+/* ---- open, where it is a pipe ---- */
+
+void ops_own(pTHX_ IO *io, pid_t pid) {
+    IoTYPE(io) = IoTYPE_PIPE;
+    SV **place = av_fetch(PL_fdpid, PerlIO_fileno(IoIFP(io)), TRUE);
+    SvUPGRADE(*place, SVt_IV);
+    SvIV_set(*place, pid);
+    PL_forkprocess = pid;
+}
+
+/* What open was asked for: 1 to read from the program, 0 to write to it; -1: none of ours. `layers`: of a mode; `line`: the command of a
+ * single text. */
+static int pipe_wanted(pTHX_ SV **first, SSize_t count, const char **layers, SV **line) {
+    STRLEN size;
+    if (count < 2 || !isGV_with_GP(first[0]) || SvROK(first[1])) return -1;
+    IO *io = GvIOp((GV *)first[0]);
+    if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return -1;
+    const char *text = SvPV_const(first[1], size);
+    if (strlen(text) != size) return -1;
+    while (isSPACE(*text)) text++;
+    if (count > 2) {
+        int reads = strncmp(text, "-|", 2) == 0;
+        if (!reads && strncmp(text, "|-", 2) != 0) return -1;
+        /* The command "-" is a fork. */
+        if (count == 3 && strEQ(SvPV_nolen_const(first[2]), "-")) return -1;
+        *layers = text + 2;
+        return reads;
+    }
+    size = strlen(text);
+    while (size > 0 && isSPACE(text[size - 1])) size--;
+    int reads = size > 1 && text[size - 1] == '|', writes = size > 1 && text[0] == '|';
+    if (reads == writes) return -1;
+    text += writes;
+    size -= 1;
+    while (size > 0 && isSPACE(*text)) text++, size--;
+    while (reads && size > 0 && isSPACE(text[size - 1])) size--;
+    if (size == 0 || (size == 1 && *text == '-')) return -1;
+    *line = newSVpvn_flags(text, size, SVs_TEMP | (SvUTF8(first[1]) ? SVf_UTF8 : 0));
+    return reads;
+}
+
+/* perl's own open is told to take the end of a pipe, and the handle is made one of a program's. */
+static OP *pp_open_forkless(pTHX) {
+    const SSize_t first = TOPMARK + 1, count = PL_stack_sp - PL_stack_base - TOPMARK;
+    const char *layers = "";
+    SV *line = NULL;
+    int reads = TAINTING_get ? -1 : pipe_wanted(aTHX_ PL_stack_base + first, count, &layers, &line), ends[2], is_ready;
+    if (reads < 0 || pipe2(ends, O_CLOEXEC) < 0) return PL_ppaddr[OP_OPEN](aTHX);
+    layers = SvPVX(newSVpvn_flags(layers, strlen(layers), SVs_TEMP));
+    struct start how = START_INIT;
+    how.streams[reads] = ends[reads];
+    if (line != NULL) {
+        how.ignores_fpe = PL_sigfpe_saved == SIG_IGN;
+        is_ready = ready_line(aTHX_ &how, line);
+    } else {
+        is_ready = ops_ready(aTHX_ &how, NULL, first + 2, count - 2);
+    }
+    if (is_ready == OPS_NOTHING) errno = ENOENT;
+    pid_t pid = is_ready == OPS_READY ? ops_start(aTHX_ &how) : -1;
+    const int saved = errno;
+    close(ends[reads]);
+    GV *gv = (GV *)PL_stack_base[first];
+    dSP;
+    SP = PL_stack_base + first;
+    EXTEND(SP, 2);
+    mPUSHp(reads ? "<&=" : ">&=", 3);
+    /* Where nothing was started the handle is closed, as by any open that fails. */
+    mPUSHi(pid > 0 ? ends[!reads] : -1);
+    PUTBACK;
+    if (pid < 0) close(ends[!reads]);
+    OP *next = PL_ppaddr[OP_OPEN](aTHX);
+    IO *io = GvIOp(gv);
+    if (pid > 0 && io != NULL && IoIFP(io) != NULL) {
+        ops_own(aTHX_ io, pid);
+        if (*layers != '\0') PerlIO_apply_layers(aTHX_ IoIFP(io), reads ? "r" : "w", layers);
+        *PL_stack_sp = sv_2mortal(newSViv(pid));
+    } else if (pid < 0) {
+        errno = saved;
+    }
+    return next;
+}
+
+static int is_wanted(pTHX_ int which, const char *hint) {
+    if (everywhere & which) return 1;
+    if (!(PL_hints & HINT_LOCALIZE_HH)) return 0;
+    SV **found = hv_fetch(GvHV(PL_hintgv), hint, strlen(hint), 0);
+    return found != NULL && SvTRUE(*found);
+}
+
+static OP *check_system(pTHX_ OP *op) {
+    op = check_system_before(aTHX_ op);
+    if (op->op_type == OP_SYSTEM && is_wanted(aTHX_ SYSTEM, "Forkless/system")) op->op_ppaddr = pp_system_forkless;
+    return op;
+}
+
+static OP *check_readpipe(pTHX_ OP *op) {
+    op = check_readpipe_before(aTHX_ op);
+    if (op->op_type == OP_BACKTICK && is_wanted(aTHX_ READPIPE, "Forkless/readpipe")) op->op_ppaddr = pp_readpipe_forkless;
+    return op;
+}
+
+static OP *check_open(pTHX_ OP *op) {
+    op = check_open_before(aTHX_ op);
+    if (op->op_type == OP_OPEN && is_wanted(aTHX_ OPEN, "Forkless/open")) op->op_ppaddr = pp_open_forkless;
+    return op;
+}
+
+void ops_boot(pTHX) {
+    wrap_op_checker(OP_OPEN, check_open, &check_open_before);
+    wrap_op_checker(OP_SYSTEM, check_system, &check_system_before);
+    wrap_op_checker(OP_BACKTICK, check_readpipe, &check_readpipe_before);
+}
+
+void ops_everywhere(int which) {
+    everywhere |= which;
+}

@@ -1,0 +1,130 @@
+use v5.16;
+use warnings;
+use lib 't/lib';
+use Errno 'ENOENT';
+use IPC::Open2 ();
+use IPC::Open3 ();
+use Look;
+use Symbol 'gensym';
+use Test::More;
+
+use Forkless qw(open2 open3 popen);
+
+# ---- popen, and perl's own open of the same ----
+sub both {
+    my ($name, $mode, @command) = @_;
+    my @got;
+    for my $by ('perl', 'forkless', 'open') {
+        my $handle;
+        no warnings 'exec';
+        if ($by eq 'perl') { open $handle, $mode, @command or $handle = undef }
+        elsif ($by eq 'open') { use Forkless 'open'; open $handle, $mode, @command or $handle = undef }
+        else                  { $handle = popen($mode, @command) }
+        my $errno = $! + 0;
+        if (!$handle) { push @got, "errno $errno"; next }
+        my $text = '';
+        if   ($mode eq '-|') { $text = slurp($handle) // '' }
+        else                 { print $handle "text\n" }
+        $! = 0;
+        my $closed = close $handle ? 'closed' : 'not closed';
+        push @got, "$text$closed|$?|" . (${^CHILD_STATUS_NATIVE} // '') . '|' . ($! + 0);
+    }
+    is($got[1], $got[0], "popen: $name, as perl's open");
+    return is($got[2], $got[0], "open: $name, as perl's own");
+}
+both('a program',        '-|', 'echo', 'a  b');
+both('a line',           '-|', 'echo a; exit 3');
+both('words',            '-|', 'echo a b');
+both('a status',         '-|', 'sh', '-c', 'exit 3');
+both('a signal',         '-|', 'sh', '-c', 'kill -9 $$');
+both('not there',        '-|', 'no-such-program', 'x');
+both('not there, a line', '-|', 'no-such-program');
+both('2>&1',             '-|', 'ls /no/such/file 2>&1');
+both('to it',            '|-', 'sh', '-c', 'read x; test "$x" = text');
+both('to a line',        '|-', 'read x; test "$x" = text; exit 4');
+is(popen('-|', 'no-such-program'), undef, 'undef');
+is($! + 0, ENOENT, '… and ENOENT');
+{
+    my ($handle, $pid) = popen('-|', 'sh', '-c', 'echo $$');
+    is(scalar readline $handle, "$pid\n", 'the pid, in a list');
+    close $handle;
+    $handle = popen('|-', 'cat >/dev/null');
+    undef $handle;
+    ok(no_child(), 'dropped: closed and waited for');
+    ok(!eval { popen('x', 'true'); 1 }, 'no such mode');
+    ok(!eval { popen('-|'); 1 }, 'no command');
+    ok(!eval { popen('-|', '-'); 1 }, 'no fork');
+    $handle = popen('-|', "printf '\\303\\251'");
+    binmode $handle, ':utf8';
+    is(length slurp($handle), 1, 'layers');
+}
+
+# ---- open2 and open3, and IPC::Open's ----
+my %by = (
+    perl     => [\&IPC::Open2::open2, \&IPC::Open3::open3],
+    forkless => [\&open2,             \&open3],
+);
+for my $name (sort keys %by) {
+    my ($two, $three) = @{ $by{$name} };
+    my $pid = $two->(my $out, my $in, 'tr', 'a-z', 'A-Z');
+    print $in "two\n";
+    close $in;
+    is(slurp($out), "TWO\n", "$name: open2");
+    is(waitpid($pid, 0), $pid, "$name: its pid");
+    is($?, 0, "$name: its status");
+
+    my $err = gensym;
+    $pid = $three->(my $w, my $r, $err, 'sh', '-c', 'cat; echo err >&2; exit 3');
+    print $w "three\n";
+    close $w;
+    is(slurp($r), "three\n", "$name: open3");
+    is(slurp($err), "err\n", "$name: its errors");
+    waitpid $pid, 0;
+    is($?, 3 << 8, "$name: its status");
+
+    $pid = $three->($w, my $same, undef, 'sh -c "echo out; echo err >&2"');
+    is(slurp($same), "out\nerr\n", "$name: without a handle for errors they go to the output");
+    waitpid $pid, 0;
+    $pid = $three->('<&STDIN', my $only, '', 'echo only output') if open STDIN, '<', '/dev/null';
+    is(slurp($only), "only output\n", "$name: a copy of STDIN");
+    waitpid $pid, 0;
+    ok(!defined fileno STDIN, "$name: … which is closed then");
+    open STDIN, '<', '/dev/null';
+
+    {
+        no strict 'refs';
+        no warnings 'once';
+        $pid = $three->('WRITES', 'READS', 'ERRORS', 'cat');
+        print { *WRITES } "named\n";
+        close *WRITES;
+        is(slurp(*READS), "named\n", "$name: handles by name, of the caller's package");
+        waitpid $pid, 0;
+        close *READS;
+        close *ERRORS;
+    }
+    $pid = $three->(\*WRITES, \*READS, \*READS, 'sh', '-c', 'echo a; echo b >&2');
+    is(slurp(\*READS), "a\nb\n", "$name: the same handle twice");
+    waitpid $pid, 0;
+
+    pipe my $reads, my $writes;
+    open STDIN, '<', '/dev/null';
+    $pid = $three->('<&STDIN', '>&' . fileno $writes, '>&STDERR', 'echo', 'to a number');
+    waitpid $pid, 0;
+    is(scalar readline $reads, "to a number\n", "$name: a copy of a number");
+
+    open STDIN, '<', '/dev/null';
+    my $died = !eval { $three->(my $x, my $y, undef, 'no-such-program', 'x'); 1 };
+    ok($died, "$name: not there");
+    is($! + 0, ENOENT, "$name: … errno");
+    like($@, qr/\Aopen3: exec of no-such-program x failed: /, "$name: … words");
+    like($@, qr/at \Q$0\E line/, "$name: … of the caller") if $name eq 'forkless';
+    ok(!eval { $three->(my $x, my $y); 1 }, "$name: too few");
+}
+ok(!eval { open2(my $x, my $y, '-'); 1 }, 'no fork');
+{
+    open my $memory, '>', \my $text;
+    ok(!eval { open3('<&STDIN', '>&' . *$memory, undef, 'true'); 1 }, 'a handle in memory');
+}
+ok(no_child(), 'no child is left');
+
+done_testing;

@@ -1,0 +1,195 @@
+use v5.16;
+use warnings;
+use lib 't/lib';
+use Config;
+use Errno qw(EBADF ECHILD);
+use Look;
+use POSIX ();
+use Test::More;
+
+use Forkless qw(system readpipe popen capture);
+
+# What perl can do to itself around a launch.
+
+# ---- A handler that dies ----
+sub state_of_signals {
+    open my $status, '<', '/proc/self/status' or die;
+    return join '', grep { /^Sig(?:Blk|Ign|Cgt)/ } readline $status;
+}
+{
+    local $SIG{ALRM} = sub { die "alarm\n" };
+    local $SIG{INT}  = sub { };
+    my $before = state_of_signals();
+    my $fds    = open_fds();
+    for my $run (
+        [system  => sub { system 'exec sleep 100' }],
+        [list    => sub { system 'sleep', '100' }],
+        [qx      => sub { my $out = `exec sleep 100` }],
+        [lines   => sub { my @out = `exec sleep 100` }],
+    ) {
+        my ($name, $code) = @$run;
+        eval { alarm 1; $code->() };
+        is($@, "alarm\n", "$name: the handler's death ends it");
+        is(state_of_signals(), $before, '… signals are as they were');
+        is(open_fds(), $fds, '… no descriptor is left');
+        my $pid = children();
+        ok($pid, '… the program runs, as with perl\'s own');
+        kill KILL => $pid;
+        is(waitpid($pid, 0), $pid, '… and can be waited for');
+    }
+    my $child = Forkless->new(cmd => ['sleep', '100'])->spawn;
+    eval { alarm 1; $child->wait };
+    is($@, "alarm\n", 'wait: the handler\'s death ends it');
+    $child->kill;
+    is($child->wait, 9, '… and the child is there');
+}
+
+sub children {
+    open my $list, '<', "/proc/self/task/$$/children" or return;
+    return (split ' ', readline($list) // '')[0];
+}
+
+# ---- SIGCHLD ignored, handled ----
+{
+    local $SIG{CHLD} = 'IGNORE';
+    is(system('true'), -1, 'SIGCHLD ignored: -1, as perl\'s own');
+    is($! + 0, ECHILD, '… and ECHILD');
+    is(`echo x`, "x\n", '… qx has the output');
+    is($?, -1, '… and no status');
+    is(capture(['echo', 'y'])->stdout, "y\n", '… capture too');
+    my $child = Forkless->new(cmd => ['true'])->spawn;
+    my $status = $child->wait;
+    ok(!defined $status || $status == 0, '… a handle tells the status, or that it is lost');
+}
+{
+    my $reaped = 0;
+    local $SIG{CHLD} = sub { while (waitpid(-1, 1) > 0) { $reaped++ } };
+    is(system('exit 3;'), 3 << 8, 'a handler that reaps all takes nothing from system');
+    is($reaped, 0, '… nothing at all');
+}
+
+# ---- A copy of the interpreter ----
+{
+    my $child = Forkless->new(cmd => ['sh', '-c', 'exec sleep 0.5'], kill_on_free => 1)->spawn;
+    my $pid   = fork;
+    if (!$pid) {
+        my $is_good = system('true') == 0 && `echo x` eq "x\n" && capture(['cat'], input => 'y')->stdout eq 'y';
+        undef $child;
+        POSIX::_exit($is_good ? 0 : 1);
+    }
+    waitpid $pid, 0;
+    is($?, 0, 'a forked copy launches');
+    is($child->wait, 0, '… and its end of a handle kills nobody');
+    $pid = fork;
+    exit 0 if !$pid;
+    waitpid $pid, 0;
+    is($?, 0, 'a copy ends as perl does');
+}
+
+# ---- Threads ----
+SKIP: {
+    if (!$Config{useithreads}) {
+        diag('SKIPPED: threads because this perl has none');
+        skip 'no threads', 1;
+    }
+    require threads;
+    my $child   = Forkless->new(cmd => ['sleep', '100'], kill_on_free => 1)->spawn;
+    my $command = Forkless->new(cmd => ['true']);
+    my @threads = map {
+        my $n = $_;
+        threads->create(sub {
+            my @wrong;
+            for (1 .. 20) {
+                push @wrong, 'system' if system("exit $n;") != $n << 8;
+                push @wrong, 'list'   if system('sh', '-c', "exit $n") != $n << 8;
+                push @wrong, 'qx'     if `echo $n` ne "$n\n";
+                push @wrong, 'popen'  if readline(popen('-|', 'echo', $n)) ne "$n\n";
+                push @wrong, 'object' if Forkless->new(cmd => ['sh', '-c', "exit $n"])->status != $n << 8;
+            }
+            push @wrong, 'another\'s child'   if eval { $child->kill; 1 }   || $@ !~ /another thread/;
+            push @wrong, 'another\'s command' if eval { $command->spawn; 1 } || $@ !~ /another thread/;
+            return "@wrong";
+        });
+    } 1 .. 4;
+    is($_->join, '', 'a thread') for @threads;
+    is($child->wait(0), undef, 'its creator\'s child lives on');
+    is($command->status, 0, '… and its command');
+}
+
+# ---- Handles without a descriptor, closed ones ----
+{
+    open my $memory, '>', \my $text;
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => $memory); 1 }, 'a handle in memory');
+    like($@, qr/in memory/, '… is named');
+    {
+        package Tied;
+        sub TIEHANDLE { return bless {}, shift }
+        sub FILENO { return 1 }
+    }
+    tie *TIED, 'Tied';
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => \*TIED); 1 }, 'a tied handle');
+    like($@, qr/tied/, '… is named');
+    pipe my $reads, my $writes;
+    close $writes;
+    is(Forkless->new(cmd => ['true'], stdout => $writes), undef, 'a closed one');
+    is($! + 0, EBADF, '… is EBADF');
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => []); 1 }, 'no handle');
+}
+for my $closed ([0], [1], [2], [0, 1, 2]) {
+    my $code = join '', 'use POSIX; use Forkless qw(system readpipe capture);',
+        'open my $report, ">", $ARGV[0] or die;', (map { "POSIX::close($_);" } @$closed),
+        'my $out = `echo x`; my $status = $?; my $other = system "sh", "-c", "exit 3"; my $c = capture(["cat"], input => "y");',
+        'my $s = Forkless->new(cmd => ["sh", "-c", "exit 4"])->status;',
+        'syswrite $report, join "|", $out, $status, $other, $c->stdout, $c->status, $s;';
+    require File::Temp;
+    my $report = File::Temp->new;
+    CORE::system($^X, (map { "-I$_" } @INC), '-e', $code, "$report");
+    is($?, 0, "closed: @$closed");
+    is(slurp($report), "x\n|0|768|y|0|1024", '… and everything as ever');
+}
+
+# ---- The end of perl ----
+for my $case (
+    ['a child alive',    'my $c = Forkless->new(cmd => ["sleep", "0.2"])->spawn; our $kept = $c;', 0],
+    ['kill_on_free',     'our $c = Forkless->new(cmd => ["sleep", "100"], kill_on_free => 1)->spawn;', 0],
+    ['a set of them',    'our $s = Forkless::WaitSet->new; $s->insert(Forkless->new(cmd => ["sleep", "0.2"])->spawn) for 1 .. 3;', 0],
+    ['a pipe',           'our $p = Forkless::popen("|-", "cat >/dev/null"); print $p "x";', 0],
+    ['a pool',           'our $p = Forkless::Pool->new; our $q = Forkless->new(cmd => ["true"])->prepare; $p && $p->launch($q)->wait;', 0],
+    ['a thread',         'require threads; threads->create(sub { Forkless->new(cmd => ["true"])->status })->join;', 0],
+    ['exit in a thread', 'require threads; our $c = Forkless->new(cmd => ["sleep", "0.1"])->spawn; threads->create(sub { 1 })->join; exit 5', 5],
+    ['die',              'our $c = Forkless->new(cmd => ["sleep", "0.1"])->spawn; open STDERR, ">", "/dev/null"; $! = 0; $? = 0; die', 255],
+) {
+    my ($name, $code, $expected) = @$case;
+    next if $code =~ /threads/ && !$Config{useithreads};
+    CORE::system($^X, (map { "-I$_" } @INC), '-e', "use Forkless; $code");
+    is($? >> 8, $expected, "the end of perl: $name");
+}
+
+# ---- Nothing is left ----
+my $fds = open_fds();
+for (1 .. 100) {
+    system 'true';
+    system 'no-such-program >/dev/null 2>&1';
+    { no warnings 'exec'; system 'no-such-program', 'x'; my $out = `no-such-program`; }
+    my @lines = `echo a`;
+}
+is(open_fds(), $fds, 'no descriptor is left');
+ok(no_child(), 'no child is left');
+{
+    my $kib = sub { open my $status, '<', '/proc/self/status' or die; (join '', readline $status) =~ /^VmRSS:\s+(\d+)/m; $1 };
+    my $big = 'x' x 100_000;
+    my $run = sub {
+        system 'true', $big;
+        my $out = `true $big`;
+        no warnings 'exec';
+        system 'no-such-program', $big;
+        Forkless->new(cmd => ['no-such-program', $big], env => { A => $big })->spawn;
+        capture(['true', $big]);
+    };
+    $run->() for 1 .. 20;
+    my $before = $kib->();
+    $run->() for 1 .. 200;
+    cmp_ok($kib->() - $before, '<', 8_000, 'no memory is left: 200 runs with 100 KB each');
+}
+
+done_testing;
