@@ -66,7 +66,7 @@ static void inheritance(void) {
     /* A hundred at a time, closed in another order. */
     FILE *many[100];
     for (int n = 0; n < 100; n++)
-        many[n] = popen(n % 2 ? "cat >/dev/null" : "echo x", n % 2 ? "w" : "r");
+        many[n] = popen(n % 2 ? "cat >/dev/null" : "sleep 0.01", n % 2 ? "w" : "r");
     find("beside a hundred", "r");
     for (int n = 0; n < 100; n++) {
         int status = pclose(many[n * 37 % 100]);
