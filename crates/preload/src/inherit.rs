@@ -1,10 +1,12 @@
 //! Which descriptors a child gets, where that need not be a copy of all.
 
-use crate::settings::Inherit;
+use crate::settings::{Inherit, Settings, without_us};
 use forkless::posix::FileAction;
 use forkless::{Command, Stdio};
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// libc's rule, or the one that the user has set, but for what the child must not have.
 pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: impl Fn(c_int) -> bool) {
@@ -15,6 +17,19 @@ pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: im
                 command.fd(Stdio::fd(fd), fd);
             }
         }
+    }
+}
+
+/// A line's program is started without this library, if the user wants that.
+pub(crate) fn spare(command: &mut Command, settings: &Settings) {
+    if !settings.spares_children {
+        return;
+    }
+    if let Some(list) = std::env::var_os("LD_PRELOAD") {
+        match without_us(list.as_bytes()) {
+            rest if rest.is_empty() => command.env_remove("LD_PRELOAD"),
+            rest => command.env("LD_PRELOAD", OsStr::from_bytes(&rest)),
+        };
     }
 }
 

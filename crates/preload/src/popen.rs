@@ -65,6 +65,7 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     let mut command = shell(line);
     plug(command.settings(), end);
     inherit::by_setting(command.settings(), &settings.inherit, |fd| OPEN.has(fd));
+    inherit::spare(command.settings(), settings);
     for signal in RESERVED {
         command.settings().signal_ignore(signal);
     }

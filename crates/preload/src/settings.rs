@@ -1,4 +1,4 @@
-//! What the user says in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`.
+//! What the user says in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`, `FORKLESS_CHILDREN`.
 //!
 //! Read when the library is first used, and never again. No lock guards that, since a forked copy of the process might find it
 //! held for ever: two threads that come at once read the same.
@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     /// Each launch is told on standard error.
     pub(crate) log: bool,
     pub(crate) inherit: Inherit,
+    /// Programs are started without this library.
+    pub(crate) spares_children: bool,
 }
 
 impl Settings {
@@ -35,8 +37,8 @@ impl Settings {
             // SAFETY: made below, and never freed.
             return unsafe { &*known };
         }
-        let (found, complaint) =
-            Self::of(variable(c"FORKLESS"), variable(c"FORKLESS_LOG"), variable(c"FORKLESS_INHERIT"));
+        let words = [c"FORKLESS", c"FORKLESS_LOG", c"FORKLESS_INHERIT", c"FORKLESS_CHILDREN"].map(variable);
+        let (found, complaint) = Self::of(words);
         let found = Box::into_raw(Box::new(found));
         match KNOWN.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
@@ -57,7 +59,7 @@ impl Settings {
     }
 
     /// The settings, and what is wrong with them.
-    fn of(off: Option<&CStr>, log: Option<&CStr>, inherit: Option<&CStr>) -> (Self, Option<&'static str>) {
+    fn of([off, log, inherit, children]: [Option<&CStr>; 4]) -> (Self, Option<&'static str>) {
         let is_on = |value: Option<&CStr>| value.is_some_and(|value| !matches!(value.to_bytes(), b"" | b"0"));
         let (inherit, complaint) = match inherit.map(CStr::to_bytes) {
             None | Some(b"" | b"all") => (Inherit::All, None),
@@ -70,8 +72,9 @@ impl Settings {
                 }
             },
         };
-        let off = off.is_some_and(|value| value.to_bytes() == b"off");
-        (Self { off, log: is_on(log), inherit }, complaint)
+        let is_off = |value: Option<&CStr>| value.is_some_and(|value| value.to_bytes() == b"off");
+        let found = Self { off: is_off(off), log: is_on(log), inherit, spares_children: is_off(children) };
+        (found, complaint)
     }
 }
 
@@ -90,6 +93,13 @@ fn numbers(list: &[u8]) -> Option<Vec<c_int>> {
     Some(numbers)
 }
 
+/// `LD_PRELOAD` without this library, by its file's name.
+pub(crate) fn without_us(list: &[u8]) -> Vec<u8> {
+    const OURS: &[u8] = b"libforkless_preload.so";
+    let is_other = |path: &&[u8]| !path.is_empty() && path.rsplit(|&byte| byte == b'/').next() != Some(OURS);
+    list.split(|byte| b": ".contains(byte)).filter(is_other).collect::<Vec<_>>().join(&b':')
+}
+
 fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: a name; the value is read at once, as libc's own functions read theirs.
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
@@ -103,13 +113,17 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let plain = Settings { off: false, log: false, inherit: Inherit::All };
-        assert_eq!(Settings::of(None, None, None), (plain, None));
-        let all = Settings::of(Some(c"off"), Some(c"1"), Some(c"stdio"));
-        assert_eq!(all, (Settings { off: true, log: true, inherit: Inherit::Only(vec![]) }, None));
-        assert_eq!(Settings::of(Some(c"on"), Some(c"0"), Some(c"7,stdio,5,1")).0.inherit, Inherit::Only(vec![5, 7]));
+        let plain = Settings { off: false, log: false, inherit: Inherit::All, spares_children: false };
+        assert_eq!(Settings::of([None; 4]), (plain, None));
+        let all = Settings::of([c"off", c"1", c"stdio", c"off"].map(Some));
+        let expected = Settings { off: true, log: true, inherit: Inherit::Only(vec![]), spares_children: true };
+        assert_eq!(all, (expected, None));
+        let found = Settings::of([c"on", c"0", c"7,stdio,5,1", c"on"].map(Some)).0;
+        assert_eq!(found.inherit, Inherit::Only(vec![5, 7]));
+        assert_eq!(without_us(b"/a/libforkless_preload.so"), b"");
+        assert_eq!(without_us(b"libx.so:/b/libforkless_preload.so y.so:"), b"libx.so:y.so");
         for wrong in [c"-1", c"3,,4", c"stdout", c"4 5", c"99999999999"] {
-            let (found, complaint) = Settings::of(None, None, Some(wrong));
+            let (found, complaint) = Settings::of([None, None, Some(wrong), None]);
             assert!(found.inherit == Inherit::All && complaint.is_some(), "{wrong:?}");
         }
     }

@@ -73,6 +73,7 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
     // By number, unless the kernel forgets how children end.
     settings.pidfd(forkless_capi::stream::forgets());
     inherit::by_setting(settings, &Settings::get().inherit, |_| false);
+    inherit::spare(settings, Settings::get());
     for signal in RESERVED {
         settings.signal_ignore(signal);
     }

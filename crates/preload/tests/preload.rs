@@ -170,7 +170,7 @@ fn no_child_is_lost_in_a_storm_of_signals() {
 
 #[test]
 fn nothing_is_left_behind() {
-    both("leaks", &[], 1000);
+    both("leaks", &[], 300);
 }
 
 /// Lists made by chance, every second one with `closefrom`, which gives the child a private table.
@@ -215,6 +215,17 @@ fn the_user_says_which_descriptors_are_inherited() {
             assert_eq!(above, expected, "{setting}: {row}");
         }
     }
+}
+
+#[test]
+fn programs_are_started_without_the_library_if_the_user_says_so() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("preloaded");
+    let with = trial.with(&library, &[], &[]);
+    assert_eq!(with.facts.lines().filter(|line| line.contains("libforkless_preload.so")).count(), 3, "{}", with.facts);
+    let without = trial.with(&library, &[], &[("FORKLESS_CHILDREN", "off")]);
+    assert_eq!(without.facts.lines().collect::<Vec<_>>(), ["none"; 3]);
+    assert_eq!(without.served(), 3);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::inherit::{self, Flat};
 use crate::log::Story;
 use crate::next::{self, Opaque};
 use crate::popen::killed_by;
-use crate::settings::Settings;
+use crate::settings::{Settings, without_us};
 use forkless::posix::FileAction;
 use forkless::{CallArg, Child, Command, Error, Released, Scheduler, Stdio, Step};
 use forkless_capi::entry::shielded;
@@ -15,6 +15,7 @@ use forkless_capi::error::Failure;
 use forkless_capi::simple::like_libc;
 use layout::{Actions, Attributes};
 use libc::{c_char, c_int, pid_t, sigset_t};
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, IntoRawFd};
@@ -193,7 +194,7 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
         }
     }
     request.put(&mut command)?;
-    command.exactly(words.paths.clone(), words.args.clone(), words.env.iter().copied());
+    command.exactly(words.paths.clone(), words.args.clone(), words.env.iter().map(Cow::as_ref));
     let launched = command.spawn();
     let is_script = launched
         .as_ref()
@@ -205,7 +206,7 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
     }
     let mut args = vec![OsString::from(SHELL), words.name.clone()];
     args.extend(words.args.iter().skip(1).cloned());
-    command.exactly(vec![SHELL.into()], args, words.env.iter().copied());
+    command.exactly(vec![SHELL.into()], args, words.env.iter().map(Cow::as_ref));
     command.spawn()
 }
 
@@ -216,7 +217,7 @@ struct Words<'a> {
     name: OsString,
     paths: Vec<OsString>,
     args: Vec<OsString>,
-    env: Vec<&'a CStr>,
+    env: Vec<Cow<'a, CStr>>,
 }
 
 impl Words<'_> {
@@ -234,8 +235,21 @@ impl Words<'_> {
         // SAFETY: lists of texts that end in a null pointer.
         let (args, env) = unsafe { (texts(call.argv), texts(call.envp)) };
         let args = args.iter().map(|arg| OsStr::from_bytes(arg.to_bytes()).to_owned()).collect();
+        let env = env.into_iter().filter_map(|entry| inherited(entry, Settings::get())).collect();
         Ok(Self { name: name.to_owned(), paths, args, env })
     }
+}
+
+/// An entry of the environment as the program gets it: without this library, if the user wants that.
+fn inherited<'a>(entry: &'a CStr, settings: &Settings) -> Option<Cow<'a, CStr>> {
+    let Some(list) = entry.to_bytes().strip_prefix(b"LD_PRELOAD=").filter(|_| settings.spares_children) else {
+        return Some(Cow::Borrowed(entry));
+    };
+    let rest = without_us(list);
+    if rest.is_empty() {
+        return None;
+    }
+    CString::new([b"LD_PRELOAD=", rest.as_slice()].concat()).ok().map(Cow::Owned)
 }
 
 /// # Safety
