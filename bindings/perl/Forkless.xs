@@ -712,9 +712,10 @@ IV
 _release(SV *self)
 CODE:
     MAGIC *magic = magic_of(aTHX_ self, &child_magic, "Forkless::Child");
-    pid_t pid = forkless_child_release((forkless_child *)magic->mg_ptr);
-    ANSWER(pid, NULL, "release");
+    forkless_child *child = (forkless_child *)magic->mg_ptr;
     magic->mg_ptr = NULL;
+    pid_t pid = forkless_child_release(child);
+    ANSWER(pid, NULL, "release");
     RETVAL = pid;
 OUTPUT:
     RETVAL
