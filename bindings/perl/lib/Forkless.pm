@@ -478,19 +478,19 @@ launches in turn, in one process, and prints medians. With a static program that
 from before the call until the program has been waited for, on 2 cores that others kept busy (perl 5.36, Proc::FastSpawn 1.2, Linux 6.18):
 
                                        small perl  200 MiB more  1 GiB more
-    spawn, waitpid   Proc::FastSpawn         51.0          46.6        48.0
-                     Forkless                54.8          49.1        50.7
-    spawnp, waitpid  Proc::FastSpawn          314        32,491     193,299
-                     Forkless                59.3          59.0        63.7
-    system, a list   perl                     327        24,669     230,044
-                     Forkless                57.9          58.7        63.8
-    qx               perl                     326        23,605     210,288
-                     Forkless                65.6          66.6        71.7
-    Forkless->new(...)->status               74.2          74.9        79.6
+    spawn, waitpid   Proc::FastSpawn         46.3          46.7        46.4
+                     Forkless                48.9          49.1        49.0
+    spawnp, waitpid  Proc::FastSpawn          272        21,234     154,412
+                     Forkless                54.9          54.5        54.2
+    system, a list   perl                     301        25,623     188,501
+                     Forkless                54.5          54.5        53.9
+    qx               perl                     318        24,069     165,509
+                     Forkless                60.4          60.0        60.0
+    Forkless->new(...)->status               66.2          65.6        65.7
 
-C<spawn> of the original is a vfork(2), and Forkless' takes 5 to 7 percent longer: it waits by a system call of its own. C<fork> slows its caller down afterwards too,
-since each page that is written to is copied; the figures of Forkless but for C<spawn> are from turns without a fork among them. In turns with one, they are up to
-twice as high, which is the fork's doing. A line for a shell costs the shell, in both.
+C<spawn> of the original is a vfork(2); Forkless' takes 5 to 6 percent longer, since it waits for the exec by a system call of its own, and 10
+where each launch differs from the one before. The others are from turns without a fork among them. In turns with one they take up to three
+times as long, since each page that is written to after a fork is copied. A line for a shell costs the shell, in both.
 
 =head1 INSTALLATION
 
