@@ -19,6 +19,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libperl-dev", "the perl distribution"),
     ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),
     ("libio-async-perl", "the perl distribution's tests"),
+    ("libmojolicious-perl", "the perl distribution's tests"),
     ("libtest-pod-perl", "the perl distribution's tests"),
 ];
 
