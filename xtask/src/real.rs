@@ -4,6 +4,7 @@
 //! turns, each turn with a new process.
 
 use crate::dist;
+use crate::noshell::{median, ratio};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -58,6 +59,7 @@ fn loads() -> Vec<Load> {
         php("exec", "small", "0 0"),
         php("exec", "1 GiB", "1024 0"),
         php("exec", "1 GiB, 10,000 files", "1024 10000"),
+        new("PHP exec of a pipeline, 1 GiB", 200, "php -n launches.php exec 1024 0 $COUNT /usr/bin/true|/usr/bin/true"),
         php("proc_open", "1 GiB, 10,000 files", "1024 10000"),
         lua("execute", "small", "0 0"),
         lua("execute", "1 GiB", "1024 0"),
@@ -166,27 +168,10 @@ fn print(loads: &[Load]) {
     }
 }
 
-/// The median of the ratios within the turns.
-fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
-    median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    if numbers.len() % 2 == 1 { numbers[middle] } else { (numbers[middle - 1] + numbers[middle]) / 2.0 }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{WAYS, loads, median, ratio, run};
+    use super::{WAYS, loads, run};
     use crate::dist;
-
-    #[test]
-    fn medians_are_in_the_middle() {
-        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 3.0, 2.0])), (2.0, 2.5));
-        assert_eq!(ratio(&[1.0, 4.0, 9.0], &[2.0, 2.0, 3.0]), 2.0);
-    }
 
     /// Every script is there, and a program that does not say `done` is no measurement.
     #[test]

@@ -1,6 +1,8 @@
-//! Programs that start others with `posix_spawn`: make, ninja, Java, rustc.
+//! Programs that start others with `posix_spawn`: make, ninja, Java, and what is written in Rust.
 
-use super::compare::{Place, Way};
+use super::compare::{Place, Way, say};
+use std::path::Path;
+use std::process::Command;
 
 const MAKEFILE: &str = include_str!("scripts/Makefile");
 const DEEP: &str = include_str!("scripts/deep.mk");
@@ -65,4 +67,25 @@ fn java() {
     let (seen, log) = place.compare(&["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "All.java"]);
     assert_eq!(seen.status.code(), Some(9), "{seen:?}");
     assert!(log.0.iter().any(|line| line.starts_with("posix_spawn(") && line.contains("jspawnhelper")), "{:#?}", log.0);
+}
+
+/// What Rust's std launches by: here cargo, which has a program compiled.
+#[test]
+fn cargo() {
+    let Some(place) = Place::for_programs(&["cc"]) else { return };
+    let cargo = std::env::var("CARGO").unwrap_or_default();
+    let rustc = Path::new(&cargo).with_file_name("rustc");
+    if !Command::new(&rustc).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        say("SKIPPED: cargo because there is no rustc beside it that this user can run");
+        return;
+    }
+    let manifest = "[package]\nname = 'small'\nversion = '0.1.0'\nedition = '2021'\n[workspace]\n";
+    let place = place.file("Cargo.toml", manifest).file("src/main.rs", "fn main() { println!(\"it runs\") }\n");
+    let place = place.file("examples/wrong.rs", "fn main() { nothing() }\n");
+    let rustc = format!("RUSTC={}", rustc.to_str().expect("UTF-8"));
+    let (seen, log) = place.compare(&["env", &rustc, &cargo, "run", "-q", "--offline"]);
+    assert_eq!(seen.out, "it runs\n", "{seen:?}");
+    assert!(log.0.iter().any(|line| line.starts_with("posix_spawnp(") && line.contains("rustc")), "{:#?}", log.0);
+    let (seen, _) = place.compare(&["env", &rustc, &cargo, "build", "-q", "--offline", "--example", "wrong"]);
+    assert_eq!(seen.status.code(), Some(101), "{seen:?}");
 }
