@@ -17,7 +17,8 @@ fastcgi.server = ( "/fcgi/" => (( "socket" => "$place/fcgi", "check-local" => "d
 END
 lighttpd -D -f "$place/conf" > "$place/log" 2>&1 < /dev/null &
 servers=$!
-fcgiwrap -c 2 -s "unix:$place/fcgi" > "$place/log" 2>&1 < /dev/null &
+# One process, which kill(1) ends: several would be children of a parent that does not end them.
+fcgiwrap -c 1 -s "unix:$place/fcgi" > "$place/log" 2>&1 < /dev/null &
 servers="$servers $!"
 ask() { curl -s -f --retry 50 --retry-all-errors --retry-delay 1 --unix-socket "$place/http" "http://here/$2/$1?[1-$3]"; }
 test "$(ask "$2" "$3" 1)" = x
