@@ -1,6 +1,8 @@
-//! What tasks and tests share: how the C library is built and installed, and what comes from other packages.
+//! What tasks and tests share: how the C library is built and installed, what comes from other packages, and what real programs
+//! gain.
 
 pub mod dist;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
+pub mod real;

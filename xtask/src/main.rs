@@ -1,11 +1,11 @@
-//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`.
+//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask real`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::{dist, noshell, packages, preload};
+use xtask::{dist, noshell, packages, preload, real};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -33,6 +33,8 @@ enum Task {
     Noshell(noshell::Options),
     /// Measures the preload library beside libc's functions.
     Preload(preload::Options),
+    /// Measures real programs with and without libforkless_preload.so.
+    Real(real::Options),
 }
 
 fn main() -> Result<()> {
@@ -43,6 +45,7 @@ fn main() -> Result<()> {
         Task::Dist { prefix } => return dist::install(prefix, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
+        Task::Real(options) => return real::compare(options, &target),
         Task::Test { .. } | Task::Ci => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -51,7 +54,7 @@ fn main() -> Result<()> {
     match options.task {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
-        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) => unreachable!("done above"),
+        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) => unreachable!("done above"),
     }
 }
 

@@ -21,6 +21,16 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libio-async-perl", "the perl distribution's tests"),
     ("libmojolicious-perl", "the perl distribution's tests"),
     ("libtest-pod-perl", "the perl distribution's tests"),
+    ("php-cli", "tests of real programs"),
+    ("lua5.4", "tests of real programs"),
+    ("gawk", "tests of real programs"),
+    ("ed", "tests of real programs"),
+    ("sqlite3", "tests of real programs"),
+    ("make", "tests of real programs"),
+    ("ninja-build", "tests of real programs"),
+    ("postgresql", "tests of real programs"),
+    ("lighttpd", "tests of real programs"),
+    ("fcgiwrap", "tests of real programs"),
 ];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.

@@ -41,8 +41,8 @@ impl Conditions {
         while random.percent(15) {
             made.ignored.push([1, 2, 3, 13, 15, 17, 18, 21, 34, 64][random.below(10)]);
         }
-        if random.percent(2) {
-            made.blocked.push([1, 13, 17, 40][random.below(4)]);
+        while random.percent(10) {
+            made.blocked.push([1, 2, 3, 13, 15, 17, 20, 23, 40][random.below(9)]);
         }
         made.inherit_all = random.percent(20);
         made.captures = random.percent(30);

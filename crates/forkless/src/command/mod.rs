@@ -108,6 +108,7 @@ pub(crate) struct Environment {
 }
 
 /// What the program starts with. Bit n-1 is signal n.
+#[derive(Clone, Copy)]
 pub(crate) struct Signals {
     pub(crate) default: u64,
     pub(crate) ignore: u64,

@@ -25,10 +25,15 @@ pub(super) struct Direct {
     ready: Ready,
     /// The shell handles SIGCHLD, so the program does not find it ignored.
     resets_sigchld: bool,
+    /// What the shell forks starts with nothing blocked.
+    clears_mask: bool,
     pub(super) ending: ShellEnding,
 }
 
 const SIGCHLD: u64 = 1 << 16;
+
+/// A dash that waits: what it waits by, and what a terminal sends to both, of which it would have died.
+const HEEDED: u64 = SIGCHLD | 0b111;
 
 impl Direct {
     /// All that a direct run needs, or why there must be none.
@@ -44,8 +49,8 @@ impl Direct {
         let command = &line.command;
         check_settings(command)?;
         check_privileges()?;
-        // A process that dash makes starts with nothing blocked; bash unblocks SIGCHLD.
-        check_mask(&command.signals, if waits { u64::MAX } else { SIGCHLD })?;
+        // A process that dash makes starts with nothing blocked, whatever it is itself; bash unblocks SIGCHLD.
+        check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
             true => ShellEnding::of(&line.shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
             false => ShellEnding::plain(),
@@ -58,7 +63,7 @@ impl Direct {
         let env = environment::of_shell(kind, &given, form, &place)?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };
-        Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, ending })
+        Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
     }
 
     /// Runs it by `how`. The command is as before afterwards.
@@ -67,7 +72,7 @@ impl Direct {
         command: &mut Command,
         how: impl Fn(&mut Command) -> io::Result<T>,
     ) -> io::Result<(T, ShellEnding)> {
-        let before = (command.signals.default, command.signals.ignore, command.busy_ms);
+        let before = (command.signals, command.busy_ms);
         let program = std::mem::replace(&mut command.program, self.words[0].clone());
         let args = std::mem::replace(&mut command.args, self.words);
         command.ready = Some(self.ready);
@@ -77,10 +82,13 @@ impl Direct {
             command.signals.default |= SIGCHLD;
             command.signals.ignore &= !SIGCHLD;
         }
+        if self.clears_mask {
+            (command.signals.inherit_mask, command.signals.mask) = (false, 0);
+        }
         let answer = how(command);
         command.ready = None;
         (command.program, command.args) = (program, args);
-        (command.signals.default, command.signals.ignore, command.busy_ms) = before;
+        (command.signals, command.busy_ms) = before;
         answer.map(|done| (done, self.ending))
     }
 }
