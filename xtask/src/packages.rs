@@ -20,6 +20,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),
     ("libio-async-perl", "the perl distribution's tests"),
     ("libtest-pod-perl", "the perl distribution's tests"),
+    ("chromium", "looking at the benchmark's page"),
 ];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.
