@@ -482,7 +482,11 @@ fn dots(ticks: &[String], metrics: &[Metric], cells: &[Cell]) -> Vec<Panel> {
 fn point(cell: &Cell, at: usize, metric: &Metric, metrics: &[Metric], ticks: &[String]) -> Point {
     let mut words = format!("{} · {}", cell.launcher, ticks[cell.tick]);
     for (metric, value) in metrics.iter().zip(&cell.values).filter(|(_, value)| value.is_finite()) {
-        words.push_str(&format!("\n{} {}", metric.head, exact(*value)));
+        let line = match metric.head.strip_suffix(" µs") {
+            Some(name) => format!("\n{name} {} µs", exact(*value)),
+            None => format!("\n{} {}", metric.head, exact(*value)),
+        };
+        words.push_str(&line);
     }
     words.push_str(&format!("\nn {}", thousands(cell.n)));
     let tail = metric.tail.map(|tail| cell.values[tail]);
@@ -586,7 +590,7 @@ mod tests {
         assert!(lines.iter().all(|line| line.points.len() == 3));
         let fork = lines.iter().find(|line| line.launcher == "fork").expect("fork");
         assert_eq!(fork.points[2].value, 104_000.0);
-        assert_eq!(fork.points[2].words, "fork · 1 GiB\nheld µs 104,000\ntotal µs 104,060\np99 µs 208,120\nn 100");
+        assert_eq!(fork.points[2].words, "fork · 1 GiB\nheld 104,000 µs\ntotal 104,060 µs\np99 208,120 µs\nn 100");
     }
 
     #[test]
@@ -603,7 +607,7 @@ mod tests {
         let go = memory.rows.iter().find(|(launcher, _)| launcher == "go *").expect("go with its mark");
         assert_eq!(go.1[4..11], ["100", "–", "–", "–", "–", "–", "60.0"]);
         let launchers: Vec<&str> = memory.rows.iter().map(|(launcher, _)| launcher.as_str()).collect();
-        assert_eq!(launchers, ["floor", "fork", "forkless-status", "go *"]);
+        assert_eq!(launchers, ["floor", "fork", "forkless-status †", "go *"]);
     }
 
     #[test]

@@ -336,7 +336,7 @@ mod tests {
         for outside in ["src=", "<link", "@import", "url(", "fetch("] {
             assert!(!page.contains(outside), "{outside}");
         }
-        for part in ["&lt;odd&gt;", "<svg role=\"img\"", "total µs 82.125", "Where forkless loses", "Behind the floor"]
+        for part in ["&lt;odd&gt;", "<svg role=\"img\"", "total 82.125 µs", "Where forkless loses", "Behind the floor"]
         {
             assert!(page.contains(part), "{part} is missing");
         }
