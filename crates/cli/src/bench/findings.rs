@@ -69,19 +69,20 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Each row of ours that is slower than the best of the others.
+/// All rows of ours that are slower than the best of the others, a line for each condition.
 pub(crate) fn losses(report: &Report) -> Vec<String> {
-    let mut losses = Vec::new();
+    let mut lines = Vec::new();
     for duel in report.conditions().iter().filter_map(|condition| duel(report, condition)) {
-        for row in &duel.ours {
+        let loss = |row: &&Row| {
             let loss = speed(duel.rival) / speed(row);
-            if loss > NOISE {
-                let (by, words) = (percent(loss), duel.condition.words());
-                losses.push(format!("{} is {by} slower than {} ({words})", row.launcher, duel.rival.launcher));
-            }
+            (loss > NOISE).then(|| format!("{} by {}", row.launcher, percent(loss)))
+        };
+        let slower: Vec<String> = duel.ours.iter().filter_map(loss).collect();
+        if !slower.is_empty() {
+            lines.push(format!("{}, to {}: {}", duel.condition.words(), duel.rival.launcher, slower.join(", ")));
         }
     }
-    losses
+    lines
 }
 
 /// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
@@ -274,7 +275,7 @@ fn comparison(factor: f64) -> String {
 }
 
 fn percent(factor: f64) -> String {
-    format!("{:.0} %", (factor - 1.0) * 100.0)
+    format!("{} %", thousands(((factor - 1.0) * 100.0).round() as u64))
 }
 
 #[cfg(test)]
@@ -305,8 +306,8 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "Where forkless loses to another way: forkless-spawn is 10 % slower than posix_spawn (small parent); \
-             forkless-status is 100 % slower than posix_spawn (4 threads at once)."
+            "Where forkless loses to another way: small parent, to posix_spawn: forkless-spawn by 10 %; \
+             4 threads at once, to posix_spawn: forkless-status by 100 %."
         );
         assert_eq!(lines[3], "Behind the floor, at worst: forkless-spawn by 51 % (small parent).");
         assert_eq!(lines.len(), 4);

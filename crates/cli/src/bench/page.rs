@@ -132,7 +132,8 @@ fn factor(value: f64) -> String {
 }
 
 fn list(lines: &[String], page: &mut String) {
-    page.push_str("<ul class=\"plain\">\n");
+    let many = if lines.len() > 6 { " many" } else { "" };
+    let _ = writeln!(page, "<ul class=\"plain{many}\">");
     for line in lines {
         let _ = writeln!(page, "<li>{}</li>", escape(line));
     }

@@ -317,11 +317,11 @@ impl Lines<'_> {
         let layout = self.layout;
         labels.sort_by_key(|label| label.end.1);
         let wanted: Vec<i32> = labels.iter().map(|label| label.end.1).collect();
-        let lowest = layout.size.1 as i32 - layout.font as i32;
+        let (highest, lowest) = ((layout.font / 2 + layout.title * 2) as i32, (layout.size.1 - layout.font) as i32);
         // The same for all, also for those whose line ends before the others.
         let right = (layout.size.0 - layout.names) as i32;
         let unit = layout.font as i32;
-        for (label, y) in labels.iter().zip(spread(&wanted, layout.step, lowest)) {
+        for (label, y) in labels.iter().zip(spread(&wanted, layout.step, (highest, lowest))) {
             let (x, from_y) = label.end;
             let left = right + unit * 5 / 4;
             let thin = ShapeStyle::from(&label.colour.mix(0.6)).stroke_width(1);
@@ -390,7 +390,9 @@ impl Dots<'_> {
             .bold_line_style(GRID.0)
             .label_style((FONT, layout.font).into_font().color(&AXIS.0))
             .x_labels(4)
-            .x_label_formatter(&|value| self.panel.unit.tick(*value))
+            .x_label_formatter(&|value| {
+                if self.is_room_for(*value) { self.panel.unit.tick(*value) } else { String::new() }
+            })
             .draw()?;
         let right = layout.size.0 as i32 - layout.margin as i32;
         let (_, high) = self.panel.span;
@@ -413,6 +415,14 @@ impl Dots<'_> {
             spots.push(Spot { at, colour: hex(colour), words: point.words.clone() });
         }
         Ok(spots)
+    }
+}
+
+impl Dots<'_> {
+    /// Where more than four powers of ten stand below each other's words, every other one is left out.
+    fn is_room_for(&self, value: f64) -> bool {
+        let (low, high) = self.panel.span;
+        self.panel.unit == Unit::Rate || high / low < 3e3 || (value.log10().round() as i32).rem_euclid(2) == 1
     }
 }
 
@@ -460,9 +470,9 @@ struct Label {
     end: (i32, i32),
 }
 
-/// Moves ascending positions apart to at least `step`, downwards first, then up again where the last ones went below
-/// `lowest`.
-fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
+/// Moves ascending positions apart to at least `step`, between the highest and the lowest that there may be.
+fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> {
+    let first_of = |group: &[i32]| first_of(group, step, (highest, lowest));
     let mut placed: Vec<i32> = Vec::with_capacity(wanted.len());
     // Groups that touch are centred on the mean of what they want: nobody is pushed far while others sit well.
     let mut groups: Vec<Vec<i32>> = Vec::new();
@@ -471,7 +481,7 @@ fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
         while groups.len() > 1 {
             let upper = &groups[groups.len() - 2];
             let lower = &groups[groups.len() - 1];
-            if first_of(upper, step, lowest) + upper.len() as i32 * step <= first_of(lower, step, lowest) {
+            if first_of(upper) + upper.len() as i32 * step <= first_of(lower) {
                 break;
             }
             let lower = groups.pop().unwrap_or_default();
@@ -481,18 +491,18 @@ fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
         }
     }
     for group in &groups {
-        let first = first_of(group, step, lowest);
+        let first = first_of(group);
         placed.extend((0..group.len() as i32).map(|index| first + index * step));
     }
     placed
 }
 
-/// Where the first label of a group goes.
-fn first_of(group: &[i32], step: i32, lowest: i32) -> i32 {
+/// Where the first label of a group goes. One that has no room at all begins at the top.
+fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
     let count = group.len() as i32;
     let mean = group.iter().sum::<i32>() / count;
     let extent = (count - 1) * step;
-    (mean - extent / 2).min(lowest - extent)
+    (mean - extent / 2).min(lowest - extent).max(highest)
 }
 
 /// The bitmap backend draws with a font of ours, because a bare machine has none. In an SVG the viewer's own font is
@@ -566,10 +576,11 @@ mod tests {
 
     #[test]
     fn labels_keep_their_distance() {
-        assert_eq!(spread(&[10, 100, 200], 20, 500), [10, 100, 200]);
-        assert_eq!(spread(&[100, 100, 100], 20, 500), [80, 100, 120]);
-        assert_eq!(spread(&[490, 495], 20, 500), [480, 500]);
-        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, 500);
+        assert_eq!(spread(&[10, 100, 200], 20, (0, 500)), [10, 100, 200]);
+        assert_eq!(spread(&[100, 100, 100], 20, (0, 500)), [80, 100, 120]);
+        assert_eq!(spread(&[490, 495], 20, (0, 500)), [480, 500]);
+        assert_eq!(spread(&[5, 6, 7], 20, (10, 500)), [10, 30, 50], "below the title");
+        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, (0, 500));
         assert!(crowded.windows(2).all(|pair| pair[1] - pair[0] >= 20), "{crowded:?}");
     }
 }

@@ -148,6 +148,6 @@ mod tests {
             assert!(text.lines().any(|have| have == line), "{line} is missing in {text}");
         }
         assert!(!text.contains("`forkless-prepared`"));
-        assert!(text.contains("forkless-status is 8 % slower than std (small parent)"), "{text}");
+        assert!(text.contains("small parent, to std: forkless-status by 8 %"), "{text}");
     }
 }
