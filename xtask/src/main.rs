@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         Task::Dist { prefix } => return dist::install(prefix, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
-        Task::Test { .. } | Task::Ci => {}
+        Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
