@@ -1,4 +1,5 @@
-//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask real`.
+//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask record`,
+//! `cargo xtask real`.
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
@@ -23,6 +24,12 @@ enum Task {
     },
     /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
     Ci,
+    /// Measures, puts the record into bench/record, and its figures into the README.
+    Record {
+        /// Options of the benchmark, such as --full.
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
     /// Builds the C libraries, their headers and their pkg-config files, and installs them.
     Dist {
         /// Where: P/lib, P/include.
@@ -46,7 +53,7 @@ fn main() -> Result<()> {
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
-        Task::Test { .. } | Task::Ci => {}
+        Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
@@ -54,6 +61,7 @@ fn main() -> Result<()> {
     match options.task {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
+        Task::Record { words } => record(&words),
         Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) => unreachable!("done above"),
     }
 }
@@ -69,6 +77,15 @@ fn ci() -> Result<()> {
     test(&[])?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
     step("benchmark", &mut cargo(&quick))
+}
+
+/// A record of today: on a machine that has nothing else to do.
+fn record(words: &[String]) -> Result<()> {
+    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
+    let out = format!("bench/record/{}", String::from_utf8(date.stdout)?.trim());
+    let bench = ["run", "--release", "--locked", "--", "bench"];
+    step("benchmark", cargo(&bench).args(["--out", &out]).args(words))?;
+    step("README", cargo(&bench).args(["report", "--readme", "README.md", &out]))
 }
 
 /// Installs what tests need, runs `cargo test` over the workspace and adds its results up.

@@ -31,6 +31,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("postgresql", "tests of real programs"),
     ("lighttpd", "tests of real programs"),
     ("fcgiwrap", "tests of real programs"),
+    ("chromium", "looking at the benchmark's page"),
 ];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.

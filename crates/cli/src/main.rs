@@ -46,13 +46,7 @@ fn main() -> ExitCode {
             eprintln!("forkless: zygote: this is for programs that start one (forkless::zygote), not for hands");
             ExitCode::from(2)
         }
-        Command::Bench(options) => match bench::main(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("forkless: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
+        Command::Bench(options) => bench::main(&options),
     }
 }
 

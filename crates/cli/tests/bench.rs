@@ -9,6 +9,9 @@ use std::{
 
 use serde_json::Value;
 
+/// A program that exits with 0.
+const TRUE: &str = "/bin/true";
+
 /// A small bench: seconds, not minutes, in a debug build too.
 fn bench(out: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
@@ -99,6 +102,10 @@ fn every_launcher_of_the_format_has_a_row() {
             let spread = ["p50", "p90", "p99", "max"].map(|part| row[format!("{what}_{part}_us")].as_f64());
             assert!(spread.is_sorted(), "{row}");
         }
+        for time in ["held", "total"] {
+            let of = |what: &str| row[format!("{time}_{what}_us")].as_f64().expect("a time");
+            assert!(of("p50_low") <= of("p50") && of("p50") <= of("p50_high"), "{row}");
+        }
         assert!(row["n"].as_u64() >= Some(5), "{row}");
     }
     let has = |field: &str, value: u64| rows.iter().any(|row| row[field] == value);
@@ -182,7 +189,9 @@ fn files_are_written_and_agree() {
         assert!(read(&format!("{plot}.svg")).starts_with(b"<svg"));
     }
     let page = String::from_utf8(read("index.html")).expect("text");
-    assert_eq!(page.matches("<svg").count(), 2);
+    assert_eq!(page.matches("<svg role=\"img\"").count(), 9, "three panels each of small, memory and threads");
+    let table = String::from_utf8(read("table.txt")).expect("text");
+    assert!(text.starts_with(&table) && table.contains("In short"), "{table}");
 }
 
 #[test]
@@ -217,6 +226,20 @@ fn a_program_of_the_users_choice() {
     let missing = run(&["no-such-program-anywhere"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8(missing.stderr).expect("text").contains("no-such-program-anywhere"));
+}
+
+#[test]
+fn programs_may_be_called_like_what_is_done_with_records() {
+    let out = directory();
+    let few = ["--quick", "--only=memory", "--launchers=floor", "--memory=0", "--json=-"];
+    let names = directory();
+    let program = names.path().join("report");
+    fs::copy(TRUE, &program).expect("a copy");
+    let after_dashes = bench(out.path(), &[&few[..], &["--", "sh", "-c", "exit 0", "report"]].concat());
+    let by_path = bench(out.path(), &[&few[..], &[program.to_str().expect("UTF-8")]].concat());
+    for output in [after_dashes, by_path] {
+        assert_eq!(json(&output)["machine"]["own_target"], false);
+    }
 }
 
 #[test]

@@ -16,12 +16,13 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions},
     time::ClockId,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     engines::Engines,
     program::Program,
     race::Budget,
+    record::Name,
     statistics::{microseconds, percentile, round},
 };
 
@@ -62,9 +63,11 @@ impl Waiter {
 }
 
 /// One way to wait with one number of children.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct AliveRow {
-    pub(crate) waiter: &'static str,
+    #[serde(deserialize_with = "super::archive::name")]
+    pub(crate) waiter: Name,
     pub(crate) children: usize,
     pub(crate) n: usize,
     pub(crate) cpu_p50_us: f64,

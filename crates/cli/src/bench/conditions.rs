@@ -92,6 +92,12 @@ impl Condition {
         self.setting == Setting::None && self.tasks == 0
     }
 
+    /// Whether it differs from [`Condition::SMALL`] in what the parent has, and the child is started as there.
+    pub(crate) fn is_sweep_of_parent(&self) -> bool {
+        let same = Self { parent_mib: self.parent_mib, mappings: self.mappings, fds: self.fds, ..Self::SMALL };
+        *self == same && *self != Self::SMALL
+    }
+
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
@@ -139,7 +145,7 @@ pub(crate) fn mebibytes(mib: u64) -> String {
 }
 
 /// 100 as "100 bytes", 1 << 20 as "1 MiB".
-fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     match count {
         count if count >= 1 << 20 => mebibytes(count >> 20),
         count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, ffi::CStr, fs, time::SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::record::Name;
 
 /// The machine and the software that matter for a launch.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Machine {
     /// UTC, RFC 3339.
     pub(crate) date: String,
@@ -19,7 +22,8 @@ pub(crate) struct Machine {
     pub(crate) libc: String,
     pub(crate) mitigations: String,
     /// Versions of the languages whose engines were looked for; none where there is no such language.
-    pub(crate) engines: BTreeMap<&'static str, Option<String>>,
+    #[serde(deserialize_with = "super::archive::names")]
+    pub(crate) engines: BTreeMap<Name, Option<String>>,
     /// Whether the bench launched its own program that only exits.
     pub(crate) own_target: bool,
 }

@@ -21,14 +21,21 @@ mod machine;
 mod record;
 mod targets;
 mod table;
+mod findings;
+mod charts;
 mod plots;
 mod page;
+mod archive;
+mod report;
+mod readme;
+mod compare;
 mod brief;
 
 use std::{
     fs,
     io::{IsTerminal, Write},
     path::Path,
+    process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -48,9 +55,10 @@ pub(crate) use table::{figure, new_table};
 
 use self::{
     alive::AliveRow,
+    archive::Archived,
     conditions::{Condition, Limits, OUTPUTS, Parent, Sweeps},
     engines::Engines,
-    options::Part,
+    options::{Part, WithRecords},
     program::Program,
     quiet::Quiet,
     race::{Budget, Stage},
@@ -62,11 +70,27 @@ use self::{
 /// in, get this many times the time of the others.
 const LARGE_SHARE: u32 = 3;
 
+/// Measures, or does what is asked for with records; says on standard error what went wrong.
+pub(crate) fn main(options: &BenchOptions) -> ExitCode {
+    let done = match &options.with_records {
+        Some(WithRecords::Compare(options)) => return compare::status(compare::main(options)),
+        Some(WithRecords::Report(options)) => report::main(options),
+        None => run(options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("forkless: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs the bench and shows what it found.
 ///
 /// # Errors
 /// When a contestant fails, a condition cannot be set up or a file cannot be written.
-pub(crate) fn main(options: &BenchOptions) -> Result<()> {
+fn run(options: &BenchOptions) -> Result<()> {
     if let Some(contestant) = options.serve {
         return engines::serve(contestant, &options.program);
     }
@@ -88,12 +112,12 @@ pub(crate) fn main(options: &BenchOptions) -> Result<()> {
     let alive = alive(options, &limits, &stage, &stop, &mut sweeps.notes)?;
     let engines = stage.engines.versions().into_iter().collect();
     let machine = Machine { own_target: options.program.is_empty(), engines, ..Machine::read() };
-    let report = Report::new(machine, rows, alive);
-    let wrote = write_all(options, &report, &sweeps.notes)?;
+    let record = Archived { report: Report::new(machine, rows, alive), notes: sweeps.notes };
+    let wrote = write_all(options, &record)?;
 
     if ![&options.json, &options.csv].into_iter().flatten().any(|path| path == Path::new("-")) {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let text = table::render(&report, &sweeps.notes, colour);
+        let text = table::render(&record.report, &record.notes, colour);
         let mut stdout = std::io::stdout().lock();
         // A reader that has seen enough (`| head`) is no failure of the bench.
         let _ = write!(stdout, "{text}\n{wrote}\n");
@@ -254,8 +278,8 @@ fn progress_bar(options: &BenchOptions, length: Duration) -> ProgressBar {
 }
 
 /// Writes the files that were asked for and those of `--out`; says where the latter are.
-fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Result<String> {
-    let (json, csv) = (report.json()?, report.csv()?);
+fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
+    let (json, csv) = (record.report.json()?, record.report.csv()?);
     if let Some(path) = &options.json {
         write_to(path, &json)?;
     }
@@ -266,13 +290,8 @@ fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Resul
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     write_to(&out.join("results.json"), &json)?;
     write_to(&out.join("results.csv"), &csv)?;
-    let plots = plots::plots(report);
-    for plot in &plots {
-        write_to(&out.join(plot.name).with_extension("svg"), &plot.svg()?)?;
-        plot.write_png(&out.join(plot.name).with_extension("png"))?;
-    }
-    let page = out.join("index.html");
-    write_to(&page, &page::render(report, &plots, notes)?)?;
+    write_to(&out.join("table.txt"), &table::render(&record.report, &record.notes, false))?;
+    let page = report::write(out, &[record])?;
     Ok(format!("Plots and tables: {}", page.display()))
 }
 

@@ -2,17 +2,21 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::{conditions::OUTPUTS, contestants::Contestant};
+use super::{compare::CompareOptions, conditions::OUTPUTS, contestants::Contestant, report::ReportOptions};
 
 /// Measure every way to launch a process, on this machine.
 ///
 /// Runs a static program that only exits, or PROGRAM, by each way in turn, under growing memory, mappings, open files
 /// and threads of the launching process.
 #[derive(Args, Debug)]
-#[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]")]
+#[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]\n       forkless bench report|compare …")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchOptions {
+    #[command(subcommand)]
+    pub(crate) with_records: Option<WithRecords>,
+
     /// Fewer conditions and fewer launches: done in under 20 seconds
     #[arg(long)]
     pub(crate) quick: bool,
@@ -78,7 +82,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Where to put results.json, results.csv, the plots and index.html
+    /// Where to put results.json, results.csv, table.txt, the plots and index.html
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) out: PathBuf,
 
@@ -97,6 +101,13 @@ pub(crate) struct BenchOptions {
     /// Program to launch, which must exit with 0, instead of one that only exits
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+/// What is done with records instead of measuring. A program of such a name needs a path, or `--` before it.
+#[derive(Subcommand, Debug)]
+pub(crate) enum WithRecords {
+    Report(ReportOptions),
+    Compare(CompareOptions),
 }
 
 /// What can be measured by itself.

@@ -1,4 +1,4 @@
-//! The figures to look at: each plot once as SVG and once as PNG, by the same code.
+//! How charts are drawn: by the same code as a picture of its own (PNG, SVG) and as a panel of the page.
 
 use std::{path::Path, sync::Once};
 
@@ -15,286 +15,414 @@ use plotters::{
     },
 };
 
-use super::{
-    alive::AliveRow,
-    conditions::{Condition, mebibytes, thousands},
-    record::{Report, Row},
-    settings::Setting,
-};
+use super::charts::{Body, Chart, Line, Panel, Point, Unit};
 
-/// Size of each plot in pixels; the labels of the lines stand right of the plot area.
-const SIZE: (u32, u32) = (1_160, 620);
-/// Room for those labels.
-const LABEL_WIDTH: u32 = 300;
 const FONT: &str = "sans-serif";
 
-/// One sweep: a line per contestant over the values of one property of the parent.
-pub(crate) struct Plot {
-    /// File name without ending.
-    pub(crate) name: &'static str,
-    pub(crate) title: String,
-    x_title: &'static str,
-    y_title: &'static str,
-    /// What each position on the x axis stands for.
-    ticks: Vec<String>,
-    logarithmic: bool,
-    lines: Vec<Line>,
+/// Sizes, in pixels.
+struct Layout {
+    size: (u32, u32),
+    /// Of the font of the title; 0: the page has it.
+    title: u32,
+    /// Of the font of the axes and labels.
+    font: u32,
+    /// Room for the names of the lines, right of the diagram.
+    names: u32,
+    /// Room for the values of the y axis.
+    values: u32,
+    /// Least distance between two labels.
+    step: i32,
+    /// Width of our lines; the others have less.
+    stroke: u32,
+    /// Radius of the marks.
+    mark: i32,
+    margin: u32,
 }
 
-struct Line {
+/// One picture by itself.
+const PICTURE: Layout = Layout {
+    size: (1_160, 620),
+    title: 26,
+    font: 17,
+    names: 270,
+    values: 78,
+    step: 22,
+    stroke: 4,
+    mark: 5,
+    margin: 16,
+};
+
+/// A part of the page, as wide as a phone: its text is as large as it is there.
+const PANEL: Layout =
+    Layout { size: (360, 316), title: 0, font: 12, names: 118, values: 46, step: 14, stroke: 2, mark: 3, margin: 4 };
+
+/// Room for a letter of a name left of a dot, and for the value right of it, in fonts.
+const DOT_LETTER: f64 = 0.59;
+const DOT_VALUE: f64 = 5.2;
+/// Height of the line of a dot, in fonts.
+const DOT_LINE: f64 = 1.45;
+
+/// How a line is told from the others: people who see few colours have the mark, and those of one kind differ in lightness.
+struct Look {
     launcher: &'static str,
-    /// Position on the x axis and value.
-    points: Vec<(f64, f64)>,
+    light: RGBColor,
+    /// For a dark page, which has its own.
+    dark: &'static str,
+    mark: Mark,
 }
 
-/// Contestants worth a line, each with a colour that also people who see few colours can tell apart, where lines of
-/// the same family differ in lightness. The prepared forms lie so close to the plain ones that their lines would cover
-/// them, so the plots have the two ends of our range only; the tables have them all.
-const COLOURS: [(&str, RGBColor); 12] = [
-    ("fork", RGBColor(204, 51, 17)),
-    ("posix_spawn", RGBColor(0, 119, 187)),
-    ("system", RGBColor(170, 110, 40)),
-    ("popen", RGBColor(205, 140, 30)),
-    ("std", RGBColor(120, 94, 180)),
-    ("go", RGBColor(0, 150, 170)),
-    ("cpython", RGBColor(200, 160, 0)),
-    ("libuv", RGBColor(200, 80, 140)),
-    ("forkless-spawn", RGBColor(70, 175, 100)),
-    ("forkless-prepared", RGBColor(60, 150, 110)),
-    ("forkless-prepared-status", RGBColor(0, 110, 60)),
-    // Last, so that its thin line is drawn over the thick ones that it meets.
-    ("floor", RGBColor(30, 30, 30)),
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Circle,
+    Square,
+    Diamond,
+    Triangle,
+    Cross,
+}
+
+const fn look(launcher: &'static str, light: (u8, u8, u8), dark: &'static str, mark: Mark) -> Look {
+    Look { launcher, light: RGBColor(light.0, light.1, light.2), dark, mark }
+}
+
+/// Launchers worth a line. Ours are blue; the others warm, violet or green. The prepared forms lie so close to the plain ones
+/// that their lines would cover them: the tables have them all.
+const LOOKS: [Look; 19] = [
+    look("fork", (190, 45, 10), "#ff8f66", Mark::Square),
+    look("posix_spawn", (150, 85, 0), "#f0b04a", Mark::Diamond),
+    look("system", (104, 104, 104), "#a6a6a6", Mark::Cross),
+    look("std", (122, 60, 160), "#cfa2f2", Mark::Square),
+    look("go", (0, 118, 108), "#4fd0c0", Mark::Triangle),
+    look("cpython", (128, 110, 0), "#dccb4c", Mark::Triangle),
+    look("java", (156, 64, 64), "#f2a0a0", Mark::Cross),
+    look("node-spawn", (70, 118, 36), "#a5d66f", Mark::Diamond),
+    look("glib", (92, 92, 148), "#bdbdf0", Mark::Triangle),
+    look("perl-system", (122, 108, 80), "#c8b78e", Mark::Square),
+    look("libuv", (176, 46, 124), "#ff8ac4", Mark::Diamond),
+    look("wait-any", (190, 46, 12), "#ff8e64", Mark::Square),
+    look("forkless-spawn", (60, 110, 190), "#86b6f5", Mark::Circle),
+    look("forkless-launch", (20, 120, 160), "#5fcbee", Mark::Circle),
+    look("forkless-pool", (70, 90, 150), "#a9b8f0", Mark::Circle),
+    look("forkless-wait-set", (10, 75, 158), "#5aa0ff", Mark::Circle),
+    look("forkless-status", (10, 75, 160), "#5aa2ff", Mark::Circle),
+    // Last, so that their thin lines are drawn over the thick ones that they meet.
+    look("floor", (30, 30, 30), "#f2f2f2", Mark::Circle),
+    look("epoll", (32, 32, 32), "#f0f0f0", Mark::Circle),
 ];
 
-/// Ways to wait for one of many children, the bound last as above.
-const WAITER_COLOURS: [(&str, RGBColor); 4] = [
-    ("wait-any", RGBColor(204, 51, 17)),
-    ("libuv", RGBColor(200, 80, 140)),
-    ("forkless-wait-set", RGBColor(0, 110, 60)),
-    ("epoll", RGBColor(30, 30, 30)),
-];
+/// Those that are not worth a line, in the charts of dots.
+const OTHER: (RGBColor, &str) = (RGBColor(130, 84, 40), "#d9a877");
+const OURS: (RGBColor, &str) = (RGBColor(10, 76, 162), "#5ca4ff");
+const BOUND: (RGBColor, &str) = (RGBColor(31, 31, 31), "#f1f1f1");
+/// Lines of the grid, and words of the axes.
+const GRID: (RGBColor, &str) = (RGBColor(221, 221, 219), "#3a3d42");
+const AXIS: (RGBColor, &str) = (RGBColor(92, 92, 90), "#a9adb3");
+const PAPER: (RGBColor, &str) = (RGBColor(255, 255, 254), "none");
 
-fn colour(launcher: &str) -> Option<RGBColor> {
-    COLOURS.iter().chain(&WAITER_COLOURS).find(|(name, _)| *name == launcher).map(|(_, colour)| *colour)
+/// The launchers that have a line, in the order in which they are drawn.
+pub(crate) fn drawn() -> impl Iterator<Item = &'static str> {
+    LOOKS.iter().map(|look| look.launcher)
+}
+
+/// Rules that give the parts of a drawing their colours on a dark page, and leave out its paper.
+pub(crate) fn dark_style() -> String {
+    let looks = LOOKS.iter().map(|look| (look.light, look.dark));
+    let rule = |(light, dark): (RGBColor, &str)| {
+        let name = hex(light);
+        format!("svg [fill=\"{name}\"]{{fill:{dark}}}svg [stroke=\"{name}\"]{{stroke:{dark}}}")
+    };
+    looks.chain([OTHER, OURS, BOUND, GRID, AXIS, PAPER]).map(rule).collect()
+}
+
+fn hex(colour: RGBColor) -> String {
+    format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
 }
 
 /// Whether others are measured against it: its line is thin.
-fn is_bound(launcher: &str) -> bool {
+pub(crate) fn is_bound(launcher: &str) -> bool {
     ["floor", "epoll"].contains(&launcher)
 }
 
-/// The plots that the rows give enough points for.
-pub(crate) fn plots(report: &Report) -> Vec<Plot> {
-    let total = |row: &Row| row.total_p50_us;
-    let wanted = [
-        by_memory("memory", "Launch and wait, by memory of the parent", |c| {
-            (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib)
-        })
-        .plot(report, true),
-        by_memory("settings-user", "Launch with a change of user, by memory of the parent", |c| {
-            (Condition { parent_mib: 0, ..*c } == Condition { setting: Setting::User, ..Condition::SMALL })
-                .then_some(c.parent_mib)
-        })
-        .plot(report, true),
-        by_memory("settings-all", "Launch with all settings, by memory of the parent", |c| {
-            (Condition { parent_mib: 0, ..*c } == Condition { setting: Setting::All, ..Condition::SMALL })
-                .then_some(c.parent_mib)
-        })
-        .plot(report, true),
-        Sweep {
-            name: "files",
-            title: "Launch and wait, by open files of the parent",
-            x_title: "open files of the parent (close-on-exec)",
-            y_title: "median total time, µs",
-            of: |c| (Condition { fds: 3, ..*c } == Condition::SMALL).then_some(c.fds),
-            tick: thousands,
-            value: total,
-        }
-        .plot(report, true),
-        Sweep {
-            name: "files-pipes",
-            title: "Launch and wait with three pipes, by open files of the parent",
-            x_title: "open files of the parent (close-on-exec)",
-            y_title: "median total time, µs",
-            of: |c| (Condition { fds: 3, pipes: 0, ..*c } == Condition::SMALL && c.pipes > 0).then_some(c.fds),
-            tick: thousands,
-            value: total,
-        }
-        .plot(report, true),
-        Sweep {
-            name: "threads",
-            title: "Launches per second, by threads that launch at once",
-            x_title: "threads",
-            y_title: "launches per second, all threads together",
-            of: |c| (Condition { threads: 1, ..*c } == Condition::SMALL).then_some(c.threads as u64),
-            tick: thousands,
-            value: |row| row.rate_per_s,
-        }
-        .plot(report, false),
-        alive(report),
-    ];
-    wanted.into_iter().flatten().collect()
+fn is_ours(launcher: &str) -> bool {
+    launcher.starts_with("forkless")
 }
 
-/// What the end of one child costs, by how many there are.
-fn alive(report: &Report) -> Option<Plot> {
-    let mut counts: Vec<usize> = report.alive.iter().map(|row| row.children).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let mut lines = Vec::new();
-    for (launcher, _) in WAITER_COLOURS {
-        let rows = report.alive.iter().filter(|row| row.waiter == launcher);
-        let point = |row: &AliveRow| Some((counts.iter().position(|c| *c == row.children)? as f64, row.cpu_p50_us));
-        lines.push(Line { launcher, points: in_order(rows.filter_map(point).collect()) });
-    }
-    lines.retain(|line| line.points.len() == counts.len());
-    (counts.len() > 1 && !lines.is_empty()).then(|| Plot {
-        name: "alive",
-        title: "One of many children ends, by children alive".to_owned(),
-        x_title: "children alive",
-        y_title: "median CPU time of the parent per exit, µs",
-        ticks: counts.into_iter().map(|count| thousands(count as u64)).collect(),
-        logarithmic: true,
-        lines,
-    })
-}
-
-/// The sweep of memory under a setting, which `of` selects.
-fn by_memory(name: &'static str, title: &'static str, of: fn(&Condition) -> Option<u64>) -> Sweep {
-    Sweep {
-        name,
-        title,
-        x_title: "touched memory of the parent",
-        y_title: "median total time, µs",
-        of,
-        tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
-        value: |row| row.total_p50_us,
+/// The colour of a kind.
+fn kind(launcher: &str) -> RGBColor {
+    match launcher {
+        name if is_bound(name) => BOUND.0,
+        name if is_ours(name) => OURS.0,
+        _ => OTHER.0,
     }
 }
 
-/// How to get a plot from the rows.
-struct Sweep {
-    name: &'static str,
-    title: &'static str,
-    x_title: &'static str,
-    y_title: &'static str,
-    /// The value of the property for a condition that belongs to the sweep.
-    of: fn(&Condition) -> Option<u64>,
-    tick: fn(u64) -> String,
-    value: fn(&Row) -> f64,
+/// Where a value was drawn, for who points there.
+pub(crate) struct Spot {
+    pub(crate) at: (i32, i32),
+    pub(crate) colour: String,
+    pub(crate) words: String,
 }
 
-impl Sweep {
-    /// `None` where there are not two points to join.
-    fn plot(&self, report: &Report, logarithmic: bool) -> Option<Plot> {
-        let mut values: Vec<u64> = report.conditions().iter().filter_map(|c| (self.of)(c)).collect();
-        values.sort_unstable();
-        values.dedup();
-        let mut lines = Vec::new();
-        for (launcher, _) in COLOURS {
-            let points: Vec<(f64, f64)> = report
-                .rows
-                .iter()
-                .filter(|row| row.launcher == launcher)
-                .filter_map(|row| {
-                    let value = (self.of)(&row.condition())?;
-                    Some((values.iter().position(|v| *v == value)? as f64, (self.value)(row)))
-                })
-                .collect();
-            // The thread sweep has fewer contestants than the row for one thread.
-            if points.len() == values.len() {
-                lines.push(Line { launcher, points: in_order(points) });
-            }
-        }
-        (values.len() > 1 && !lines.is_empty()).then(|| Plot {
-            name: self.name,
-            title: self.title.to_owned(),
-            x_title: self.x_title,
-            y_title: self.y_title,
-            ticks: values.into_iter().map(self.tick).collect(),
-            logarithmic,
-            lines,
-        })
-    }
-}
-
-fn in_order(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    points
-}
-
-impl Plot {
-    /// The plot as the text of an SVG file.
+impl Chart {
+    /// The chart as the text of an SVG file.
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
     pub(crate) fn svg(&self) -> Result<String> {
         let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
+        let size = PICTURE.size_of(self.picture());
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        self.picture().alone().draw(&area, &PICTURE, self.title)?;
+        drop(area);
         Ok(text)
     }
 
-    /// Writes the plot as a PNG file.
+    /// Writes the chart as a PNG file.
+    ///
+    /// # Errors
+    /// When it cannot be drawn or written.
     pub(crate) fn write_png(&self, path: &Path) -> Result<()> {
-        self.draw(&BitMapBackend::new(path, SIZE).into_drawing_area())
+        let size = PICTURE.size_of(self.picture());
+        self.picture().alone().draw(&BitMapBackend::new(path, size).into_drawing_area(), &PICTURE, self.title)?;
+        Ok(())
     }
+}
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<()> {
-        register_fonts();
-        let words = |error: DrawingAreaErrorKind<B::ErrorType>| anyhow!("cannot draw {}: {error}", self.name);
-        area.fill(&WHITE).map_err(words)?;
-        if self.logarithmic {
-            let (low, high) = self.span();
-            self.draw_lines(area, (low / 1.6..high * 1.6).log_scale())
-        } else {
-            self.draw_lines(area, 0.0..self.span().1 * 1.12)
+impl Layout {
+    /// Dots need as much height as there are.
+    fn size_of(&self, panel: &Panel) -> (u32, u32) {
+        match &panel.body {
+            Body::Lines { .. } => self.size,
+            Body::Dots(points) => {
+                let rows = points.len() as f64 * DOT_LINE * f64::from(self.font);
+                (self.size.0, rows as u32 + self.title * 2 + self.font * 3 + 2 * self.margin)
+            }
         }
-        .map_err(words)?;
-        area.present().map_err(words)
+    }
+}
+
+impl Panel {
+    /// The panel for the page: an SVG element, its size, and where the values are in it.
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    pub(crate) fn svg(&self) -> Result<(String, Vec<Spot>)> {
+        let mut text = String::new();
+        let area = SVGBackend::with_string(&mut text, PANEL.size_of(self)).into_drawing_area();
+        let spots = self.draw(&area, &PANEL, "")?;
+        drop(area);
+        Ok((text, spots))
     }
 
-    /// Smallest and largest value.
-    fn span(&self) -> (f64, f64) {
-        let values = || self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));
-        (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, layout: &Layout, title: &str) -> Result<Vec<Spot>> {
+        register_fonts();
+        let words = |error: DrawingAreaErrorKind<B::ErrorType>| anyhow!("cannot draw {}: {error}", self.title);
+        area.fill(&PAPER.0).map_err(words)?;
+        let title = if layout.title > 0 { format!("{title}. {}", self.title) } else { String::new() };
+        let (low, high) = self.span;
+        let spots = match (&self.body, self.unit) {
+            (Body::Lines { ticks, lines }, Unit::Time) => {
+                let y = (low / 1.5..high * 1.5).log_scale();
+                Lines { panel: self, layout, ticks, lines, title }.draw(area, y)
+            }
+            (Body::Lines { ticks, lines }, Unit::Rate) => {
+                Lines { panel: self, layout, ticks, lines, title }.draw(area, 0.0..high * 1.1)
+            }
+            (Body::Dots(points), Unit::Time) => {
+                Dots { panel: self, layout, points, title }.draw(area, (low / 1.3..high * 1.15).log_scale())
+            }
+            (Body::Dots(points), Unit::Rate) => {
+                Dots { panel: self, layout, points, title }.draw(area, 0.0..high * 1.05)
+            }
+        };
+        let spots = spots.map_err(words)?;
+        area.present().map_err(words)?;
+        Ok(spots)
     }
+}
 
-    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, y: Y) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
+type Drawn<B> = Result<Vec<Spot>, DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+/// A diagram of lines that is being drawn.
+struct Lines<'a> {
+    panel: &'a Panel,
+    layout: &'a Layout,
+    ticks: &'a [String],
+    lines: &'a [Line],
+    title: String,
+}
+
+impl Lines<'_> {
+    fn draw<B, Y>(&self, area: &DrawingArea<B, Shift>, y: Y) -> Drawn<B>
     where
         B: DrawingBackend,
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let mut chart = ChartBuilder::on(area)
-            .caption(&self.title, (FONT, 26))
-            .margin(14)
-            .margin_right(LABEL_WIDTH)
-            .x_label_area_size(58)
-            .y_label_area_size(86)
-            .build_cartesian_2d(Positions(&self.ticks), y)?;
+        let layout = self.layout;
+        let mut builder = ChartBuilder::on(area);
+        if layout.title > 0 {
+            builder.caption(&self.title, (FONT, layout.title).into_font().color(&BOUND.0));
+        }
+        let mut chart = builder
+            .margin(layout.margin)
+            .margin_top(layout.margin + layout.font / 2)
+            .margin_right(layout.names)
+            .x_label_area_size(layout.font * 3 + layout.font / 2)
+            .y_label_area_size(layout.values)
+            .build_cartesian_2d(Positions(self.ticks), y)?;
+        let words = (FONT, layout.font).into_font().color(&AXIS.0);
         chart
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
-            .y_labels(8)
-            .bold_line_style(RGBColor(215, 215, 215))
-            .axis_desc_style((FONT, 18))
-            .label_style((FONT, 16))
-            .x_desc(self.x_title)
-            .y_desc(self.y_title)
+            .axis_style(GRID.0)
+            .y_labels(if layout.title > 0 { 8 } else { 6 })
+            .bold_line_style(GRID.0)
+            .axis_desc_style(words.clone())
+            .label_style(words)
+            .x_desc(self.panel.x_title)
             .x_labels(self.ticks.len() * 4)
-            .y_label_formatter(&|value| thousands(value.round() as u64))
+            .y_label_formatter(&|value| self.panel.unit.tick(*value))
             .draw()?;
-        let mut labels = Vec::new();
-        for line in &self.lines {
-            let colour = colour(line.launcher).unwrap_or(BLACK);
-            let width = if is_bound(line.launcher) { 1 } else { 3 };
-            let style = ShapeStyle::from(&colour).stroke_width(width);
-            chart.draw_series([PathElement::new(line.points.clone(), style)])?;
-            chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
-            if let Some(end) = line.points.last() {
-                let text = format!("{}  {}", line.launcher, super::table::figure(end.1));
-                labels.push(Label { text, colour, end: chart.backend_coord(end) });
+        let (mut labels, mut spots) = (Vec::new(), Vec::new());
+        for line in self.lines {
+            let Some(look) = LOOKS.iter().find(|look| look.launcher == line.launcher) else { continue };
+            let width = if is_ours(line.launcher) { layout.stroke } else { layout.stroke.div_ceil(2) };
+            let style = ShapeStyle::from(&look.light).stroke_width(width);
+            let at: Vec<(f64, f64)> = line.points.iter().map(|point| (point.tick as f64, point.value)).collect();
+            chart.draw_series([PathElement::new(at.clone(), style)])?;
+            for (at, point) in at.iter().zip(&line.points) {
+                let at = chart.backend_coord(at);
+                draw_mark(area, at, layout.mark, look)?;
+                spots.push(Spot { at, colour: hex(look.light), words: point.words.clone() });
+            }
+            if let Some(end) = spots.last() {
+                let value = line.points.last().map_or(0.0, |point| point.value);
+                let value =
+                    if layout.title > 0 { format!("  {}", self.panel.unit.short(value)) } else { String::new() };
+                labels.push(Label { text: format!("{}{value}", line.launcher), colour: look.light, end: end.at });
             }
         }
-        draw_labels(area, labels)
+        self.name(area, labels)?;
+        Ok(spots)
+    }
+
+    /// Writes the names of the lines at the right, each as near to the height of its last point as the others allow, with
+    /// a thin line from the one to the other.
+    fn name<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        mut labels: Vec<Label>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let layout = self.layout;
+        labels.sort_by_key(|label| label.end.1);
+        let wanted: Vec<i32> = labels.iter().map(|label| label.end.1).collect();
+        let (highest, lowest) = ((layout.font / 2 + layout.title * 2) as i32, (layout.size.1 - layout.font) as i32);
+        // The same for all, also for those whose line ends before the others.
+        let right = (layout.size.0 - layout.names) as i32;
+        let unit = layout.font as i32;
+        for (label, y) in labels.iter().zip(spread(&wanted, layout.step, (highest, lowest))) {
+            let (x, from_y) = label.end;
+            let left = right + unit * 5 / 4;
+            let thin = ShapeStyle::from(&label.colour.mix(0.6)).stroke_width(1);
+            let path = [(x + layout.mark + 1, from_y), (right + unit / 3, from_y), (left - 3, y)];
+            area.draw(&PathElement::new(path, thin))?;
+            let style = (FONT, layout.font).into_text_style(area).color(&label.colour);
+            area.draw_text(&label.text, &style.pos(Pos::new(HPos::Left, VPos::Center)), (left, y))?;
+        }
+        Ok(())
+    }
+}
+
+fn draw_mark<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    (x, y): (i32, i32),
+    size: i32,
+    look: &Look,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let full = look.light.filled();
+    match look.mark {
+        Mark::Circle => area.draw(&Circle::new((x, y), size, full)),
+        Mark::Square => area.draw(&Rectangle::new([(x - size, y - size), (x + size, y + size)], full)),
+        Mark::Diamond => {
+            let far = size + 1;
+            area.draw(&Polygon::new([(x - far, y), (x, y - far), (x + far, y), (x, y + far)], full))
+        }
+        Mark::Triangle => area.draw(&TriangleMarker::new((x, y), size + 2, full)),
+        Mark::Cross => area.draw(&Cross::new((x, y), size, ShapeStyle::from(&look.light).stroke_width(2))),
+    }
+}
+
+/// A diagram of dots that is being drawn.
+struct Dots<'a> {
+    panel: &'a Panel,
+    layout: &'a Layout,
+    points: &'a [Point],
+    title: String,
+}
+
+impl Dots<'_> {
+    fn draw<B, X>(&self, area: &DrawingArea<B, Shift>, x: X) -> Drawn<B>
+    where
+        B: DrawingBackend,
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
+    {
+        let layout = self.layout;
+        let font = f64::from(layout.font);
+        let mut builder = ChartBuilder::on(area);
+        if layout.title > 0 {
+            builder.caption(&self.title, (FONT, layout.title).into_font().color(&BOUND.0));
+        }
+        let longest = self.points.iter().map(|point| point.launcher.len()).max().unwrap_or(0);
+        let names = (DOT_LETTER * font * longest as f64) as u32 + layout.font / 2;
+        let mut chart = builder
+            .margin(layout.margin)
+            .margin_right((DOT_VALUE * font) as u32)
+            .x_label_area_size(layout.font * 2)
+            .margin_left(names + layout.font / 2)
+            .build_cartesian_2d(x, 0.0..self.points.len() as f64)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
+            .axis_style(GRID.0)
+            .bold_line_style(GRID.0)
+            .label_style((FONT, layout.font).into_font().color(&AXIS.0))
+            .x_labels(4)
+            .x_label_formatter(&|value| {
+                if self.is_room_for(*value) { self.panel.unit.tick(*value) } else { String::new() }
+            })
+            .draw()?;
+        let right = layout.size.0 as i32 - layout.margin as i32;
+        let (_, high) = self.panel.span;
+        let mut spots = Vec::new();
+        for (index, point) in self.points.iter().enumerate() {
+            let row = (self.points.len() - index) as f64 - 0.5;
+            let at = chart.backend_coord(&(point.value.min(high), row));
+            let colour = kind(point.launcher);
+            if let Some(tail) = point.tail {
+                let (end, reach) = (chart.backend_coord(&(tail, row)), layout.mark + 1);
+                area.draw(&PathElement::new([at, end], colour.mix(0.7)))?;
+                area.draw(&PathElement::new([(end.0, end.1 - reach), (end.0, end.1 + reach)], colour))?;
+            }
+            let size = if is_bound(point.launcher) { layout.mark } else { layout.mark + 1 };
+            area.draw(&Circle::new(at, size, colour.filled()))?;
+            let style = (FONT, layout.font).into_text_style(area).color(&colour);
+            let place = |side| style.clone().pos(Pos::new(side, VPos::Center));
+            area.draw_text(point.launcher, &place(HPos::Right), (names as i32 - layout.mark * 2, at.1))?;
+            area.draw_text(&self.panel.unit.short(point.value), &place(HPos::Right), (right, at.1))?;
+            spots.push(Spot { at, colour: hex(colour), words: point.words.clone() });
+        }
+        Ok(spots)
+    }
+}
+
+impl Dots<'_> {
+    /// Where more than four powers of ten stand below each other's words, every other one is left out.
+    fn is_room_for(&self, value: f64) -> bool {
+        let (low, high) = self.panel.span;
+        self.panel.unit == Unit::Rate || high / low < 3e3 || (value.log10().round() as i32).rem_euclid(2) == 1
     }
 }
 
@@ -322,8 +450,9 @@ impl Ranged for Positions<'_> {
         (0..self.0.len()).map(|position| position as f64).collect()
     }
 
+    /// A tenth of the whole at the left, and some at the right for half of the last word.
     fn range(&self) -> std::ops::Range<f64> {
-        -0.12..self.last() + 0.02
+        -0.1 * self.last().max(1.0)..self.last() * 1.08
     }
 }
 
@@ -341,34 +470,9 @@ struct Label {
     end: (i32, i32),
 }
 
-/// Least distance between two labels, in pixels.
-const LABEL_STEP: i32 = 21;
-
-/// Writes the names of the lines at the right, each as near to the height of its last point as the others allow, with a
-/// thin line from the one to the other.
-fn draw_labels<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    mut labels: Vec<Label>,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    labels.sort_by_key(|label| label.end.1);
-    let wanted: Vec<i32> = labels.iter().map(|label| label.end.1).collect();
-    let lowest = SIZE.1 as i32 - 70;
-    for (label, y) in labels.iter().zip(spread(&wanted, LABEL_STEP, lowest)) {
-        let (x, from_y) = label.end;
-        let left = x + 44;
-        area.draw(&PathElement::new(
-            [(x + 7, from_y), (x + 30, y), (left - 4, y)],
-            ShapeStyle::from(&label.colour.mix(0.6)).stroke_width(1),
-        ))?;
-        let style = (FONT, 17).into_text_style(area).color(&label.colour).pos(Pos::new(HPos::Left, VPos::Center));
-        area.draw_text(&label.text, &style, (left, y))?;
-    }
-    Ok(())
-}
-
-/// Moves ascending positions apart to at least `step`, downwards first, then up again where the last ones went below
-/// `lowest`.
-fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
+/// Moves ascending positions apart to at least `step`, between the highest and the lowest that there may be.
+fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> {
+    let first_of = |group: &[i32]| first_of(group, step, (highest, lowest));
     let mut placed: Vec<i32> = Vec::with_capacity(wanted.len());
     // Groups that touch are centred on the mean of what they want: nobody is pushed far while others sit well.
     let mut groups: Vec<Vec<i32>> = Vec::new();
@@ -377,7 +481,7 @@ fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
         while groups.len() > 1 {
             let upper = &groups[groups.len() - 2];
             let lower = &groups[groups.len() - 1];
-            if first_of(upper, step, lowest) + upper.len() as i32 * step <= first_of(lower, step, lowest) {
+            if first_of(upper) + upper.len() as i32 * step <= first_of(lower) {
                 break;
             }
             let lower = groups.pop().unwrap_or_default();
@@ -387,18 +491,18 @@ fn spread(wanted: &[i32], step: i32, lowest: i32) -> Vec<i32> {
         }
     }
     for group in &groups {
-        let first = first_of(group, step, lowest);
+        let first = first_of(group);
         placed.extend((0..group.len() as i32).map(|index| first + index * step));
     }
     placed
 }
 
-/// Where the first label of a group goes.
-fn first_of(group: &[i32], step: i32, lowest: i32) -> i32 {
+/// Where the first label of a group goes. One that has no room at all begins at the top.
+fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
     let count = group.len() as i32;
     let mean = group.iter().sum::<i32>() / count;
     let extent = (count - 1) * step;
-    (mean - extent / 2).min(lowest - extent)
+    (mean - extent / 2).min(lowest - extent).max(highest)
 }
 
 /// The bitmap backend draws with a font of ours, because a bare machine has none. In an SVG the viewer's own font is
@@ -414,66 +518,69 @@ fn register_fonts() {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::machine::Machine, super::record::tests::row, *};
+    use std::collections::BTreeSet;
 
-    fn report() -> Report {
+    use super::{
+        super::{charts::charts, conditions::Condition, machine::Machine, record::Report, record::tests::row},
+        *,
+    };
+
+    fn drawings() -> Vec<Chart> {
         let mut rows = Vec::new();
         for (parent_mib, fork) in [(0, 240.0), (100, 10_000.0), (1024, 104_000.0)] {
             let condition = Condition { parent_mib, ..Condition::SMALL };
             rows.push(row("floor", condition, 40.0, 80.0));
             rows.push(row("fork", condition, fork, fork + 60.0));
-            rows.push(row("forkless-prepared-status", condition, 79.0, 79.0));
+            rows.push(row("forkless-status", condition, 79.0, 79.0));
         }
-        Report::new(Machine::read(), rows, Vec::new())
+        charts(&Report::new(Machine::read(), rows, Vec::new()))
     }
 
     #[test]
-    fn a_sweep_becomes_a_plot_with_every_line_named() {
-        let plots = plots(&report());
-        assert_eq!(plots.iter().map(|p| p.name).collect::<Vec<_>>(), ["memory"]);
-        let svg = plots[0].svg().expect("svg");
-        for text in ["floor", "fork", "forkless-prepared-status", "1 GiB", "100 MiB", "median total time"] {
-            assert!(svg.contains(text), "{text} is missing");
+    fn a_picture_names_every_line_and_its_last_value() {
+        let memory = &drawings()[1];
+        let svg = memory.svg().expect("svg");
+        for text in ["floor  80.0", "fork  104.1 ms", "forkless-status  79.0", "1 GiB", "100 MiB", "Total, median"] {
+            assert!(svg.contains(text), "{text} is missing in {svg}");
         }
         let directory = tempfile::tempdir().expect("temporary directory");
         let path = directory.path().join("memory.png");
-        plots[0].write_png(&path).expect("png");
+        memory.write_png(&path).expect("png");
         assert!(std::fs::read(&path).expect("file").starts_with(b"\x89PNG"));
     }
 
     #[test]
-    fn children_alive_become_a_plot() {
-        let row = |waiter, children, cpu_p50_us| AliveRow {
-            waiter,
-            children,
-            n: 100,
-            cpu_p50_us,
-            cpu_p99_us: cpu_p50_us,
-            latency_p50_us: cpu_p50_us,
-            latency_p99_us: cpu_p50_us,
-            ratio_to_few: None,
-            parent_bytes: None,
-        };
-        let rows = vec![
-            row("wait-any", 100, 5.0),
-            row("wait-any", 10_000, 900.0),
-            row("forkless-wait-set", 100, 6.0),
-            row("forkless-wait-set", 10_000, 6.5),
-        ];
-        let plots = plots(&Report::new(Machine::read(), Vec::new(), rows));
-        assert_eq!(plots.iter().map(|p| p.name).collect::<Vec<_>>(), ["alive"]);
-        let svg = plots[0].svg().expect("svg");
-        for text in ["wait-any  900", "forkless-wait-set  6.5", "10,000", "children alive"] {
-            assert!(svg.contains(text), "{text} is missing");
+    fn a_panel_says_where_its_values_are() {
+        for chart in drawings() {
+            for panel in &chart.panels {
+                let (svg, spots) = panel.svg().expect("svg");
+                let values = if chart.name == "small" { 3 } else { 9 };
+                assert_eq!(spots.len(), values);
+                let (width, height) = PANEL.size_of(panel);
+                for Spot { at: (x, y), colour, words } in spots {
+                    assert!(x > 0 && y > 0 && x < width as i32 && y < height as i32, "{words}");
+                    assert!(svg.contains(&format!("fill=\"{colour}\"")), "{words}");
+                }
+            }
         }
     }
 
     #[test]
+    fn every_colour_is_used_once_and_has_one_for_a_dark_page() {
+        let kinds = [OTHER, OURS, BOUND, GRID, AXIS, PAPER].map(|(light, _)| hex(light));
+        let all: Vec<String> = LOOKS.iter().map(|look| hex(look.light)).chain(kinds).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "hovering tells lines apart by their colours");
+        let style = dark_style();
+        assert!(all.iter().all(|colour| style.contains(&format!("[stroke=\"{colour}\"]"))));
+    }
+
+    #[test]
     fn labels_keep_their_distance() {
-        assert_eq!(spread(&[10, 100, 200], 20, 500), [10, 100, 200]);
-        assert_eq!(spread(&[100, 100, 100], 20, 500), [80, 100, 120]);
-        assert_eq!(spread(&[490, 495], 20, 500), [480, 500]);
-        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, 500);
+        assert_eq!(spread(&[10, 100, 200], 20, (0, 500)), [10, 100, 200]);
+        assert_eq!(spread(&[100, 100, 100], 20, (0, 500)), [80, 100, 120]);
+        assert_eq!(spread(&[490, 495], 20, (0, 500)), [480, 500]);
+        assert_eq!(spread(&[5, 6, 7], 20, (10, 500)), [10, 30, 50], "below the title");
+        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, (0, 500));
         assert!(crowded.windows(2).all(|pair| pair[1] - pair[0] >= 20), "{crowded:?}");
     }
 }

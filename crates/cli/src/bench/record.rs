@@ -3,7 +3,7 @@
 use std::{fs, io::Write, path::Path};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     alive::AliveRow,
@@ -18,10 +18,15 @@ use super::{
 /// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
 pub(crate) const FORMAT_VERSION: u32 = 3;
 
-/// One contestant under one condition.
-#[derive(Clone, Debug, Serialize)]
+/// The name of a launcher, a waiter or an engine: a constant, or from a record that is read back.
+pub(crate) type Name = &'static str;
+
+/// One contestant under one condition. What a record of an older version has not is as it was then.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Row {
-    pub(crate) launcher: &'static str,
+    #[serde(deserialize_with = "super::archive::name")]
+    pub(crate) launcher: Name,
     pub(crate) parent_mib: u64,
     pub(crate) mappings: u64,
     pub(crate) fds: u64,
@@ -30,16 +35,22 @@ pub(crate) struct Row {
     pub(crate) setting: Setting,
     pub(crate) output: u64,
     pub(crate) tasks: usize,
+    #[serde(default = "always")]
     pub(crate) close_on_exec: bool,
     pub(crate) faulting: usize,
     pub(crate) environment: u64,
     pub(crate) path_misses: u64,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
+    /// Bounds of the median, with 95 % confidence; none in records of before they were taken.
+    pub(crate) held_p50_low_us: Option<f64>,
+    pub(crate) held_p50_high_us: Option<f64>,
     pub(crate) held_p90_us: f64,
     pub(crate) held_p99_us: f64,
     pub(crate) held_max_us: f64,
     pub(crate) total_p50_us: f64,
+    pub(crate) total_p50_low_us: Option<f64>,
+    pub(crate) total_p50_high_us: Option<f64>,
     pub(crate) total_p90_us: f64,
     pub(crate) total_p99_us: f64,
     pub(crate) total_max_us: f64,
@@ -52,6 +63,11 @@ pub(crate) struct Row {
     pub(crate) unlike: Option<String>,
     /// What the launcher did not do of the setting.
     pub(crate) lacks: Option<String>,
+}
+
+/// Before there were other descriptors than those.
+fn always() -> bool {
+    true
 }
 
 impl Row {
@@ -73,10 +89,14 @@ impl Row {
             path_misses: condition.path_misses,
             n: summary.n,
             held_p50_us: summary.held.p50,
+            held_p50_low_us: Some(summary.held.low),
+            held_p50_high_us: Some(summary.held.high),
             held_p90_us: summary.held.p90,
             held_p99_us: summary.held.p99,
             held_max_us: summary.held.max,
             total_p50_us: summary.total.p50,
+            total_p50_low_us: Some(summary.total.low),
+            total_p50_high_us: Some(summary.total.high),
             total_p90_us: summary.total.p90,
             total_p99_us: summary.total.p99,
             total_max_us: summary.total.max,
@@ -92,6 +112,11 @@ impl Row {
     /// Whether it is comparable with the others: the floor is not a way to launch, and who lacks something does less.
     pub(crate) fn is_rival(&self) -> bool {
         self.launcher != "floor" && self.lacks.is_none()
+    }
+
+    /// Whether it is a way of forkless.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.launcher.starts_with("forkless")
     }
 
     /// The condition it was measured under.
@@ -180,7 +205,8 @@ pub(crate) mod tests {
     /// A row with round figures.
     pub(crate) fn row(launcher: &'static str, condition: Condition, held: f64, total: f64) -> Row {
         let contestant = Contestant::ALL.into_iter().find(|c| c.name() == launcher).expect("a contestant");
-        let spread = |p50| Spread { p50, p90: p50 * 1.5, p99: p50 * 2.0, max: p50 * 3.0 };
+        let spread =
+            |p50| Spread { p50, low: p50 * 0.98, high: p50 * 1.02, p90: p50 * 1.5, p99: p50 * 2.0, max: p50 * 3.0 };
         let summary = Summary {
             n: 100,
             held: spread(held),

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use forkless::{BpfInstruction, Cgroup, Command, Namespace, Resource};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     conditions::Condition,
@@ -19,10 +19,11 @@ use super::{
 };
 
 /// What is asked for beside the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Setting {
     /// Nothing.
+    #[default]
     None,
     /// Another user and group.
     User,

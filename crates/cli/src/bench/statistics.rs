@@ -49,14 +49,15 @@ impl Series {
         if self.total.is_empty() {
             return None;
         }
+        let (held, total) = (median_bounds(&self.held), median_bounds(&self.total));
         self.held.sort_unstable();
         self.total.sort_unstable();
         let n = self.total.len() as f64;
         let wall = self.wall.as_secs_f64();
         Some(Summary {
             n: self.total.len() as u64,
-            held: Spread::of(&self.held),
-            total: Spread::of(&self.total),
+            held: Spread::of(&self.held, held),
+            total: Spread::of(&self.total, total),
             rate_per_s: round(if wall > 0.0 { n / wall } else { 0.0 }),
             cpu_us: round(self.cpu.as_secs_f64() * 1e6 / n),
         })
@@ -77,16 +78,19 @@ pub(crate) struct Summary {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) p50: f64,
+    /// Bounds of the median.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     pub(crate) p90: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
 }
 
 impl Spread {
-    /// Of nanoseconds in ascending order, at least one.
-    fn of(sorted: &[u64]) -> Self {
+    /// Of nanoseconds in ascending order, at least one, and the bounds of their median.
+    fn of(sorted: &[u64], (low, high): (u64, u64)) -> Self {
         let at = |percent| microseconds(percentile(sorted, percent));
-        Self { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+        Self { p50: at(50), low: microseconds(low), high: microseconds(high), p90: at(90), p99: at(99), max: at(100) }
     }
 }
 
@@ -97,6 +101,43 @@ pub(crate) fn percentile(sorted: &[u64], percent: u32) -> u64 {
     assert!(!sorted.is_empty(), "a percentile needs at least one value");
     let rank = (sorted.len() as u64 * u64::from(percent)).div_ceil(100);
     sorted[rank.clamp(1, sorted.len() as u64) as usize - 1]
+}
+
+/// Parts that a series is cut into.
+const BLOCKS: usize = 20;
+
+/// Between which values the median lies, with 95 % confidence, of values in the order in which they were measured.
+///
+/// Neighbours are alike, since the machine drifts: to count each value as a witness of its own would promise far too much. So
+/// the series is cut into up to [`BLOCKS`] parts, and the medians of the parts are the witnesses. No distribution is assumed:
+/// the bounds are those of the sign test, of 20 parts the 6th and the 15th. With fewer than six values they are the smallest
+/// and the largest, which is less than 95 %.
+pub(crate) fn median_bounds(values: &[u64]) -> (u64, u64) {
+    let sorted = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part
+    };
+    let (count, blocks) = (values.len(), values.len().min(BLOCKS));
+    let part = |block: usize| &values[block * count / blocks..(block + 1) * count / blocks];
+    let medians = sorted(&(0..blocks).map(|block| percentile(&sorted(part(block)), 50)).collect::<Vec<_>>());
+    let outside = witnesses_outside(blocks);
+    let median = percentile(&sorted(values), 50);
+    (medians[outside].min(median), medians[blocks - 1 - outside].max(median))
+}
+
+/// How many of so many witnesses may lie beyond either bound: the most for which fair coins would do so in 2.5 % of the cases.
+fn witnesses_outside(count: usize) -> usize {
+    let (mut outside, mut ways) = (0, 1.0);
+    let mut chance = 0.5_f64.powi(count as i32);
+    let mut sum = chance;
+    while sum <= 0.025 {
+        outside += 1;
+        ways *= (count + 1 - outside) as f64 / outside as f64;
+        chance = 0.5_f64.powi(count as i32) * ways;
+        sum += chance;
+    }
+    outside.saturating_sub(1)
 }
 
 /// Nanoseconds in microseconds, to the nanosecond.
@@ -130,6 +171,31 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_the_median_are_those_of_the_sign_test() {
+        // P(at most k of n coins) <= 2.5 %: tables of the binomial distribution.
+        let known = [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5)];
+        for (count, outside) in known {
+            assert_eq!(witnesses_outside(count), outside, "{count}");
+        }
+        let ascending: Vec<u64> = (1..=20).collect();
+        assert_eq!(median_bounds(&ascending), (6, 15));
+        assert_eq!(median_bounds(&[30, 10, 20]), (10, 30));
+        assert_eq!(median_bounds(&[7; 100]), (7, 7));
+    }
+
+    #[test]
+    fn a_machine_that_drifts_has_wide_bounds() {
+        // The same values, once mixed and once as from a machine that becomes slower.
+        let drifting: Vec<u64> = (0..2_000).map(|n| 1_000 + n / 2 + n * 7 % 11).collect();
+        let mixed: Vec<u64> = (0..2_000).map(|n| drifting[n * 777 % 2_000]).collect();
+        let width = |values: &[u64]| {
+            let (low, high) = median_bounds(values);
+            high - low
+        };
+        assert!(width(&drifting) > 5 * width(&mixed), "{} and {}", width(&drifting), width(&mixed));
+    }
+
+    #[test]
     fn summary_counts_and_divides() {
         let mut series = Series { wall: Duration::from_secs(2), cpu: Duration::from_micros(30), ..Series::default() };
         for total in [3_000, 1_000, 2_000] {
@@ -137,7 +203,7 @@ mod tests {
         }
         let summary = series.summary().expect("three samples");
         assert_eq!(summary.n, 3);
-        assert_eq!(summary.total, Spread { p50: 2.0, p90: 3.0, p99: 3.0, max: 3.0 });
+        assert_eq!(summary.total, Spread { p50: 2.0, low: 1.0, high: 3.0, p90: 3.0, p99: 3.0, max: 3.0 });
         assert_eq!(summary.held.p50, 1.0);
         assert_eq!(summary.rate_per_s, 1.5);
         assert_eq!(summary.cpu_us, 10.0);

@@ -7,6 +7,7 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Tab
 use super::{
     alive::AliveRow,
     conditions::Condition,
+    findings::summary,
     record::{Report, Row},
     targets::Figure,
 };
@@ -31,24 +32,30 @@ pub(crate) const HEADS: [&str; 14] = [
 
 /// A row in the words of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 14] {
-    let marks = [(row.unlike.is_some(), " †"), (row.lacks.is_some(), " *")];
-    let marks: String = marks.iter().filter_map(|(is_so, mark)| is_so.then_some(*mark)).collect();
+    // Records of before there were such figures have zeroes.
+    let or_dash = |value: f64| if value > 0.0 { figure(value) } else { "–".to_owned() };
     [
-        format!("{}{marks}", row.launcher),
+        format!("{}{}", row.launcher, marks(row)),
         figure(row.held_p50_us),
-        figure(row.held_p90_us),
+        or_dash(row.held_p90_us),
         figure(row.held_p99_us),
-        figure(row.held_max_us),
+        or_dash(row.held_max_us),
         figure(row.total_p50_us),
-        figure(row.total_p90_us),
+        or_dash(row.total_p90_us),
         figure(row.total_p99_us),
-        figure(row.total_max_us),
+        or_dash(row.total_max_us),
         row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}")),
         figure(row.rate_per_s),
         figure(row.cpu_us),
         row.system_calls.map_or_else(|| "–".to_owned(), |calls| format!("{calls:.1}")),
         super::conditions::thousands(row.n),
     ]
+}
+
+/// What stands after the name of a row that is not as the others; [`footnotes`] explain it.
+pub(crate) fn marks(row: &Row) -> String {
+    let marks = [(row.unlike.is_some(), " †"), (row.lacks.is_some(), " *")];
+    marks.iter().filter_map(|(is_so, mark)| is_so.then_some(*mark)).collect()
 }
 
 /// Three or four digits that count: 82.4, 1,853.
@@ -211,96 +218,6 @@ pub(crate) fn target_words(figure: &Figure) -> String {
     format!("{sign} {:.2}", figure.target)
 }
 
-/// One line per condition on who was fastest of those that did all that was asked for, then one per row in which we lose. By the median of the total time, with
-/// threads by launches per second.
-pub(crate) fn summary(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut losses = Vec::new();
-    for condition in report.conditions() {
-        let rows: Vec<&Row> = report.rows_of(&condition).filter(|row| row.is_rival()).collect();
-        let (ours, theirs): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(|r| r.launcher.starts_with("forkless"));
-        let (Some(best), Some(rival)) = (fastest(&ours), fastest(&theirs)) else { continue };
-        let words = condition.words();
-        let factor = speed(best) / speed(rival);
-        lines.push(format!(
-            "{}: {} {}; next is {} with {} ({}).",
-            headline(&condition),
-            best.launcher,
-            pace(best),
-            rival.launcher,
-            pace(rival),
-            comparison(factor),
-        ));
-        for row in ours {
-            let loss = speed(rival) / speed(row);
-            // Less than one percent is not a loss but noise.
-            if loss > 1.01 {
-                losses.push(format!("{} is {} slower than {} ({words})", row.launcher, percent(loss), rival.launcher));
-            }
-        }
-    }
-    if !lines.is_empty() {
-        let lost = if losses.is_empty() { "none of these rows".to_owned() } else { losses.join("; ") };
-        lines.push(format!("Where forkless loses to another way: {lost}."));
-    }
-    lines.extend(behind_the_floor(report));
-    lines
-}
-
-/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
-/// which the floor knows nothing.
-fn behind_the_floor(report: &Report) -> Option<String> {
-    let mut worst: Vec<(&str, f64, String)> = Vec::new();
-    for condition in report.conditions().into_iter().filter(|condition| condition.has_floor()) {
-        let floor = report.rows_of(&condition).find(|row| row.launcher == "floor")?;
-        for row in report.rows_of(&condition).filter(|row| row.launcher.starts_with("forkless")) {
-            let loss = speed(floor) / speed(row);
-            match worst.iter_mut().find(|(launcher, ..)| *launcher == row.launcher) {
-                Some(entry) if entry.1 >= loss => {}
-                Some(entry) => *entry = (row.launcher, loss, condition.words()),
-                None => worst.push((row.launcher, loss, condition.words())),
-            }
-        }
-    }
-    let behind = worst.iter().filter(|(_, loss, _)| *loss > 1.01);
-    let words: Vec<String> =
-        behind.map(|(launcher, loss, words)| format!("{launcher} by {} ({words})", percent(*loss))).collect();
-    match (worst.is_empty(), words.is_empty()) {
-        (true, _) => None,
-        (_, true) => Some("Behind the floor: none of these rows.".to_owned()),
-        _ => Some(format!("Behind the floor, at worst: {}.", words.join("; "))),
-    }
-}
-
-/// Launches per second where threads compete, else the inverse of the median time.
-fn speed(row: &Row) -> f64 {
-    if row.threads > 1 || row.tasks > 0 { row.rate_per_s } else { 1e6 / row.total_p50_us }
-}
-
-fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
-    rows.iter().copied().max_by(|a, b| speed(a).total_cmp(&speed(b)))
-}
-
-fn pace(row: &Row) -> String {
-    if row.threads > 1 || row.tasks > 0 {
-        format!("{} launches/s", figure(row.rate_per_s))
-    } else {
-        format!("{} µs", figure(row.total_p50_us))
-    }
-}
-
-fn comparison(factor: f64) -> String {
-    match factor {
-        f if f >= 1.995 => format!("{} × as fast", figure(f)),
-        f if f >= 1.0 => format!("{} faster", percent(f)),
-        f => format!("{} slower", percent(1.0 / f)),
-    }
-}
-
-fn percent(factor: f64) -> String {
-    format!("{:.0} %", (factor - 1.0) * 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::machine::Machine, super::record::tests::row, super::settings::Setting, *};
@@ -317,36 +234,6 @@ mod tests {
             row("forkless-status", crowd, 200.0, 200.0),
         ];
         Report::new(Machine::read(), rows, Vec::new())
-    }
-
-    #[test]
-    fn summary_says_who_wins_and_where_we_lose() {
-        let lines = summary(&report());
-        assert_eq!(lines[0], "Small parent: forkless-status 55.0 µs; next is posix_spawn with 110 µs (2.0 × as fast).");
-        assert_eq!(
-            lines[1],
-            "4 threads at once: forkless-status 20,000 launches/s; next is posix_spawn with 40,000 launches/s (100 % slower)."
-        );
-        assert_eq!(
-            lines[2],
-            "Where forkless loses to another way: forkless-spawn is 10 % slower than posix_spawn (small parent); \
-             forkless-status is 100 % slower than posix_spawn (4 threads at once)."
-        );
-        assert_eq!(lines.len(), 3, "no floor under one of the conditions: no comparison with it");
-    }
-
-    #[test]
-    fn summary_says_what_is_behind_the_floor() {
-        let crowd = Condition { threads: 4, ..Condition::SMALL };
-        let rows = vec![
-            row("floor", Condition::SMALL, 40.0, 80.0),
-            row("forkless-spawn", Condition::SMALL, 50.0, 88.0),
-            row("forkless-status", Condition::SMALL, 50.0, 79.0),
-            row("floor", crowd, 40.0, 80.0),
-            row("forkless-spawn", crowd, 50.0, 100.0),
-        ];
-        let line = behind_the_floor(&Report::new(Machine::read(), rows, Vec::new()));
-        assert_eq!(line.as_deref(), Some("Behind the floor, at worst: forkless-spawn by 25 % (4 threads at once)."));
     }
 
     #[test]

@@ -1,0 +1,87 @@
+//! `forkless bench report`: page, pictures and words from records, so that they can be made anew without measuring again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{archive, archive::Archived, charts::charts, findings, page, readme, record::write_to};
+
+/// Make the page, the pictures and a summary from records.
+#[derive(Args, Debug)]
+pub(crate) struct ReportOptions {
+    /// Records: directories with a results.json, or such files; several become one page
+    #[arg(value_name = "RECORD", default_value = "target/bench")]
+    records: Vec<PathBuf>,
+
+    /// Where to put index.html and the pictures [default: beside the record]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Also write the figures of the record to this README, between its marks
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+/// Does it, and says on standard output what the records show.
+///
+/// # Errors
+/// When a record cannot be read or a file cannot be written.
+pub(crate) fn main(options: &ReportOptions) -> Result<()> {
+    let records: Vec<Archived> = options.records.iter().map(|path| archive::read(path)).collect::<Result<_>>()?;
+    let [first, others @ ..] = records.as_slice() else { bail!("no record") };
+    let out = match (&options.out, others) {
+        (Some(out), _) => out.clone(),
+        (None, []) => archive::file(&options.records[0]).parent().map_or_else(PathBuf::new, Path::to_owned),
+        (None, _) => bail!("--out is needed to make one page of several records"),
+    };
+    let place = write(&out, &records.iter().collect::<Vec<_>>())?;
+    if let Some(file) = &options.readme {
+        if !others.is_empty() {
+            bail!("a README has the figures of one record");
+        }
+        readme::update(file, &first.report, &out)?;
+    }
+    let mut text = String::new();
+    for record in &records {
+        text.push_str(&summary(record));
+    }
+    write_to(Path::new("-"), &format!("{text}Page: {}\n", place.display()))
+}
+
+/// Writes the page, and the pictures where they are those of one record; says where the page is.
+///
+/// # Errors
+/// When one of them cannot be made or written.
+pub(crate) fn write(out: &Path, records: &[&Archived]) -> Result<PathBuf> {
+    fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    if let [record] = records {
+        for chart in charts(&record.report) {
+            write_to(&out.join(chart.name).with_extension("svg"), &chart.svg()?)?;
+            chart.write_png(&out.join(chart.name).with_extension("png"))?;
+        }
+    }
+    let place = out.join("index.html");
+    write_to(&place, &page::render(records)?)?;
+    Ok(place)
+}
+
+/// What the record shows, in plain words.
+fn summary(record: &Archived) -> String {
+    let report = &record.report;
+    let mut text = format!("{}\n\n", report.machine.words());
+    let mut list = |title: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            text.push_str(&format!("{title}\n"));
+            lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+            text.push('\n');
+        }
+    };
+    list("What this machine shows", &findings::plainly(report));
+    findings::shortfalls(report).into_iter().for_each(|(title, lines)| list(title, &lines));
+    list("Notes", &record.notes);
+    text
+}

@@ -1,0 +1,378 @@
+//! `forkless bench report` and `compare`: from real records, and the page in a real browser.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A page in a browser answers in seconds, on a busy machine in tens of them.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A record that is part of the project.
+fn record() -> PathBuf {
+    root().join("bench/record/2026-11-21")
+}
+
+fn forkless(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forkless")).arg("bench").args(words).output().expect("forkless starts")
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// The page of a record, in a directory.
+fn report(record: &Path, out: &Path) -> Output {
+    let output = forkless(&["report", &text(record), "--out", &text(out)]);
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("temporary directory")
+}
+
+/// What is looked at in each frame: its width, what sticks out, whether every chart is drawn, and what pointing at a value shows.
+const PROBE: &str = r#"
+const look = async frame => {
+  const win = frame.contentWindow, doc = frame.contentDocument, root = doc.documentElement;
+  doc.querySelectorAll('details').forEach(details => details.open = true);
+  const box = element => { const b = element.getBoundingClientRect(); return [b.width, b.height]; };
+  const charts = [...doc.querySelectorAll('figure svg')];
+  const drawn = charts.filter(svg => {
+    const [width, height] = box(svg);
+    const marks = [...svg.querySelectorAll('circle,polyline,text')];
+    return width > 200 && height > 60 && marks.length > 8 && svg.getBBox().width > 200;
+  });
+  const visible = element => getComputedStyle(element).display !== 'none';
+  const out = [...doc.querySelectorAll('body *')].filter(element => visible(element) && !element.closest('.scroll')
+    && !element.closest('svg') && element.getBoundingClientRect().right > root.clientWidth + 1).map(e => e.tagName + '.' + e.className);
+  const shown = [];
+  for (const svg of charts) {
+    svg.scrollIntoView({ block: 'center' });
+    const spot = svg.querySelector('.spots circle');
+    const b = spot.getBoundingClientRect();
+    const at = { clientX: b.x + b.width / 2, clientY: b.y + b.height / 2, bubbles: true, pointerType: 'mouse' };
+    svg.dispatchEvent(new win.PointerEvent('pointermove', at));
+    const tip = doc.querySelector('.tip');
+    const t = tip.getBoundingClientRect();
+    shown.push({ words: tip.hidden ? '' : tip.textContent, inside: t.left >= 0 && t.right <= root.clientWidth });
+  }
+  const luminance = colour => {
+    const [r, g, b] = colour.match(/[\d.]+/g).map(Number).map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (a, b) => { const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const paper = win.getComputedStyle(doc.body).backgroundColor;
+  const faint = [...doc.querySelectorAll('figure svg text')].map(t => [t.textContent, contrast(win.getComputedStyle(t).fill, paper)])
+    .filter(([, ratio]) => ratio < 4.5).map(([words, ratio]) => `${words} ${ratio.toFixed(2)}`);
+  return { wide: root.clientWidth, scroll: root.scrollWidth, out, charts: charts.length, drawn: drawn.length, shown, paper, faint };
+};
+window.errors = [];
+addEventListener('load', async () => {
+  const found = {};
+  try {
+    for (const frame of document.querySelectorAll('iframe')) found[frame.name] = await look(frame);
+  } catch (error) { window.errors.push(String(error)); }
+  const pre = document.createElement('pre');
+  pre.id = 'found';
+  pre.textContent = btoa(unescape(encodeURIComponent(JSON.stringify({ found, errors }))));
+  document.body.append(pre);
+});
+"#;
+
+/// A page with the report in frames of two widths, light and dark, which says what it sees. The frames have the report in
+/// an attribute, since a page may not look into files beside it.
+fn harness(page: &str) -> String {
+    let watched = page.replacen(
+        "<head>",
+        "<head><script>addEventListener('error', e => parent.errors.push(e.message));\
+         console.error = (...w) => parent.errors.push(w.join(' '));</script>",
+        1,
+    );
+    let quoted = watched.replace('&', "&amp;").replace('"', "&quot;");
+    let frame = |name: &str, width: u32, scheme: &str| {
+        format!(
+            "<iframe name=\"{name}\" style=\"width:{width}px;height:900px;border:0;color-scheme:{scheme}\" srcdoc=\"{quoted}\"></iframe>"
+        )
+    };
+    let frames = [frame("phone", 390, "light"), frame("desk", 1440, "light"), frame("night", 1440, "dark")];
+    format!("<!doctype html><meta charset=utf-8><script>{PROBE}</script><body>{}", frames.concat())
+}
+
+/// The browser's program, or None where there is none.
+fn chromium() -> Option<&'static str> {
+    let here = |name: &&str| {
+        let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    ["chromium", "chromium-browser"].into_iter().find(here)
+}
+
+/// The page as it is after its scripts have run, and what the browser said meanwhile.
+fn browse(chromium: &str, page: &Path) -> (String, String) {
+    let profile = directory();
+    let (dom, log) = (profile.path().join("dom"), profile.path().join("log"));
+    let mut command = Command::new(chromium);
+    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    command.args(["--enable-logging=stderr", "--v=0", "--virtual-time-budget=20000", "--window-size=1600,1200"]);
+    command.arg(format!("--user-data-dir={}", profile.path().join("profile").display())).arg("--dump-dom");
+    command.arg(format!("file://{}", page.display()));
+    command.stdout(fs::File::create(&dom).expect("file")).stderr(fs::File::create(&log).expect("file"));
+    let mut child = command.env("HOME", profile.path()).spawn().expect("the browser starts");
+    let start = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the browser hangs: {}", fs::read_to_string(&log).unwrap_or_default());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (fs::read_to_string(&dom).expect("the page"), fs::read_to_string(&log).expect("the log"))
+}
+
+/// What the probe found, and the lines of the console.
+fn probed(chromium: &str, page: &str) -> (Value, Vec<String>) {
+    let place = directory();
+    let file = place.path().join("harness.html");
+    fs::write(&file, harness(page)).expect("written");
+    let (dom, log) = browse(chromium, &file);
+    let found = dom.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let found = found.unwrap_or_else(|| panic!("no answer of the probe: {log}"));
+    let console = log.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
+    (serde_json::from_slice(&decoded(found)).expect("JSON"), console)
+}
+
+/// Base64, as btoa writes it.
+fn decoded(text: &str) -> Vec<u8> {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits: Vec<u32> =
+        text.bytes().filter_map(|byte| LETTERS.iter().position(|letter| *letter == byte)).map(|d| d as u32).collect();
+    let mut bytes = Vec::new();
+    for group in digits.chunks(4) {
+        let bits = group.iter().fold(0, |bits, digit| bits << 6 | digit) << (6 * (4 - group.len()));
+        bytes.extend(&bits.to_be_bytes()[1..group.len()]);
+    }
+    bytes
+}
+
+/// What is wrong with a page as it was found, in words.
+fn faults(found: &Value, console: &[String], charts: usize) -> Vec<String> {
+    let mut faults: Vec<String> = console.to_vec();
+    faults.extend(found["errors"].as_array().into_iter().flatten().map(|error| format!("script: {error}")));
+    for (name, wide) in [("phone", 390), ("desk", 1440), ("night", 1440)] {
+        let frame = &found["found"][name];
+        let mut must = |is_so: bool, words: String| {
+            if !is_so {
+                faults.push(format!("{name}: {words}"));
+            }
+        };
+        let scrolls = frame["scroll"].as_u64().unwrap_or(u64::MAX) > frame["wide"].as_u64().unwrap_or(0);
+        must(
+            frame["wide"].as_u64().is_some_and(|have| have <= wide && have + 20 >= wide),
+            format!("{}", frame["wide"]),
+        );
+        must(!scrolls && frame["out"] == serde_json::json!([]), format!("wider than it may be: {}", frame["out"]));
+        must(frame["charts"] == charts && frame["drawn"] == charts, format!("{} of {charts} drawn", frame["drawn"]));
+        must(frame["faint"] == serde_json::json!([]), format!("hard to read: {}", frame["faint"]));
+        let shown = frame["shown"].as_array().cloned().unwrap_or_default();
+        let told =
+            |tip: &Value| tip["inside"] == true && tip["words"].as_str().is_some_and(|words| words.contains(" · "));
+        let untold: Vec<&Value> = shown.iter().filter(|tip| !told(tip)).collect();
+        must(shown.len() == charts && untold.is_empty(), format!("no value under the pointer: {untold:?}"));
+    }
+    if found["found"]["night"]["paper"] == found["found"]["desk"]["paper"] {
+        faults.push("the dark page is light".to_owned());
+    }
+    faults
+}
+
+#[test]
+fn the_page_is_well_in_a_browser() {
+    let Some(chromium) = chromium() else {
+        return eprintln!("SKIPPED: the page in a browser, because there is no chromium");
+    };
+    let out = directory();
+    report(&record(), out.path());
+    let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
+    let charts = page.matches("<svg role=\"img\"").count();
+    assert!(charts > 20, "{charts}");
+    let (found, console) = probed(chromium, &page);
+    assert_eq!(faults(&found, &console, charts), Vec::<String>::new());
+
+    // What the test is to find, it finds.
+    let broken = page
+        .replacen("<h1>", "<h1 style=\"width:1500px\">", 1)
+        .replacen("</main>", "<script>console.error('odd');nothing.at.all()</script></main>", 1)
+        .replacen("role=\"img\"", "role=\"img\" style=\"display:none\"", 1);
+    let (found, console) = probed(chromium, &broken);
+    let faults = faults(&found, &console, charts).join("\n");
+    for part in
+        ["odd", "nothing is not defined", "phone: wider", "desk: wider", &format!("{} of {charts} drawn", charts - 1)]
+    {
+        assert!(faults.contains(part), "{part} is not found: {faults}");
+    }
+}
+
+#[test]
+fn a_report_has_page_pictures_and_words() {
+    let out = directory();
+    let output = report(&record(), out.path());
+    let words = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "What this machine shows",
+        "Where forkless loses to another way",
+        "slow launch in a hundred",
+        "Behind the floor",
+        "index.html",
+    ] {
+        assert!(words.contains(part), "{part} is missing in {words}");
+    }
+    for picture in ["memory", "files", "threads", "small", "alive"] {
+        let read = |ending: &str| fs::read(out.path().join(picture).with_extension(ending)).expect("a picture");
+        assert!(read("png").starts_with(b"\x89PNG") && read("svg").starts_with(b"<svg"));
+    }
+    let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
+    let rows: Value =
+        serde_json::from_slice(&fs::read(record().join("results.json")).expect("a record")).expect("JSON");
+    for row in rows["rows"].as_array().expect("rows").iter().take(15) {
+        let exact = format!("total {} µs", with_commas(row["total_p50_us"].as_f64().expect("a time")));
+        assert!(page.contains(&exact), "{exact} is not on the page");
+    }
+}
+
+fn with_commas(value: f64) -> String {
+    let text = value.to_string();
+    match text.split_once('.') {
+        Some((whole, part)) if whole.len() > 3 => {
+            let (thousands, rest) = whole.split_at(whole.len() - 3);
+            format!("{thousands},{rest}.{part}")
+        }
+        _ => text,
+    }
+}
+
+#[test]
+fn records_become_one_page_and_need_a_place_for_it() {
+    let out = directory();
+    let records = [text(&record()), text(&root().join("bench/record/2026-11-21-launchers/results.json"))];
+    let words = ["report", &records[0], &records[1]];
+    let refused = forkless(&words);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--out"), "{refused:?}");
+    let output = forkless(&[&words[..], &["--out", &text(out.path())]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
+    assert!(page.contains("id=\"memory\"") && page.contains("id=\"r2-memory\""));
+    assert!(!out.path().join("memory.png").exists(), "of which of them?");
+
+    let missing = forkless(&["report", &text(&out.path().join("nowhere"))]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
+/// README's figures are those of the record whose pictures it shows, as the command writes them.
+#[test]
+fn the_readme_has_the_figures_of_its_record() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let picture = |name: &str| {
+        let end = readme.find(&format!("/{name}.png)")).unwrap_or_else(|| panic!("no picture {name}.png"));
+        let start = readme[..end].rfind("](").expect("a link") + 2;
+        readme[start..end].to_owned()
+    };
+    let record = picture("memory");
+    let copy = directory();
+    let place = copy.path().join(&record);
+    fs::create_dir_all(&place).expect("directory");
+    fs::copy(root().join(&record).join("results.json"), place.join("results.json")).expect("the record");
+    let file = copy.path().join("README.md");
+    let emptied = |text: &str| {
+        let (before, rest) = text.split_once("readme` -->\n").expect("a mark");
+        let (_, after) = rest.split_once("<!-- end of figures -->").expect("a mark");
+        format!("{before}readme` -->\n<!-- end of figures -->{after}")
+    };
+    fs::write(&file, emptied(&readme)).expect("written");
+    let output = forkless(&["report", "--readme", &text(&file), &text(&place)]);
+    assert!(output.status.success(), "{output:?}");
+    let again = "run: cargo run --release -- bench report --readme README.md RECORD";
+    assert_eq!(fs::read_to_string(&file).expect("README"), readme, "{again}");
+    for name in ["memory", "files", "threads"] {
+        assert_eq!(picture(name), record);
+        // The PNG is made with it, by the same code; its bytes may depend on the processor's arithmetic.
+        let svg = |place: &Path| fs::read_to_string(place.join(name).with_extension("svg")).expect("a picture");
+        assert_eq!(svg(&place), svg(&root().join(&record)), "{name}: {again}");
+        assert!(root().join(&record).join(name).with_extension("png").exists(), "{name}.png: {again}");
+    }
+}
+
+/// A record with each time multiplied, by launcher and by the number of the row.
+fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
+    let mut record: Value =
+        serde_json::from_slice(&fs::read(from.join("results.json")).expect("a record")).expect("JSON");
+    for (index, row) in record["rows"].as_array_mut().expect("rows").iter_mut().enumerate() {
+        let by = factor(row["launcher"].as_str().expect("a name"), index);
+        for field in row.as_object_mut().expect("a row").iter_mut() {
+            if field.0.ends_with("_us")
+                && let Some(value) = field.1.as_f64()
+            {
+                *field.1 = (value * by).into();
+            }
+        }
+    }
+    fs::write(to, record.to_string()).expect("written");
+}
+
+#[test]
+fn a_change_is_called_only_beyond_the_noise() {
+    let place = directory();
+    let (same, noisy, slower) =
+        (place.path().join("same.json"), place.path().join("noisy.json"), place.path().join("slower.json"));
+    changed(&record(), &same, |_, _| 1.0);
+    // Two percent up and down, and another machine, which is half as fast.
+    changed(&record(), &noisy, |_, index| 2.0 * (1.0 + 0.02 * ((index * 7919 % 3) as f64 - 1.0)));
+    changed(&record(), &slower, |launcher, _| if launcher == "forkless-status" { 1.2 } else { 1.0 });
+    let compare =
+        |after: &Path, more: &[&str]| forkless(&[&["compare", &text(&record()), &text(after)], more].concat());
+    for unchanged in [&same, &noisy] {
+        let output = compare(unchanged, &[]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("0 of "), "{output:?}");
+    }
+    let output = compare(&slower, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains("slower") && !words.contains("faster") && !words.contains("forkless-spawn"), "{words}");
+
+    let output = compare(&slower, &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let figures = found["figures"].as_array().expect("figures");
+    assert_eq!(found["compared"], figures.len());
+    for figure in figures {
+        let expected = if figure["launcher"] == "forkless-status" { "slower" } else { "same" };
+        assert_eq!(figure["verdict"], expected, "{figure}");
+    }
+    let tolerated = compare(&slower, &["--tolerance=50"]);
+    assert_eq!(tolerated.status.code(), Some(0), "{tolerated:?}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_no_change() {
+    let place = directory();
+    let nothing = place.path().join("nothing.json");
+    fs::write(&nothing, r#"{"version": 2, "machine": {}, "rows": []}"#).expect("written");
+    for words in [["compare", &text(&record()), &text(&nothing)], ["compare", "/nowhere", &text(&record())]] {
+        let output = forkless(&words);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+    assert_eq!(forkless(&["compare", &text(&record())]).status.code(), Some(2));
+}
