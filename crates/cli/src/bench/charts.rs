@@ -244,6 +244,16 @@ const MEMORY: Sweep = Sweep {
 };
 
 fn sweeps() -> Vec<Sweep> {
+    let settings = [
+        setting("settings-user", "A change of user, by memory", |c| under(c, Setting::User)),
+        setting("settings-user-namespace", "A user namespace, by memory", |c| under(c, Setting::UserNamespace)),
+        setting("settings-all", "All settings, by memory", |c| under(c, Setting::All)),
+    ];
+    size().into_iter().chain(surroundings()).chain(settings).collect()
+}
+
+/// What the parent has: memory, mappings, open files.
+fn size() -> Vec<Sweep> {
     vec![
         MEMORY,
         Sweep {
@@ -286,6 +296,12 @@ fn sweeps() -> Vec<Sweep> {
             tick: thousands,
             ..MEMORY
         },
+    ]
+}
+
+/// What goes on in the parent, and what the launch goes through.
+fn surroundings() -> Vec<Sweep> {
+    vec![
         Sweep {
             name: "faulting",
             title: "Threads that touch memory meanwhile",
@@ -324,9 +340,6 @@ fn sweeps() -> Vec<Sweep> {
             values: rates,
             picture: 0,
         },
-        setting("settings-user", "A change of user, by memory", |c| under(c, Setting::User)),
-        setting("settings-user-namespace", "A user namespace, by memory", |c| under(c, Setting::UserNamespace)),
-        setting("settings-all", "All settings, by memory", |c| under(c, Setting::All)),
     ]
 }
 
