@@ -12,7 +12,7 @@ use super::{compare::CompareOptions, conditions::OUTPUTS, contestants::Contestan
 /// and threads of the launching process.
 #[derive(Args, Debug)]
 #[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]\n       forkless bench report|compare …")]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct BenchOptions {
     #[command(subcommand)]
     pub(crate) with_records: Option<WithRecords>,
