@@ -26,12 +26,9 @@ impl Story {
         let route = child.route();
         if route.launcher != Launcher::Clone {
             let _ = write!(line, ", {route}");
-        } else if let Some((open, memory)) = size() {
-            let _ = write!(line, "; not copied: the page tables of {memory} MiB");
-            let _ = match route.table {
-                DescriptorTable::Private => write!(line, ", {open} descriptors"),
-                _ => write!(line, " ({open} descriptors were)"),
-            };
+        } else if let Some(open) = open_descriptors() {
+            let copied = if route.table == DescriptorTable::Private { "not copied" } else { "copied" };
+            let _ = write!(line, "; {open} descriptors {copied}");
         }
         say(&line);
     }
@@ -44,14 +41,9 @@ impl Story {
     }
 }
 
-/// Open descriptors, and memory in MiB.
-fn size() -> Option<(usize, u64)> {
-    let open = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    // SAFETY: a name of a constant.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    Some((open, pages * page / (1 << 20)))
+/// How many are open.
+fn open_descriptors() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
 }
 
 /// One line, in one piece; nowhere if standard error is closed.

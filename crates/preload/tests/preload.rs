@@ -181,7 +181,7 @@ fn any_list_of_actions_does_what_libc_does() {
     for seed in ["1", "2"] {
         let (without, with) = (trial.run(&[seed, "300"], &[]), trial.with(&library, &[seed, "300"], &[]));
         same(&without, &with);
-        let copied = with.log.iter().filter(|line| line.contains("descriptors were)")).count();
+        let copied = with.log.iter().filter(|line| line.contains("descriptors copied")).count();
         assert!(copied > 50 && with.served() - copied > 30, "{copied} of {}", with.served());
     }
 }
@@ -195,7 +195,7 @@ fn a_child_that_inherits_only_streams_gets_what_its_actions_name() {
         let without = trial.run(&[seed, "300", "close-on-exec"], &[]);
         let with = trial.with(&library, &[seed, "300"], &[("FORKLESS_INHERIT", "stdio")]);
         same(&without, &with);
-        let private = with.log.iter().filter(|line| !line.contains("descriptors were)")).count();
+        let private = with.log.iter().filter(|line| !line.contains("descriptors copied")).count();
         assert!(private > 150, "{private} of {}", with.served());
     }
 }
