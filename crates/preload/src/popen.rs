@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// # Safety
 /// As `popen(3)` says.
@@ -79,6 +79,7 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     let pipe = pipe.ok_or(bad("no pipe"))?;
     let fd = pipe.as_raw_fd();
     let stream = Stream::open(Some(pipe), end)?;
+    EVER.store(true, Ordering::Relaxed);
     table::insert(Entry { stream: stream.get(), running: Running::Line(child) })?;
     if !close_on_exec {
         OPEN.add(fd);
@@ -141,9 +142,12 @@ pub(crate) unsafe fn close(stream: *mut FILE, libc: Option<unsafe extern "C" fn(
     })
 }
 
+/// Whether any stream was ever ours, close-on-exec or not: most programs that close files have none.
+static EVER: AtomicBool = AtomicBool::new(false);
+
 /// Takes a stream of ours out of the tables.
 fn take(stream: *mut FILE) -> Option<Entry> {
-    if !OPEN.has_been_used() {
+    if !EVER.load(Ordering::Relaxed) {
         return None;
     }
     let before = errno();
@@ -174,10 +178,6 @@ static OPEN: OpenStreams =
     OpenStreams { words: [const { AtomicU64::new(0) }; WORDS], used: AtomicU32::new(0), lock: Lock::new(()) };
 
 impl OpenStreams {
-    fn has_been_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed) != 0
-    }
-
     fn word(&self, fd: RawFd) -> Option<(&AtomicU64, u32)> {
         let fd = u32::try_from(fd).ok()?;
         Some((self.words.get((fd / 64) as usize)?, fd % 64))

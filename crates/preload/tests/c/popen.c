@@ -168,6 +168,8 @@ int main(int argc, char **argv) {
     /* Not every program reads what it is sent. */
     signal(SIGPIPE, SIG_IGN);
     open_some(0);
+    /* The first stream of the process is one that is close-on-exec. */
+    child("first", "exit 3", "re", 1);
     commands();
     inheritance();
     foreign();
