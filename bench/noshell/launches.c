@@ -105,7 +105,9 @@ static const struct {
     {"popen_noshell", by_popen_noshell, POPEN_NOSHELL_MODE_CLONE},
     {"popen_noshell_compat", by_popen_noshell_compat, POPEN_NOSHELL_MODE_CLONE},
     {"popen_noshell,fork", by_popen_noshell, POPEN_NOSHELL_MODE_FORK},
+    {"popen_noshell_compat,fork", by_popen_noshell_compat, POPEN_NOSHELL_MODE_FORK},
     {"popen_noshell,posix_spawn", by_popen_noshell, POPEN_NOSHELL_MODE_POSIX_SPAWN},
+    {"popen_noshell_compat,posix_spawn", by_popen_noshell_compat, POPEN_NOSHELL_MODE_POSIX_SPAWN},
 };
 
 static int64_t in_ns(struct timeval time) { return time.tv_sec * INT64_C(1000000000) + time.tv_usec * 1000; }

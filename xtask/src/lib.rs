@@ -1,6 +1,7 @@
 //! What tasks and tests share: how the C library is built and installed, what comes from other packages, and what real programs
 //! gain.
 
+pub mod background;
 pub mod dist;
 pub mod noshell;
 pub mod packages;

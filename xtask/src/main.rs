@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::{dist, noshell, packages, preload, real};
+use xtask::{background, dist, noshell, packages, preload, real};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -42,6 +42,8 @@ enum Task {
     Preload(preload::Options),
     /// Measures real programs with and without libforkless_preload.so.
     Real(real::Options),
+    /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
+    Background(background::Options),
 }
 
 fn main() -> Result<()> {
@@ -53,6 +55,7 @@ fn main() -> Result<()> {
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
+        Task::Background(options) => return background::compare(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -62,7 +65,9 @@ fn main() -> Result<()> {
         Task::Test { names } => test(&names),
         Task::Ci => ci(),
         Task::Record { words } => record(&words),
-        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) => unreachable!("done above"),
+        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
+            unreachable!("done above")
+        }
     }
 }
 

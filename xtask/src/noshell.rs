@@ -24,14 +24,16 @@ pub struct Options {
     original: Option<PathBuf>,
 }
 
-const WAYS: [&str; 9] = [
+const WAYS: [&str; 11] = [
     "vfork",
     "popen_noshell",
     "popen_noshell_compat",
     "posix_spawn",
     "popen_noshell,posix_spawn",
+    "popen_noshell_compat,posix_spawn",
     "fork",
     "popen_noshell,fork",
+    "popen_noshell_compat,fork",
     "system",
     "popen",
 ];
@@ -53,13 +55,8 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
     let place = std::path::absolute(target)?.join("noshell");
     dist::install(&place, target)?;
     let hello = place.join("hello");
-    let mut link = cc("hello.c", &hello);
-    dist::run(link.args(["-static", "-no-pie", "-nostdlib", "-nostartfiles", "-Wl,--build-id=none", "-s"]))?;
     let ours = place.join("ours");
-    let lib = place.join("lib");
-    let mut link = cc("launches.c", &ours);
-    link.arg("-I").arg(place.join("include")).arg("-L").arg(&lib).arg(format!("-Wl,-rpath,{}", lib.display()));
-    dist::run(link.arg("-lpopen_noshell"))?;
+    build(&place, &hello, &ours)?;
 
     let new = |prefix: &str, way, program: &Path| Contestant {
         name: format!("{prefix}{way}"),
@@ -79,6 +76,16 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
     measure(options, &mut contestants, &hello)?;
     print(&contestants);
     Ok(())
+}
+
+/// Builds the program that is launched and the one that launches, with the libraries that are installed below `prefix`.
+pub(crate) fn build(prefix: &Path, hello: &Path, launches: &Path) -> Result<()> {
+    let mut link = cc("hello.c", hello);
+    dist::run(link.args(["-static", "-no-pie", "-nostdlib", "-nostartfiles", "-Wl,--build-id=none", "-s"]))?;
+    let lib = prefix.join("lib");
+    let mut link = cc("launches.c", launches);
+    link.arg("-I").arg(prefix.join("include")).arg("-L").arg(&lib).arg(format!("-Wl,-rpath,{}", lib.display()));
+    dist::run(link.arg("-lpopen_noshell"))
 }
 
 fn cc(source: &str, program: &Path) -> Command {

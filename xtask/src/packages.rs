@@ -32,6 +32,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("lighttpd", "tests of real programs"),
     ("fcgiwrap", "tests of real programs"),
     ("chromium", "looking at the benchmark's page"),
+    ("rakudo", "the background's curve of Raku"),
 ];
 
 /// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.

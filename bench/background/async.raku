@@ -1,0 +1,40 @@
+# Launches a program time and again, and tells how long each took until its end was known.
+#
+#     raku async.raku WAY COUNT PROGRAM LIBRARY
+#
+# For each line of its input it launches COUNT times and prints a line for each: nanoseconds, and the resident size in KiB after it. So
+# several such processes can take turns. Every status is checked. "forkless" calls forkless_spawn
+# of LIBRARY, the path of libforkless.so.0, and waits by waitpid(2).
+use NativeCall;
+
+my $library = '';
+sub forkless_spawn(Str, CArray[Str], Pointer --> int32) is native({ $library }) {*}
+sub waitpid(int32, int32 is rw, int32 --> int32) is native {*}
+
+sub resident { '/proc/self/statm'.IO.slurp.words[1] * 4 }
+
+sub MAIN(Str $way, Int $count, Str $program, Str $path) {
+    $library = $path;
+    my $argv = CArray[Str].new($program, Str);
+    my %ways =
+        'Proc::Async' => { (await Proc::Async.new($program).start).exitcode },
+        'run' => { run($program).exitcode },
+        'forkless' => {
+            my int32 $status = 0;
+            my $pid = forkless_spawn($program, $argv, Pointer);
+            die "not started: $pid" if $pid <= 0;
+            die "not waited for" if waitpid($pid, $status, 0) != $pid;
+            $status
+        };
+    my &launch = %ways{$way} // die "no such way: $way";
+    while $*IN.get.defined {
+        for ^$count {
+            my $start = now;
+            my $status = launch();
+            my $time = now - $start;
+            die "status $status" if $status != 0;
+            say ($time * 1_000_000_000).Int, ' ', resident();
+        }
+        $*OUT.flush;
+    }
+}

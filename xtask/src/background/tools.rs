@@ -1,0 +1,93 @@
+//! The programs that launch, built; and what of Perl and Raku is here.
+
+use super::turns;
+use crate::{dist, noshell};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where everything is.
+pub(super) struct Tools {
+    place: PathBuf,
+    /// perl with Proc::FastSpawn.
+    pub(super) has_fastspawn: bool,
+    pub(super) has_perl: bool,
+    pub(super) has_raku: bool,
+    /// The Perl module, built; or why it is not.
+    pub(super) blib: Result<PathBuf, &'static str>,
+}
+
+impl Tools {
+    /// Builds them in `place`, with the libraries from cargo's directory `target`.
+    pub(super) fn build(place: &Path, target: &Path) -> Result<Tools> {
+        dist::install(place, target)?;
+        let blib = Err("perl is not installed");
+        let mut tools = Tools { place: place.to_owned(), has_fastspawn: false, has_perl: false, has_raku: false, blib };
+        noshell::build(place, &tools.program("hello"), &tools.program("launches"))?;
+        for (name, library) in
+            [("launch", "-lforkless"), ("growth", ""), ("small_pages", ""), ("checks", "-lpopen_noshell")]
+        {
+            let mut link = Command::new("cc");
+            link.args(["-O2", "-Wall", "-Wextra", "-o"]).arg(tools.program(name));
+            link.arg(source(&format!("{name}.c"))).arg("-I").arg(place.join("include"));
+            let lib = place.join("lib");
+            link.arg("-L").arg(&lib).arg(format!("-Wl,-rpath,{}", lib.display()));
+            dist::run(link.args(Some(library).filter(|library| !library.is_empty())))?;
+        }
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut build = Command::new(rustc);
+        build.args(["--edition", "2024", "-O", "-o"]).arg(tools.program("command")).arg(source("command.rs"));
+        dist::run(&mut build)?;
+        tools.has_perl = answers(Command::new("perl").args(["-e", "1"]));
+        tools.has_fastspawn = answers(Command::new("perl").args(["-MProc::FastSpawn", "-e", "1"]));
+        if tools.has_fastspawn {
+            tools.blib = tools.module()?;
+        }
+        tools.has_raku = answers(Command::new("raku").args(["-e", "1"]));
+        Ok(tools)
+    }
+
+    /// Builds bindings/perl in a copy; where perl's headers are.
+    fn module(&self) -> Result<Result<PathBuf, &'static str>> {
+        let headers = "use Config; exit !-e \"$Config{archlibexp}/CORE/perl.h\"";
+        if !answers(Command::new("perl").args(["-MExtUtils::MakeMaker", "-e", headers])) {
+            return Ok(Err("perl's headers (libperl-dev) are not installed"));
+        }
+        let (from, copy) = (dist::root().join("bindings/perl"), self.program("perl"));
+        if copy.exists() {
+            fs::remove_dir_all(&copy)?;
+        }
+        for name in fs::read_to_string(from.join("MANIFEST"))?.lines().filter_map(|line| line.split(' ').next()) {
+            // Those that only a release has are made for it.
+            if from.join(name).is_file() {
+                let to = copy.join(name);
+                fs::create_dir_all(to.parent().context("a directory")?)?;
+                fs::copy(from.join(name), to)?;
+            }
+        }
+        let mut configure = Command::new("perl");
+        turns::run(configure.arg("Makefile.PL").current_dir(&copy).env("FORKLESS_PREFIX", &self.place))?;
+        turns::run(Command::new("make").current_dir(&copy))?;
+        Ok(Ok(copy.join("blib")))
+    }
+
+    /// The program of this name that was built.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
+    /// The library of this file name that was built.
+    pub(super) fn library(&self, name: &str) -> PathBuf {
+        self.place.join("lib").join(name)
+    }
+}
+
+/// A file of bench/background.
+pub(super) fn source(name: &str) -> PathBuf {
+    dist::root().join("bench/background").join(name)
+}
+
+fn answers(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
