@@ -31,4 +31,5 @@ scenarios! {
     an_end_is_asked_for_and_then_made "terminated"
     the_end_of_a_group_is_asked_for_and_then_made "terminated-groups"
     dropped_handles_kill_if_they_are_to "killed-on-drop"
+    waits_end_at_a_signal "wait-interrupted"
 }

@@ -22,6 +22,8 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod host;
+
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
 /// Dropping it neither kills the child nor leaves a zombie: a child that ends later is reaped by a later launch, or by

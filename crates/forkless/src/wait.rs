@@ -81,6 +81,15 @@ pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::R
     }
 }
 
+/// The same; a signal handler that runs ends it with EINTR.
+pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Ended> {
+    loop {
+        if let Some(ended) = told(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
+            return Ok(ended);
+        }
+    }
+}
+
 /// Reaps the child if it has ended.
 pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Option<Ended>> {
     look(pid, pidfd, started, uapi::WNOHANG)
@@ -105,7 +114,18 @@ pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
 }
 
 fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Ended>> {
-    match ask(pid, pidfd, options) {
+    told(ask(pid, pidfd, options), pid, pidfd, started, options)
+}
+
+/// What an answer means.
+fn told(
+    answer: sys::Result<Found>,
+    pid: i32,
+    pidfd: Option<&OwnedFd>,
+    started: Instant,
+    options: u32,
+) -> io::Result<Option<Ended>> {
+    match answer {
         Ok(found) => Ok(found.map(|(status, usage)| Ended {
             status: ExitStatus::from_raw(status),
             usage: Some(Usage::new(&usage, started.elapsed())),
@@ -117,13 +137,17 @@ fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io
 
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
-        let answer = match pidfd {
-            Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
-            None => by_pid(pid, options),
-        };
+        let answer = ask_once(pid, pidfd, options);
         if answer.as_ref().err() != Some(&errno::EINTR) {
             return answer;
         }
+    }
+}
+
+fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
+    match pidfd {
+        Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
+        None => by_pid(pid, options),
     }
 }
 

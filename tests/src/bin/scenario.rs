@@ -153,6 +153,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("terminated", ends::terminated),
     ("terminated-groups", ends::terminated_groups),
     ("killed-on-drop", ends::killed_on_drop),
+    ("wait-interrupted", ends::interrupted),
     ("capture-child", capture::child),
     ("capture-input", capture::input),
     ("capture-streams", capture::streams),

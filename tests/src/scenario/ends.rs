@@ -3,6 +3,7 @@
 use crate::foreign;
 use crate::observe::{self, eventually, skip};
 use crate::set::failing;
+use crate::storms;
 use forkless::{Change, Child, Command, Pipeline, Stdio, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
@@ -359,5 +360,25 @@ pub fn killed_on_drop(_: &[String]) {
         drop((child, command));
         assert_eq!(said(read), "lived\nlived\n");
     }
+    observe::assert_no_orphans();
+}
+
+/// Waits that signals end lose nothing.
+pub fn interrupted(_: &[String]) {
+    storms::handle(libc::SIGALRM);
+    storms::start_timer(libc::ITIMER_REAL, 5_000);
+    for pidfd in [false, true] {
+        let mut child = sh("sleep 0.1; exit 3").pidfd(pidfd).spawn().expect("spawn");
+        let mut interrupted = 0;
+        let status = loop {
+            match child.wait_interruptible() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => interrupted += 1,
+                answer => break answer.expect("wait"),
+            }
+        };
+        assert!(interrupted > 0, "with a pidfd: {pidfd}");
+        assert_eq!((status.code(), child.wait_interruptible().expect("known").code()), (Some(3), Some(3)));
+    }
+    storms::start_timer(libc::ITIMER_REAL, 0);
     observe::assert_no_orphans();
 }

@@ -1,0 +1,54 @@
+"""subprocess for Linux, without fork: the same names and meanings, at the speed of exec from any process, however big.
+
+    import forkless as subprocess
+
+changes one program; `forkless.install()` all that the process does by way of the standard module. What only forkless can do, namespaces,
+limits, filters and more, are further keywords: see `forkless.Settings`.
+"""
+
+from subprocess import (
+    DEVNULL,
+    PIPE,
+    STDOUT,
+    CalledProcessError,
+    CompletedProcess,
+    SubprocessError,
+    TimeoutExpired,
+    list2cmdline,
+)
+
+from ._forkless import Child, Pool, Prepared, reap_orphans
+from ._install import install, is_installed, uninstall
+from ._popen import Popen, PreexecWarning
+from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
+from ._settings import Settings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "CalledProcessError",
+    "Child",
+    "CompletedProcess",
+    "Pool",
+    "Popen",
+    "PreexecWarning",
+    "Prepared",
+    "Settings",
+    "SubprocessError",
+    "TimeoutExpired",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
+    "getstatusoutput",
+    "install",
+    "is_installed",
+    "list2cmdline",
+    "prepare",
+    "reap_orphans",
+    "run",
+    "uninstall",
+]

@@ -1,0 +1,135 @@
+# The native part of the package.
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any
+
+from typing_extensions import Self, TypedDict
+
+class Usage(TypedDict):
+    wall_time: float
+    user_time: float
+    system_time: float
+    max_rss_kib: int
+    minor_faults: int
+    major_faults: int
+    blocks_in: int
+    blocks_out: int
+    voluntary_switches: int
+    involuntary_switches: int
+
+class PoolStats(TypedDict):
+    parked: int
+    low: int
+    high: int
+    pooled: int
+    empty: int
+    differed: int
+    unfit: int
+    lost: int
+    renewals: int
+    failures: int
+    last_errno: int | None
+    refiller: int | None
+
+class Child:
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    @property
+    def returncode(self) -> int | None: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def missed(self) -> list[str]: ...
+    @property
+    def route(self) -> str: ...
+    def fileno(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def wait_exec(self) -> None: ...
+    def has_executed(self) -> bool: ...
+    def send_signal(self, signal: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+    def signal_group(self, signal: int) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Prepared:
+    @property
+    def args(self) -> Any: ...
+    def spawn(self) -> Child: ...
+    def launch(self) -> Child: ...
+    def run(self, input: bytes | None = None, check: bool = False) -> subprocess.CompletedProcess[bytes]: ...
+    def steps(self) -> list[str]: ...
+
+class Pool:
+    def __new__(cls, low: int = 4, high: int = 16, idle: float | None = 10.0) -> Self: ...
+    def launch(self, prepared: Prepared) -> Child: ...
+    def spawn(self, prepared: Prepared) -> Child: ...
+    def refresh(self) -> None: ...
+    def stats(self) -> PoolStats: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class RawUsage:
+    def fields(self) -> tuple[list[float], list[int]]: ...
+
+def run(
+    args: Any, input: Any, capture_output: bool, words: dict[str, Any]
+) -> subprocess.CompletedProcess[Any] | None: ...
+def prepare(
+    args: Any,
+    executable: Any,
+    streams: tuple[int | None, int | None, int | None],
+    pass_fds: Sequence[int],
+    cwd: Any,
+    env: Mapping[Any, Any] | None,
+    start_new_session: bool,
+    process_group: int | None,
+    settings: dict[str, Any] | None,
+) -> Prepared: ...
+def start(
+    args: Any,
+    executable: Any,
+    streams: tuple[int | None, int | None, int | None],
+    close_fds: bool,
+    pass_fds: Sequence[int],
+    cwd: Any,
+    env: Mapping[Any, Any] | None,
+    restore_signals: bool,
+    start_new_session: bool,
+    process_group: int | None,
+    settings: dict[str, Any] | None,
+) -> Child: ...
+def spawn(
+    args: Any,
+    executable: Any,
+    close_fds: bool,
+    pass_fds: Sequence[int],
+    cwd: Any,
+    env: Mapping[Any, Any] | None,
+    streams: tuple[int, int, int],
+    restore_signals: bool,
+    start_new_session: bool,
+    process_group: int,
+    gid: int | None,
+    gids: Sequence[int] | None,
+    uid: int | None,
+    umask: int,
+    settings: dict[str, Any] | None,
+) -> tuple[int, Child | None, int | None]: ...
+def wait4(pid: int, options: int) -> tuple[int, int, RawUsage | None]: ...
+def reap_orphans() -> int: ...

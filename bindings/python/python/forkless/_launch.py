@@ -1,0 +1,95 @@
+"""How a `subprocess.Popen` starts its child here: the inner call of the standard class, served by forkless where it can be."""
+
+import inspect
+import os
+import subprocess
+import sys
+
+from . import _forkless
+
+# What Popen.__init__ calls, in the interpreters that are known: 3.9 and 3.10, and 3.11 on.
+_WORDS = [
+    "self", "args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags", "shell",
+    "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals", "gid", "gids", "uid", "umask",
+    "start_new_session",
+]  # fmt: skip
+_KNOWN = (_WORDS, [*_WORDS, "process_group"])
+
+# The most descriptors that one command can name here.
+_MOST_FDS = 1000
+
+original = subprocess.Popen._execute_child
+
+
+def is_known(function=original):
+    """Is this the inner call as it is known here?"""
+    try:
+        return list(inspect.signature(function).parameters) in _KNOWN
+    except (TypeError, ValueError):
+        return False
+
+
+def command_of(args, executable, shell):
+    """The argument list and the program, from what the caller calls so."""
+    if isinstance(args, (str, bytes)):
+        args = [args]
+    elif isinstance(args, os.PathLike):
+        if shell:
+            raise TypeError("args cannot be path-like where shell is true")
+        args = [args]
+    else:
+        args = list(args)
+    if shell:
+        args = ["/bin/sh", "-c", *args]
+        if executable:
+            args[0] = executable
+    if executable is None:
+        executable = args[0]
+    return args, executable
+
+
+def execute_child(
+    popen, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
+    p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
+    start_new_session, process_group=-1, *, settings=None,
+):  # fmt: skip
+    """Starts the child of a Popen; `settings`: what the standard class has not.
+
+    Three things go to the standard module: a function before exec, which needs fork; a session and a group at once, which the kernel
+    refuses in its own words; and more descriptors than a command here can name.
+    """
+    if preexec_fn is not None or (start_new_session and process_group >= 0) or len(pass_fds) > _MOST_FDS:
+        if settings:
+            raise ValueError(f"{', '.join(settings)}: not with preexec_fn, nor with a session and a process_group at once")
+        words = (
+            args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
+            p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask, start_new_session,
+        )  # fmt: skip
+        if len(inspect.signature(original).parameters) == len(_KNOWN[1]):
+            return original(popen, *words, process_group)
+        if process_group >= 0:
+            raise ValueError("process_group: not with preexec_fn before Python 3.11")
+        return original(popen, *words)
+    args, executable = command_of(args, executable, shell)
+    sys.audit("subprocess.Popen", executable, args, cwd, env)
+    # Where this raises, Popen.__init__ closes the child's ends.
+    popen.pid, kept, popen.returncode = _forkless.spawn(
+        args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
+        start_new_session, process_group, gid, gids, uid, umask, settings,
+    )  # fmt: skip
+    popen._child_created = True
+    if kept is not None:
+        popen._forkless_kept = kept
+    close_ends(popen, (p2cread, p2cwrite), (c2pwrite, c2pread), (errwrite, errread))
+
+
+def close_ends(popen, *ends):
+    """Closes the child's ends of pipes, and the null device, as Popen.__init__ expects it of the inner call."""
+    null = getattr(popen, "_devnull", None)
+    for theirs, ours in ends:
+        if theirs != -1 and ours != -1 and theirs != null:
+            os.close(theirs)
+    if null is not None:
+        os.close(null)
+    # Else Popen.__init__ would close them a second time after an exception.
+    popen._closed_child_pipe_fds = True

@@ -1,0 +1,190 @@
+"""`forkless.Popen`: the standard class, with another way to start and to wait, and keywords for what only forkless can do."""
+
+import fcntl
+import os
+import resource
+import select
+import signal
+import subprocess
+import time
+import warnings
+
+from . import _forkless, _launch
+
+_HAS_PIPESIZE = hasattr(subprocess, "fcntl")
+_F_SETPIPE_SZ = 1031
+
+
+class PreexecWarning(RuntimeWarning):
+    """A preexec_fn was given: the launch forks, at a cost that grows with the caller's memory."""
+
+
+class Popen(subprocess.Popen):
+    """A child: `subprocess.Popen` in all it does and is, started without fork, whatever of its keywords is used.
+
+    Beside them it takes the keywords of `forkless.Settings`, process_group and pipesize on every Python, and:
+
+    kill_group: the child leads a process group (process_group=0, unless it has one or a session of its own), and `kill()`, also that of
+    `run` at a time-out, ends all of it.
+    """
+
+    _forkless_kept = None
+    _pidfd = None
+    _usage = None
+
+    def __init__(
+        self, args, bufsize=-1, executable=None, stdin=None, stdout=None, stderr=None, preexec_fn=None, close_fds=True, shell=False,
+        cwd=None, env=None, universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False,
+        pass_fds=(), *, user=None, group=None, extra_groups=None, encoding=None, errors=None, text=None, umask=-1, pipesize=-1,
+        process_group=None, kill_group=False, **settings,
+    ):  # fmt: skip
+        self._settings = {name: value for name, value in settings.items() if value is not None}
+        if preexec_fn is not None:
+            warnings.warn("preexec_fn forks: see Settings for what needs none", PreexecWarning, stacklevel=2)
+        if kill_group and process_group is None and not start_new_session:
+            process_group = 0
+        self._kills_group = kill_group
+        self._group = -1 if process_group is None else process_group
+        more = {}
+        if _HAS_PIPESIZE:
+            more["pipesize"] = pipesize
+        elif not isinstance(pipesize, (int, type(None))):
+            raise TypeError("pipesize must be an integer")
+        self._pipesize = pipesize
+        super().__init__(
+            args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell, cwd, env, universal_newlines, startupinfo,
+            creationflags, restore_signals, start_new_session, pass_fds, user=user, group=group, extra_groups=extra_groups,
+            encoding=encoding, errors=errors, text=text, umask=umask, **more,
+        )  # fmt: skip
+
+    def _get_handles(self, stdin, stdout, stderr):
+        handles = super()._get_handles(stdin, stdout, stderr)
+        if not _HAS_PIPESIZE and self._pipesize and self._pipesize > 0:
+            for ours, theirs in (handles[1::-1], handles[2:4], handles[4:]):
+                if -1 not in (ours, theirs):
+                    fcntl.fcntl(ours, _F_SETPIPE_SZ, self._pipesize)
+        return handles
+
+    if _launch.is_known():
+
+        def _execute_child(self, *words):
+            # The last one, where there is one, is a group; it has come around the outer call, which not everywhere knows it.
+            _launch.execute_child(self, *words[:22], self._group, settings=self._settings)
+
+    else:
+
+        def _execute_child(self, *words):
+            # An interpreter that is not known here starts it in its own way, and what it has no word for cannot be.
+            if self._settings or self._group >= 0:
+                raise NotImplementedError("settings and process_group: not known to work with this version of Python")
+            super()._execute_child(*words)
+
+    def fileno(self):
+        """A pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this object.
+
+        It can be had until the child has been waited for.
+        """
+        if self._pidfd is None:
+            if self.returncode is not None:
+                raise ProcessLookupError("the child has been waited for")
+            self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+        return self._pidfd.number
+
+    def kill(self):
+        """SIGKILL; with kill_group, to the whole group."""
+        if self._kills_group:
+            self.signal_group(signal.SIGKILL)
+        else:
+            super().kill()
+
+    def signal_group(self, number):
+        """Sends a signal to the process group that the child leads: to the child and to what it has started. Nothing happens where
+        nobody is left, nor when the child has been waited for: the number may by then be another group's.
+        """
+        # Its zombie keeps the number from others. Who holds the lock is waiting for it, and cannot be waited for here.
+        locked = self._waitpid_lock.acquire(False)
+        try:
+            if self.returncode is None:
+                os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+        finally:
+            if locked:
+                self._waitpid_lock.release()
+
+    def terminate_group(self, grace, number=signal.SIGTERM):
+        """Asks the group that the child leads to end, waits for the child for `grace` seconds at most, then kills who is left of it; the
+        return code.
+        """
+        self.signal_group(number)
+        self.signal_group(signal.SIGCONT)
+        self._ended(time.monotonic() + grace)
+        self.signal_group(signal.SIGKILL)
+        return self.wait()
+
+    def _ended(self, deadline):
+        """Sleeps until the child has ended, or the time is up: then it is false. Does not reap it."""
+        try:
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLIN)
+        except ProcessLookupError:
+            return True
+        # Rounded up, so as not to wake up too early for nothing.
+        left = max(0, deadline - time.monotonic())
+        return bool(poll.poll(int(left * 1000) + (left > 0)))
+
+    def _wait(self, timeout):
+        if timeout is None or self.returncode is not None:
+            return super()._wait(timeout)
+        deadline = time.monotonic() + timeout
+        try:
+            self._ended(deadline)
+        except (OSError, OverflowError):
+            pass  # no pidfd can be had, or the time has no end
+        # The standard class looks at once, and then again and again, up to 50 ms apart: now there is something to see, but where another
+        # thread has been quicker, or a tracer is told first.
+        try:
+            return super()._wait(max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired as error:
+            error.timeout = timeout
+            raise
+
+    def _try_wait(self, wait_flags):
+        try:
+            pid, status, self._usage = _forkless.wait4(self.pid, wait_flags)
+        except ChildProcessError:
+            return self._lost()
+        return pid, status
+
+    @property
+    def usage(self):
+        """What the child, and the children it waited for, have used, when `wait` has seen its end: as `os.wait4` tells it."""
+        if self._usage is None:
+            return None
+        times, counts = self._usage.fields()
+        return resource.struct_rusage((*times, *counts))
+
+    def _lost(self):
+        """Somebody else has reaped the child, or the kernel did because SIGCHLD is ignored."""
+        code = None
+        if self._forkless_kept is not None:
+            try:
+                code = self._forkless_kept.poll()
+            except OSError:
+                pass
+        if code is None:
+            return self.pid, 0  # as the standard class takes it to be
+        return self.pid, code << 8 if code >= 0 else -code
+
+
+class _Descriptor:
+    """A number that is closed when nobody has this any more."""
+
+    __slots__ = ("number", "_close")
+
+    def __init__(self, number):
+        self.number = number
+        self._close = os.close
+
+    def __del__(self):
+        self._close(self.number)

@@ -1,0 +1,148 @@
+"""`run` and its like."""
+
+import io
+import os
+import subprocess
+import sys
+import types
+
+from . import _forkless, _launch
+from ._popen import Popen
+
+PIPE = subprocess.PIPE
+
+# The standard functions, with another Popen in their sight: what they do, and say of bad words, is what this interpreter's do.
+_names = dict(vars(subprocess), Popen=Popen)
+
+
+def _ours(name):
+    standard = getattr(subprocess, name)
+    made = types.FunctionType(standard.__code__, _names, name, standard.__defaults__, standard.__closure__)
+    made.__kwdefaults__ = standard.__kwdefaults__
+    made.__doc__ = standard.__doc__
+    made.__module__ = __package__
+    _names[name] = made
+    return made
+
+
+call, check_call, check_output = _ours("call"), _ours("check_call"), _ours("check_output")
+getstatusoutput, getoutput = _ours("getstatusoutput"), _ours("getoutput")
+_run = _ours("run")  # Beneath the one below, which the others call.
+
+# What makes streams those of text.
+_OF_TEXT = ("text", "universal_newlines", "encoding", "errors")
+
+
+def run(*popenargs, input=None, capture_output=False, timeout=None, check=False, memory_file=False, **kwargs):
+    """Runs a program to its end: `subprocess.run`, which see. Beside its keywords it takes those of `Popen` here, and:
+
+    memory_file: what is captured goes to files in memory instead of pipes, so that nobody has to read meanwhile. It pays for output of many
+    megabytes. The program may have written to it out of order; whoever still has it open when the program ends is not waited for.
+    """
+    if timeout is None and len(popenargs) == 1 and not memory_file:
+        # In one native call, if that makes no difference.
+        done = _forkless.run(popenargs[0], input, capture_output, kwargs)
+        if done is None and not kwargs.keys().isdisjoint(_OF_TEXT):
+            done = _run_text(popenargs[0], input, capture_output, **kwargs)
+        if done is not None:
+            if check:
+                done.check_returncode()
+            return done
+    elif memory_file:
+        return _into_memory(popenargs, input, capture_output, timeout, check, kwargs)
+    return _run(*popenargs, input=input, capture_output=capture_output, timeout=timeout, check=check, **kwargs)
+
+
+_names["run"] = run
+
+
+def _run_text(args, input, capture_output, *, text=None, universal_newlines=None, encoding=None, errors=None, **kwargs):
+    """The same with streams of text; None where the standard class has more to say, or there is no text at all."""
+    if not (text or universal_newlines or encoding or errors) or text is False or universal_newlines is False:
+        return None
+    encoding = encoding or _encoding()
+    if encoding is None:
+        return None
+    errors = errors or "strict"
+    if input is not None:
+        if type(input) is not str:
+            return None
+        input = input.encode(encoding, errors)
+    done = _forkless.run(args, input, capture_output, kwargs)
+    if done is not None:
+        done.stdout, done.stderr = _text(done.stdout, encoding, errors), _text(done.stderr, encoding, errors)
+    return done
+
+
+def _encoding():
+    """The encoding of text of which nothing was said; None where that is to be warned of."""
+    if getattr(sys.flags, "warn_default_encoding", 0):
+        return None
+    return io.TextIOWrapper(io.BytesIO()).encoding
+
+
+def _text(stream, encoding, errors):
+    if stream is None:
+        return None
+    return stream.decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
+    if capture_output:
+        if kwargs.get("stdout") is not None or kwargs.get("stderr") is not None:
+            raise ValueError("stdout and stderr arguments may not be used with capture_output.")
+        kwargs["stdout"] = kwargs["stderr"] = PIPE
+    is_text = any(kwargs.get(word) for word in _OF_TEXT)
+    files = {}
+    try:
+        for name in ("stdout", "stderr"):
+            if kwargs.get(name) == PIPE:
+                kwargs[name] = files[name] = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            done = run(*popenargs, input=input, timeout=timeout, **kwargs)
+        except subprocess.TimeoutExpired as error:
+            error.stdout, error.stderr = (_content(files.get(name)) for name in ("stdout", "stderr"))
+            raise
+        for name, file in files.items():
+            content = _content(file)
+            if is_text:
+                content = _text(content, kwargs.get("encoding") or _encoding() or "utf-8", kwargs.get("errors") or "strict")
+            setattr(done, name, content)
+    finally:
+        for file in files.values():
+            os.close(file)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _content(file):
+    """All of a file, from its beginning."""
+    if file is None:
+        return None
+    size = os.fstat(file).st_size
+    parts = []
+    while size:
+        # The kernel gives up to 2 GiB at a time.
+        part = os.pread(file, size, sum(map(len, parts)))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def prepare(
+    args, *, executable=None, stdin=None, stdout=None, stderr=None, pass_fds=(), cwd=None, env=None, start_new_session=False,
+    process_group=None, shell=False, **settings,
+):  # fmt: skip
+    """A command whose plan is made once, to be run often: by its methods, or a `Pool`. Environment and PATH are those of now.
+
+    Streams: PIPE (made anew for each run), DEVNULL, a descriptor or a file, which must stay open; for stderr also STDOUT. Further keywords
+    are those of `Settings`.
+    """
+    words, program = _launch.command_of(args, executable, shell)
+    streams = tuple(stream if stream is None or isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr))
+    return _forkless.prepare(
+        words, program, streams, [int(fd) for fd in pass_fds], cwd, env, start_new_session, process_group, settings
+    )

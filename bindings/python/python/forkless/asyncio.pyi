@@ -1,0 +1,38 @@
+import asyncio
+from subprocess import DEVNULL as DEVNULL, PIPE as PIPE, STDOUT as STDOUT
+from typing import IO, Any
+
+from _typeshed import StrOrBytesPath
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "create_subprocess_exec", "create_subprocess_shell"]
+
+class Process:
+    pid: int
+    stdin: asyncio.StreamWriter | None
+    stdout: asyncio.StreamReader | None
+    stderr: asyncio.StreamReader | None
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int: ...
+    async def communicate(self, input: bytes | bytearray | memoryview | None = None) -> tuple[bytes, bytes]: ...
+    def send_signal(self, signal: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+async def create_subprocess_exec(
+    program: StrOrBytesPath,
+    *args: StrOrBytesPath,
+    stdin: int | IO[Any] | None = None,
+    stdout: int | IO[Any] | None = None,
+    stderr: int | IO[Any] | None = None,
+    limit: int = ...,
+    **kwargs: Any,
+) -> Process: ...
+async def create_subprocess_shell(
+    cmd: str | bytes,
+    stdin: int | IO[Any] | None = None,
+    stdout: int | IO[Any] | None = None,
+    stderr: int | IO[Any] | None = None,
+    limit: int = ...,
+    **kwargs: Any,
+) -> Process: ...

@@ -1,0 +1,236 @@
+//! The handle of a child of `Prepared` and `Pool`.
+
+use crate::error;
+use crate::request::Names;
+use crate::run::code;
+use crate::settings::seconds;
+use forkless::Usage;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A child: what `Prepared.launch`, `Prepared.spawn` and `Pool.launch` give.
+///
+/// Its methods may be called by several threads at once. Dropping it neither kills the child nor leaves a zombie.
+#[pyclass(frozen, module = "forkless")]
+pub(crate) struct Child {
+    /// Held for moments, never while something is waited for.
+    inner: Mutex<forkless::Child>,
+    /// The caller's words for the program.
+    program: Option<Py<PyAny>>,
+    directory: Option<Py<PyAny>>,
+    pid: u32,
+    /// Open for as long as `inner` is there.
+    pidfd: Option<RawFd>,
+    /// Standard input, output and error, where they are pipes: unbuffered files of Python's.
+    #[pyo3(get)]
+    stdin: Option<Py<PyAny>>,
+    #[pyo3(get)]
+    stdout: Option<Py<PyAny>>,
+    #[pyo3(get)]
+    stderr: Option<Py<PyAny>>,
+}
+
+/// How long one look at a child takes that has no pidfd.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Child {
+    pub(crate) fn new(child: forkless::Child, program: Option<Py<PyAny>>) -> Self {
+        let (pid, pidfd) = (child.id(), child.pidfd().map(|fd| fd.as_raw_fd()));
+        Self { inner: Mutex::new(child), program, directory: None, pid, pidfd, stdin: None, stdout: None, stderr: None }
+    }
+
+    /// The same, with its pipes as files.
+    pub(crate) fn with_files(py: Python<'_>, mut child: forkless::Child, names: Names<'_>) -> PyResult<Self> {
+        let open = |fd: Option<OwnedFd>, mode: &str| -> PyResult<Option<Py<PyAny>>> {
+            let Some(fd) = fd else { return Ok(None) };
+            let keywords = PyDict::new(py);
+            keywords.set_item("buffering", 0)?;
+            // Closed by the file, also where making it fails.
+            let file = py.import("io")?.call_method("open", (fd.into_raw_fd(), mode), Some(&keywords))?;
+            Ok(Some(file.unbind()))
+        };
+        let stdin = open(child.stdin.take().map(Into::into), "wb")?;
+        let stdout = open(child.stdout.take().map(Into::into), "rb")?;
+        let stderr = open(child.stderr.take().map(Into::into), "rb")?;
+        let directory = names.directory.map(Bound::unbind);
+        Ok(Self { stdin, stdout, stderr, directory, ..Self::new(child, Some(names.program.unbind())) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, forkless::Child> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn error(&self, py: Python<'_>, error: std::io::Error) -> PyErr {
+        let [program, directory] = [&self.program, &self.directory].map(|name| name.as_ref().map(|name| name.bind(py)));
+        error::of(py, error, program, directory)
+    }
+
+    /// Sleeps until the child has ended or the time is up, without the interpreter; false if the time is up. Handlers of signals run
+    /// meanwhile.
+    fn sleep(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<bool> {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let answer = match self.pidfd {
+                // SAFETY: open for as long as `inner`, and so `self`, is there.
+                Some(fd) => py.detach(|| readable(unsafe { BorrowedFd::borrow_raw(fd) }, left)),
+                None => {
+                    let nap = left.map_or(LOOK, |left| left.min(LOOK));
+                    match py.detach(|| self.lock().wait_timeout(nap)) {
+                        Ok(None) if left.is_none_or(|left| !left.is_zero()) => Err(Errno::INTR),
+                        Ok(ended) => Ok(ended.is_some()),
+                        // Whoever asks next is told.
+                        Err(_) => Ok(true),
+                    }
+                }
+            };
+            match answer {
+                Err(Errno::INTR) => py.check_signals()?,
+                Err(error) => return Err(error::of_errno(py, error.raw_os_error(), None)),
+                Ok(is_ended) => return Ok(is_ended),
+            }
+        }
+    }
+}
+
+fn readable(fd: BorrowedFd<'_>, left: Option<Duration>) -> Result<bool, Errno> {
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    Ok(poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], left.as_ref())? > 0)
+}
+
+#[pymethods]
+impl Child {
+    /// The process id.
+    #[getter]
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this handle.
+    fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
+        self.pidfd.ok_or_else(|| error::of_errno(py, libc::EBADF, None))
+    }
+
+    /// The return code, as `subprocess` has it, if the child has ended; else None.
+    fn poll(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        let status = py.detach(|| self.lock().try_wait()).map_err(|error| self.error(py, error))?;
+        Ok(status.map(code))
+    }
+
+    /// The same, without looking: None if `poll` or `wait` have not seen the end yet.
+    #[getter]
+    fn returncode(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        self.poll(py)
+    }
+
+    /// Waits for the end; for `timeout` seconds at most, after which it raises TimeoutExpired. The return code.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<i32> {
+        let deadline = match &timeout {
+            // A time beyond what the clock holds is none.
+            Some(timeout) => Instant::now().checked_add(seconds(timeout)?),
+            None => None,
+        };
+        if !self.sleep(py, deadline)? {
+            let class = py.import("subprocess")?.getattr("TimeoutExpired")?;
+            return Err(PyErr::from_value(class.call1((&self.program, timeout))?));
+        }
+        let status = py.detach(|| self.lock().wait()).map_err(|error| self.error(py, error))?;
+        Ok(code(status))
+    }
+
+    /// Waits until the program has been executed; raises why it could not be. Only after `launch` is there anything to wait for.
+    fn wait_exec(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let there = py.detach(|| self.lock().wait_exec_timeout(LOOK));
+            if there.map_err(|error| self.error(py, error))? {
+                return Ok(());
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Has the program been executed? Raises why it could not be. Does not wait.
+    fn has_executed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.lock().wait_exec_timeout(Duration::ZERO).map_err(|error| self.error(py, error))
+    }
+
+    /// Sends a signal. Nothing happens if the child has ended.
+    fn send_signal(&self, py: Python<'_>, signal: i32) -> PyResult<()> {
+        self.lock().signal(signal).map_err(|error| self.error(py, error))
+    }
+
+    /// SIGTERM.
+    fn terminate(&self, py: Python<'_>) -> PyResult<()> {
+        self.send_signal(py, libc::SIGTERM)
+    }
+
+    /// SIGKILL.
+    fn kill(&self, py: Python<'_>) -> PyResult<()> {
+        self.send_signal(py, libc::SIGKILL)
+    }
+
+    /// Sends a signal to the process group that the child leads (process_group=0 or start_new_session=True).
+    fn signal_group(&self, py: Python<'_>, signal: i32) -> PyResult<()> {
+        self.lock().signal_group(signal).map_err(|error| self.error(py, error))
+    }
+
+    /// What the child has used, when it has been waited for: a dict of seconds, KiB and counts.
+    #[getter]
+    fn usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.lock().usage().map(|usage| dict(py, usage)).transpose()
+    }
+
+    /// The steps of `best_effort` that failed, in words.
+    #[getter]
+    fn missed(&self) -> Vec<String> {
+        self.lock().missed().iter().map(ToString::to_string).collect()
+    }
+
+    /// The way this child was launched, in words.
+    #[getter]
+    fn route(&self) -> String {
+        self.lock().route().to_string()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes the pipes and waits.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: Option<Bound<'_, PyType>>,
+        _value: Option<Bound<'_, PyAny>>,
+        _trace: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        for file in [&self.stdin, &self.stdout, &self.stderr].into_iter().flatten() {
+            file.call_method0(py, "close")?;
+        }
+        self.wait(py, None).map(|_| ())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<forkless.Child pid={}>", self.pid)
+    }
+}
+
+pub(crate) fn dict<'py>(py: Python<'py>, usage: &Usage) -> PyResult<Bound<'py, PyDict>> {
+    let made = PyDict::new(py);
+    made.set_item("wall_time", usage.wall_time.as_secs_f64())?;
+    made.set_item("user_time", usage.user_time.as_secs_f64())?;
+    made.set_item("system_time", usage.system_time.as_secs_f64())?;
+    made.set_item("max_rss_kib", usage.max_rss_kib)?;
+    made.set_item("minor_faults", usage.minor_faults)?;
+    made.set_item("major_faults", usage.major_faults)?;
+    made.set_item("blocks_in", usage.blocks_in)?;
+    made.set_item("blocks_out", usage.blocks_out)?;
+    made.set_item("voluntary_switches", usage.voluntary_switches)?;
+    made.set_item("involuntary_switches", usage.involuntary_switches)?;
+    Ok(made)
+}

@@ -1,0 +1,124 @@
+//! Python's words for paths, descriptors and signals.
+
+use crate::error::of_errno;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt};
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+
+/// `subprocess.PIPE`.
+pub(crate) const PIPE: i32 = -1;
+/// `subprocess.STDOUT`.
+pub(crate) const STDOUT: i32 = -2;
+/// `subprocess.DEVNULL`.
+pub(crate) const DEVNULL: i32 = -3;
+
+/// What `os.fsencode` makes of a str, bytes or path-like; a NUL byte in it is a `ValueError`.
+pub(crate) struct Text<'py>(Bound<'py, PyBytes>);
+
+impl Text<'_> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    pub(crate) fn as_os_str(&self) -> &OsStr {
+        OsStr::from_bytes(self.0.as_bytes())
+    }
+}
+
+impl AsRef<OsStr> for Text<'_> {
+    fn as_ref(&self) -> &OsStr {
+        self.as_os_str()
+    }
+}
+
+impl AsRef<Path> for Text<'_> {
+    fn as_ref(&self) -> &Path {
+        Path::new(self.as_os_str())
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Text<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let mut bytes: *mut pyo3::ffi::PyObject = null_mut();
+        // SAFETY: a live object, and room for a pointer to a new one; the interpreter is held.
+        let good = unsafe { pyo3::ffi::PyUnicode_FSConverter(value.as_ptr(), (&raw mut bytes).cast()) };
+        if good == 0 {
+            return Err(PyErr::fetch(value.py()));
+        }
+        // SAFETY: the converter has left a new reference to a bytes object there.
+        Ok(Self(unsafe { Bound::from_owned_ptr(value.py(), bytes).cast_into_unchecked() }))
+    }
+}
+
+/// A descriptor's number: an int, or what has a `fileno()`.
+pub(crate) fn number(value: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    if value.is_instance_of::<PyInt>() {
+        return value.extract();
+    }
+    match value.getattr("fileno") {
+        Ok(fileno) => fileno.call0()?.extract(),
+        Err(_) => Err(PyTypeError::new_err(format!("{} is neither a descriptor nor a file", value.repr()?))),
+    }
+}
+
+/// A descriptor of our own, for as long as a plan lives: a copy of one that is named by its number or its file, or what is at a path.
+pub(crate) fn owned(value: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    if let Ok(path) = value.extract::<Text<'_>>() {
+        return open(path.as_os_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| of_errno(value.py(), errno.raw_os_error(), Some(value)));
+    }
+    copy(value.py(), number(value)?)
+}
+
+fn copy(py: Python<'_>, fd: RawFd) -> PyResult<OwnedFd> {
+    if fd < 0 {
+        return Err(PyValueError::new_err(format!("{fd} is no descriptor")));
+    }
+    // SAFETY: not -1, and used for the one call, in which the kernel says whether it is open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| of_errno(py, errno.raw_os_error(), None))
+}
+
+/// Numbers with names: an int, or one of `names` in any case.
+pub(crate) fn named<T: Copy>(value: &Bound<'_, PyAny>, names: &[(&str, i64, T)]) -> PyResult<T> {
+    let found = match value.extract::<i64>() {
+        Ok(number) => names.iter().find(|(_, code, _)| *code == number),
+        Err(_) => {
+            let name = value.extract::<String>()?.to_ascii_lowercase();
+            names.iter().find(|(known, ..)| *known == name)
+        }
+    };
+    found.map(|(.., one)| *one).ok_or_else(|| {
+        let known: Vec<_> = names.iter().map(|(name, ..)| *name).collect();
+        PyValueError::new_err(format!("{value} is none of: {}", known.join(", ")))
+    })
+}
+
+/// The parts of an iterable.
+pub(crate) fn each<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    value.try_iter()?.map(|one| one?.extract::<T>().map_err(Into::into)).collect()
+}
+
+/// The pairs of a mapping.
+pub(crate) fn pairs<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    if !value.hasattr("items")? {
+        return Err(PyTypeError::new_err("a mapping is expected"));
+    }
+    items(value)
+}
+
+/// The same, where the standard module looks no further than for `items()`.
+pub(crate) fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    value.call_method0("items")?.try_iter()?.map(|pair| pair?.extract()).collect()
+}

@@ -1,0 +1,187 @@
+//! A command in Python's words.
+
+use crate::convert::{DEVNULL, PIPE, STDOUT, Text, items, number, owned, pairs};
+use crate::{error, settings};
+use forkless::{Command, Prepared, Stdio};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// A command, and what it is called in errors.
+pub(crate) struct Request<'py> {
+    pub(crate) command: Command,
+    pub(crate) names: Names<'py>,
+}
+
+/// What errors name, as the caller gave it.
+pub(crate) struct Names<'py> {
+    pub(crate) program: Bound<'py, PyAny>,
+    pub(crate) directory: Option<Bound<'py, PyAny>>,
+}
+
+const SIGPIPE: i32 = 13;
+const SIGXFSZ: i32 = 25;
+
+impl<'py> Request<'py> {
+    /// `args`: as for `subprocess.Popen`; without a shell.
+    pub(crate) fn new(args: &Bound<'py, PyAny>, executable: Option<Bound<'py, PyAny>>) -> PyResult<Self> {
+        let words: Vec<Bound<'py, PyAny>> = if is_one(args)? { vec![args.clone()] } else { sequence(args)? };
+        let Some(first) = words.first() else {
+            return Err(PyIndexError::new_err("args has no program"));
+        };
+        let program = executable.unwrap_or_else(|| first.clone());
+        let mut command = Command::new(program.extract::<Text<'_>>()?);
+        command.arg0(first.extract::<Text<'_>>()?);
+        for word in &words[1..] {
+            command.arg(word.extract::<Text<'_>>()?);
+        }
+        // As fork leaves it; `status` and what waits at once need no pidfd.
+        command.inherit_signal_mask(true).pidfd(false);
+        Ok(Self { command, names: Names { program, directory: None } })
+    }
+
+    /// `restore_signals`: what Python ignores, and programs do not expect to be, at its default.
+    pub(crate) fn signals(&mut self, restore: bool) {
+        if restore {
+            self.command.signal_default(SIGPIPE).signal_default(SIGXFSZ);
+        } else {
+            self.command.signal_inherit(SIGPIPE);
+        }
+    }
+
+    /// `as_caller`: the directory is entered with the caller's identity, since the child takes on another.
+    pub(crate) fn directory(&mut self, cwd: Option<Bound<'py, PyAny>>, as_caller: bool) -> PyResult<()> {
+        let Some(cwd) = cwd else { return Ok(()) };
+        if as_caller {
+            self.command.current_dir_fd(entered(&cwd)?);
+        } else {
+            self.command.current_dir(cwd.extract::<Text<'_>>()?);
+        }
+        self.names.directory = Some(cwd);
+        Ok(())
+    }
+
+    /// The whole environment; none: the caller's.
+    pub(crate) fn environment(&mut self, env: Option<&Bound<'py, PyAny>>) -> PyResult<()> {
+        let Some(env) = env else { return Ok(()) };
+        self.command.env_clear();
+        let mut set = |key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>| -> PyResult<()> {
+            let key = key.extract::<Text<'_>>()?;
+            if key.as_bytes().contains(&b'=') {
+                return Err(PyValueError::new_err("illegal environment variable name"));
+            }
+            self.command.env(key, value.extract::<Text<'_>>()?);
+            Ok(())
+        };
+        match env.cast_exact::<PyDict>() {
+            Ok(dict) => dict.iter().try_for_each(|(key, value)| set(&key, &value)),
+            Err(_) => items(env)?.iter().try_for_each(|(key, value)| set(key, value)),
+        }
+    }
+
+    /// A standard stream by `subprocess`' numbers: none, a descriptor, or one of its constants.
+    pub(crate) fn stream(&mut self, number: RawFd, what: Option<i32>) -> PyResult<()> {
+        let stdio = match what {
+            None => return Ok(()),
+            Some(PIPE) => Stdio::piped(),
+            Some(DEVNULL) => Stdio::null(),
+            Some(STDOUT) if number == 2 => Stdio::dup_of(1),
+            Some(fd) if fd >= 0 => Stdio::fd(fd),
+            Some(other) => return Err(PyValueError::new_err(format!("{other} is no descriptor"))),
+        };
+        self.command.fd(stdio, number);
+        Ok(())
+    }
+
+    /// All three, and the descriptors above them that stay as they are.
+    pub(crate) fn streams(&mut self, streams: [Option<i32>; 3], pass_fds: &[RawFd]) -> PyResult<()> {
+        for (number, what) in (0..).zip(streams) {
+            self.stream(number, what)?;
+        }
+        self.pass(pass_fds, streams.map(|what| what.is_some()))
+    }
+
+    /// Descriptors that the child has at their numbers here.
+    pub(crate) fn pass(&mut self, fds: &[RawFd], is_redirected: [bool; 3]) -> PyResult<()> {
+        for &fd in fds {
+            match usize::try_from(fd) {
+                Err(_) => return Err(PyValueError::new_err("bad value(s) in fds_to_keep")),
+                // A standard stream that is redirected is what it is redirected to.
+                Ok(low) if is_redirected.get(low) == Some(&true) => {}
+                Ok(_) => _ = self.command.fd(Stdio::fd(fd), fd),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn groups(&mut self, start_new_session: bool, process_group: Option<i32>) {
+        self.command.setsid(start_new_session);
+        if let Some(group) = process_group {
+            self.command.process_group(group);
+        }
+    }
+
+    pub(crate) fn settings(&mut self, settings: Option<&Bound<'py, PyDict>>) -> PyResult<()> {
+        for (name, value) in settings.into_iter().flatten() {
+            if !value.is_none() {
+                settings::apply(&mut self.command, &name.cast::<PyString>()?.to_cow()?, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan, made with the interpreter held.
+    pub(crate) fn prepare(mut self) -> PyResult<(Prepared, Names<'py>)> {
+        match self.command.prepare() {
+            Ok(prepared) => Ok((prepared, self.names)),
+            Err(error) => Err(self.names.error(error)),
+        }
+    }
+}
+
+impl Names<'_> {
+    pub(crate) fn error(&self, error: std::io::Error) -> PyErr {
+        error::of(self.program.py(), error, Some(&self.program), self.directory.as_ref())
+    }
+}
+
+/// A program alone, not a list.
+fn is_one(args: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // Asked first, since an attribute that is not there is an exception, made and dropped.
+    if args.is_instance_of::<PyList>() || args.is_instance_of::<PyTuple>() {
+        return Ok(false);
+    }
+    let is_text = args.is_instance_of::<PyString>() || args.is_instance_of::<PyBytes>();
+    Ok(is_text || args.hasattr("__fspath__")?)
+}
+
+fn sequence<'py>(args: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let not_one =
+        |_| PyTypeError::new_err("args: a program, or a sequence of a program and its arguments, is expected");
+    args.try_iter().map_err(not_one)?.collect()
+}
+
+/// A directory, to be entered before ids change.
+fn entered(cwd: &Bound<'_, PyAny>) -> PyResult<std::os::fd::OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let Ok(path) = cwd.extract::<Text<'_>>() else { return owned(cwd) };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fail = |errno: rustix::io::Errno| error::of_errno(cwd.py(), errno.raw_os_error(), Some(cwd));
+    open(std::ffi::OsStr::from_bytes(path.as_bytes()), flags, Mode::empty()).map_err(fail)
+}
+
+/// `fds={number: source}`.
+pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<()> {
+    for (target, source) in pairs(fds)? {
+        let target: RawFd = target.extract()?;
+        let stdio = match number(&source)? {
+            DEVNULL => Stdio::null(),
+            fd if fd >= 0 => Stdio::fd(fd),
+            other => return Err(PyValueError::new_err(format!("{other}, to be fd {target}, is no descriptor"))),
+        };
+        command.fd(stdio, target);
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! A program run to its end in one call: launch, input, output and wait without the interpreter, to which only signals lead back.
+
+use crate::convert::{DEVNULL, PIPE, STDOUT};
+use crate::request::{Names, Request};
+use crate::spawn::statuses_are_lost;
+use forkless::{Child, Prepared};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString};
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// What a program returned and wrote, the streams that were captured.
+pub(crate) type Finished<'py> = (i32, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>);
+
+/// `subprocess.run` where it takes no Popen: a `CompletedProcess`. None, before anything is done, where a word is not known here or has
+/// more to it.
+///
+/// A handler that raises (KeyboardInterrupt) ends the program with SIGKILL, as `subprocess.run` does it.
+#[pyfunction]
+pub(crate) fn run<'py>(
+    py: Python<'py>,
+    args: &Bound<'py, PyAny>,
+    input: Option<&Bound<'py, PyAny>>,
+    capture_output: bool,
+    words: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static AUDIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let Some(Words { mut streams, shell, executable, cwd, env }) = Words::of(words)? else { return Ok(None) };
+    let input = match input.map(|input| input.cast_exact::<PyBytes>()) {
+        None => None,
+        Some(Ok(bytes)) if streams[0].is_none() => {
+            streams[0] = Some(PIPE);
+            Some(bytes.as_bytes())
+        }
+        Some(_) => return Ok(None),
+    };
+    if capture_output {
+        if streams[1].is_some() || streams[2].is_some() {
+            return Ok(None);
+        }
+        (streams[1], streams[2]) = (Some(PIPE), Some(PIPE));
+    }
+    let is_list = args.is_exact_instance_of::<PyList>();
+    if shell == is_list || !(is_list || args.is_exact_instance_of::<PyString>()) {
+        return Ok(None);
+    }
+    let line = if shell { Some(PyList::new(py, ["/bin/sh", "-c"])?) } else { None };
+    if let Some(line) = &line {
+        line.append(args)?;
+    }
+    let list = line.as_ref().map_or(args, |line| line.as_any());
+    let mut request = Request::new(list, executable)?;
+    AUDIT.import(py, "sys", "audit")?.call1(("subprocess.Popen", &request.names.program, list, &cwd, &env))?;
+    request.signals(true);
+    request.directory(cwd, false)?;
+    request.environment(env.as_ref())?;
+    request.streams(streams, &[])?;
+    request.command.pidfd(statuses_are_lost());
+    let (prepared, names) = request.prepare()?;
+    let finished = to_the_end(py, &prepared, &names, input)?;
+    completed(py, args, finished).map(Some)
+}
+
+/// `subprocess.CompletedProcess`.
+pub(crate) fn completed<'py>(
+    py: Python<'py>,
+    args: &Bound<'py, PyAny>,
+    finished: Finished<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static COMPLETED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let (code, stdout, stderr) = finished;
+    COMPLETED.import(py, "subprocess", "CompletedProcess")?.call1((args, code, stdout, stderr))
+}
+
+/// The keywords that are known here.
+#[derive(Default)]
+struct Words<'py> {
+    streams: [Option<i32>; 3],
+    shell: bool,
+    executable: Option<Bound<'py, PyAny>>,
+    cwd: Option<Bound<'py, PyAny>>,
+    env: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Words<'py> {
+    fn of(words: &Bound<'py, PyDict>) -> PyResult<Option<Self>> {
+        let mut found = Self::default();
+        for (name, value) in words.iter() {
+            let name = name.cast_exact::<PyString>()?.to_cow()?;
+            if value.is_none() {
+                if KNOWN.contains(&&*name) {
+                    continue;
+                }
+                return Ok(None);
+            }
+            match &*name {
+                "stdin" | "stdout" | "stderr" => {
+                    // A bool, an enumeration or a file has more to it.
+                    let Ok(Ok(what)) = value.cast_exact::<PyInt>().map(|number| number.extract::<i32>()) else {
+                        return Ok(None);
+                    };
+                    found.streams[STREAMS.iter().position(|stream| *stream == name).unwrap_or(0)] = Some(what);
+                }
+                "shell" => found.shell = value.is_truthy()?,
+                "executable" => found.executable = Some(value),
+                "cwd" => found.cwd = Some(value),
+                "env" => found.env = Some(value),
+                _ => return Ok(None),
+            }
+        }
+        let [stdin, stdout, stderr] = found.streams;
+        let merges_nothing = stderr == Some(STDOUT) && stdout.is_none();
+        let is_odd = |what: Option<i32>| what.is_some_and(|what| what < DEVNULL || what == STDOUT);
+        // Program and shell at once: the standard class has words for it.
+        let is_renamed = found.shell && found.executable.is_some();
+        if is_odd(stdin) || is_odd(stdout) || stderr.is_some_and(|what| what < DEVNULL) || merges_nothing || is_renamed
+        {
+            return Ok(None);
+        }
+        Ok(Some(found))
+    }
+}
+
+const STREAMS: [&str; 3] = ["stdin", "stdout", "stderr"];
+
+const KNOWN: [&str; 7] = ["stdin", "stdout", "stderr", "shell", "executable", "cwd", "env"];
+
+/// Runs a plan to its end.
+pub(crate) fn to_the_end<'py>(
+    py: Python<'py>,
+    prepared: &Prepared,
+    names: &Names<'py>,
+    input: Option<&[u8]>,
+) -> PyResult<Finished<'py>> {
+    let mut begun = None;
+    let mut input = input.unwrap_or(&[]);
+    loop {
+        let answer = py.detach(|| {
+            let running = match &mut begun {
+                Some(running) => running,
+                none => none.insert(Running::new(prepared.launch()?)?),
+            };
+            running.go_on(&mut input)
+        });
+        match answer {
+            Ok(status) => {
+                let outputs = begun.map_or([None, None], |running| running.outputs);
+                let [stdout, stderr] = outputs.map(|output| output.map(|output| PyBytes::new(py, &output.bytes)));
+                return Ok((code(status), stdout, stderr));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                if let Err(raised) = py.check_signals() {
+                    let is_interrupt = raised.is_instance_of::<PyKeyboardInterrupt>(py);
+                    if let Some(running) = begun {
+                        py.detach(|| running.abandon(is_interrupt));
+                    }
+                    return Err(raised);
+                }
+            }
+            Err(error) => return Err(names.error(error)),
+        }
+    }
+}
+
+/// `subprocess`' return code: the exit status, or the signal that ended it, negative.
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}
+
+/// A program that has been launched.
+struct Running {
+    child: Child,
+    stdin: Option<OwnedFd>,
+    outputs: [Option<Output>; 2],
+}
+
+struct Output {
+    /// None when it has ended.
+    pipe: Option<OwnedFd>,
+    bytes: Vec<u8>,
+}
+
+/// What a pipe holds by default.
+const CHUNK: usize = 64 * 1024;
+
+impl Running {
+    fn new(mut child: Child) -> io::Result<Self> {
+        let stdin: Option<OwnedFd> = child.stdin.take().map(Into::into);
+        if let Some(stdin) = &stdin {
+            // Ours alone: the child's end is another open file.
+            rustix::fs::fcntl_setfl(stdin, rustix::fs::OFlags::NONBLOCK)?;
+        }
+        let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
+        let outputs =
+            outputs.map(|pipe: Option<OwnedFd>| pipe.map(|pipe| Output { pipe: Some(pipe), bytes: Vec::new() }));
+        Ok(Self { child, stdin, outputs })
+    }
+
+    /// Feeds, reads and waits until the program has ended, or a signal interrupts.
+    fn go_on(&mut self, input: &mut &[u8]) -> io::Result<ExitStatus> {
+        loop {
+            if input.is_empty() {
+                self.stdin = None;
+            }
+            let mut open: Vec<&mut Output> =
+                self.outputs.iter_mut().flatten().filter(|one| one.pipe.is_some()).collect();
+            match (&self.stdin, open.as_mut_slice()) {
+                (None, []) => return self.child.wait_interruptible(),
+                // With one there is nothing to choose: the read waits.
+                (None, [only]) => only.read()?,
+                _ => self.wait_and_move(input)?,
+            }
+        }
+    }
+
+    /// Waits until something can be moved, and moves it.
+    fn wait_and_move(&mut self, input: &mut &[u8]) -> io::Result<()> {
+        let pipes: Vec<_> = self.outputs.iter().flatten().filter_map(|one| one.pipe.as_ref()).collect();
+        let mut watched: Vec<_> =
+            pipes.iter().map(|pipe| PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)).collect();
+        watched.extend(self.stdin.as_ref().map(|stdin| PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT)));
+        poll(&mut watched, None)?;
+        let ready: Vec<bool> = watched.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(watched);
+        let count = pipes.len();
+        let open = self.outputs.iter_mut().flatten().filter(|one| one.pipe.is_some());
+        for (output, _) in open.zip(&ready).filter(|(_, ready)| **ready) {
+            output.read()?;
+        }
+        if ready.get(count) == Some(&true) {
+            self.feed(input)?;
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, input: &mut &[u8]) -> io::Result<()> {
+        let Some(stdin) = &self.stdin else { return Ok(()) };
+        match rustix::io::write(stdin, input) {
+            Ok(count) => *input = &input[count..],
+            Err(Errno::AGAIN) => {}
+            // It reads no more.
+            Err(Errno::PIPE) => self.stdin = None,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// After an exception: the program does not outlive it. At a Ctrl-C, which its terminal has sent to it too, it may end by itself first.
+    fn abandon(mut self, is_interrupt: bool) {
+        /// As long as `subprocess` gives it.
+        const SIGINT_GRACE: Duration = Duration::from_millis(250);
+        /// One that cannot die now is reaped by a later launch.
+        const DEATH: Duration = Duration::from_secs(1);
+        let ended = is_interrupt && matches!(self.child.wait_timeout(SIGINT_GRACE), Ok(Some(_)));
+        if !ended && self.child.kill().is_ok() {
+            let _ = self.child.wait_timeout(DEATH);
+        }
+    }
+}
+
+impl Output {
+    fn read(&mut self) -> io::Result<()> {
+        let Some(pipe) = &self.pipe else { return Ok(()) };
+        self.bytes.reserve(CHUNK);
+        if rustix::io::read(pipe, spare_capacity(&mut self.bytes))? == 0 {
+            self.pipe = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! What `subprocess` has no word for: each keyword a setting of `forkless::Command`.
+
+use crate::convert::{Text, each, named, owned, pairs};
+use crate::{mounts, request};
+use forkless::{
+    BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
+};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::time::Duration;
+
+/// Sets one; its value is not None.
+pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match name {
+        "fds" => request::place(command, value)?,
+        "executable_fd" => _ = command.program_fd(owned(value)?),
+        "retry_busy" => _ = command.retry_busy(seconds(value)?),
+        "default_signals" => signals(command, value, Command::signal_default)?,
+        "ignore_signals" => signals(command, value, Command::signal_ignore)?,
+        "block_signals" => {
+            // Those alone, in place of the caller's mask.
+            command.inherit_signal_mask(false);
+            signals(command, value, Command::signal_block)?;
+        }
+        "controlling_terminal" => _ = command.controlling_terminal(value.extract()?),
+        "foreground" => _ = command.foreground(value.extract()?),
+        "chroot" => _ = command.chroot(value.extract::<Text<'_>>()?),
+        "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
+        "best_effort" => {
+            for words in each::<String>(value)? {
+                command.best_effort(step(&words)?);
+            }
+        }
+        _ => return resource(command, name, value),
+    }
+    Ok(())
+}
+
+fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match name {
+        "rlimits" => {
+            for (resource, limits) in pairs(value)? {
+                let (soft, hard) = match limits.extract::<(Limit, Limit)>() {
+                    Ok((soft, hard)) => (soft.0, hard.0),
+                    Err(_) => limits.extract::<Limit>().map(|both| (both.0, both.0))?,
+                };
+                command.rlimit(named(&resource, RESOURCES)?, soft, hard);
+            }
+        }
+        "nice" => _ = command.nice(value.extract()?),
+        "scheduler" => {
+            let (policy, priority): (Bound<'_, PyAny>, u32) = value.extract()?;
+            command.scheduler(named(&policy, SCHEDULERS)?, priority);
+        }
+        "cpu_affinity" => _ = command.cpu_affinity(each::<usize>(value)?),
+        "io_priority" => {
+            let (class, level): (Bound<'_, PyAny>, u32) = value.extract()?;
+            command.io_priority(named(&class, IO_CLASSES)?, level);
+        }
+        "timer_slack" => _ = command.timer_slack(value.extract()?),
+        "personality" => _ = command.personality(value.extract()?),
+        "oom_score_adj" => _ = command.oom_score_adj(value.extract()?),
+        "parent_death_signal" => _ = command.parent_death_signal(value.extract()?),
+        "thread_death_signal" => _ = command.thread_death_signal(value.extract()?),
+        _ => return sandbox(command, name, value),
+    }
+    Ok(())
+}
+
+fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match name {
+        "unshare" => {
+            for namespace in each::<Bound<'_, PyAny>>(value)? {
+                command.unshare(named(&namespace, NAMESPACES)?);
+            }
+        }
+        "join" => {
+            for (namespace, what) in pairs(value)? {
+                command.join(named(&namespace, NAMESPACES)?, owned(&what)?);
+            }
+        }
+        "uid_map" => {
+            for (inside, outside, count) in each(value)? {
+                command.map_uid(inside, outside, count);
+            }
+        }
+        "gid_map" => {
+            for (inside, outside, count) in each(value)? {
+                command.map_gid(inside, outside, count);
+            }
+        }
+        "hostname" => _ = command.hostname(value.extract::<Text<'_>>()?),
+        "mounts" => mounts::apply(command, value)?,
+        "pivot_root" => _ = command.pivot_root(value.extract::<Text<'_>>()?),
+        "cgroup" => _ = command.cgroup(owned(value)?),
+        "no_new_privs" => _ = command.no_new_privs(value.is_truthy()?),
+        "bounding_set" => _ = command.bounding_set(capabilities(value)?),
+        "permitted" => _ = command.permitted(capabilities(value)?),
+        "effective" => _ = command.effective(capabilities(value)?),
+        "inheritable" => _ = command.inheritable(capabilities(value)?),
+        "ambient" => _ = command.ambient(capabilities(value)?),
+        "securebits" => _ = command.securebits(value.extract()?),
+        "landlock" => _ = command.landlock(owned(value)?),
+        "seccomp" => _ = command.seccomp(filter(value.extract()?)?),
+        _ => return Err(PyTypeError::new_err(format!("got an unexpected keyword argument {name:?}"))),
+    }
+    Ok(())
+}
+
+/// A time in seconds, not negative and not without end.
+pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value.extract()?)
+        .map_err(|error| PyValueError::new_err(format!("{value} seconds: {error}")))
+}
+
+fn signals(
+    command: &mut Command,
+    value: &Bound<'_, PyAny>,
+    set: fn(&mut Command, i32) -> &mut Command,
+) -> PyResult<()> {
+    for signal in each(value)? {
+        set(command, signal);
+    }
+    Ok(())
+}
+
+/// A limit as the module `resource` has them: RLIM_INFINITY is -1 there.
+struct Limit(u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match value.extract::<i64>() {
+            Ok(-1) => Ok(Self(forkless::RLIM_INFINITY)),
+            Ok(limit) => {
+                u64::try_from(limit).map(Self).map_err(|_| PyOverflowError::new_err("a limit is not negative"))
+            }
+            Err(_) => value.extract().map(Self),
+        }
+    }
+}
+
+/// Names, with or without `CAP_`; or the bits of `capabilities(7)`.
+fn capabilities(value: &Bound<'_, PyAny>) -> PyResult<CapabilitySet> {
+    if let Ok(bits) = value.extract() {
+        return Ok(CapabilitySet::from_bits(bits));
+    }
+    if value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("capabilities: a set of names, or an int of bits, is expected"));
+    }
+    let of_name = |name: String| name.parse::<Capability>().map_err(PyValueError::new_err);
+    each::<String>(value)?.into_iter().map(of_name).collect()
+}
+
+/// `struct sock_filter` after `struct sock_filter`, as libseccomp's `export_bpf_mem` and other compilers make them.
+fn filter(bytes: &[u8]) -> PyResult<Vec<BpfInstruction>> {
+    let instructions = bytes.chunks_exact(8);
+    if bytes.is_empty() || !instructions.remainder().is_empty() {
+        return Err(PyValueError::new_err("seccomp: a filter is one or more instructions of 8 bytes"));
+    }
+    let one = |bytes: &[u8]| match *bytes {
+        [a, b, jt, jf, k, l, m, n] => {
+            let (code, k) = (u16::from_ne_bytes([a, b]), u32::from_ne_bytes([k, l, m, n]));
+            BpfInstruction { code, jt, jf, k }
+        }
+        _ => unreachable!("chunks of 8 have 8"),
+    };
+    Ok(instructions.map(one).collect())
+}
+
+/// A step by its words, as `OSError.step` has them.
+fn step(words: &str) -> PyResult<Step> {
+    (0..1000)
+        .filter_map(Step::of_code)
+        .find(|step| step.words() == words)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no step {words:?}")))
+}
+
+const LAUNCHERS: &[(&str, i64, Launcher)] =
+    &[("clone", 0, Launcher::Clone), ("fork", 1, Launcher::Fork), ("posix_spawn", 2, Launcher::PosixSpawn)];
+
+/// By the numbers of `resource.RLIMIT_*`.
+const RESOURCES: &[(&str, i64, Resource)] = &[
+    ("cpu", 0, Resource::Cpu),
+    ("fsize", 1, Resource::FileSize),
+    ("data", 2, Resource::Data),
+    ("stack", 3, Resource::Stack),
+    ("core", 4, Resource::Core),
+    ("rss", 5, Resource::Rss),
+    ("nproc", 6, Resource::Processes),
+    ("nofile", 7, Resource::Files),
+    ("memlock", 8, Resource::LockedMemory),
+    ("as", 9, Resource::AddressSpace),
+    ("locks", 10, Resource::Locks),
+    ("sigpending", 11, Resource::PendingSignals),
+    ("msgqueue", 12, Resource::MessageQueues),
+    ("nice", 13, Resource::Nice),
+    ("rtprio", 14, Resource::RealtimePriority),
+    ("rttime", 15, Resource::RealtimeTime),
+];
+
+/// By the numbers of `os.SCHED_*`.
+const SCHEDULERS: &[(&str, i64, Scheduler)] = &[
+    ("other", 0, Scheduler::Other),
+    ("fifo", 1, Scheduler::Fifo),
+    ("rr", 2, Scheduler::RoundRobin),
+    ("batch", 3, Scheduler::Batch),
+    ("idle", 5, Scheduler::Idle),
+];
+
+const IO_CLASSES: &[(&str, i64, IoClass)] =
+    &[("realtime", 1, IoClass::Realtime), ("best-effort", 2, IoClass::BestEffort), ("idle", 3, IoClass::Idle)];
+
+/// By the numbers of `os.CLONE_NEW*` (Python 3.12).
+const NAMESPACES: &[(&str, i64, Namespace)] = &[
+    ("time", Namespace::Time as i64, Namespace::Time),
+    ("mount", Namespace::Mount as i64, Namespace::Mount),
+    ("cgroup", Namespace::Cgroup as i64, Namespace::Cgroup),
+    ("uts", Namespace::Uts as i64, Namespace::Uts),
+    ("ipc", Namespace::Ipc as i64, Namespace::Ipc),
+    ("user", Namespace::User as i64, Namespace::User),
+    ("pid", Namespace::Pid as i64, Namespace::Pid),
+    ("net", Namespace::Network as i64, Namespace::Network),
+];

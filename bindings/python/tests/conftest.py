@@ -1,0 +1,67 @@
+"""What the tests share."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import forkless
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind():
+    """No descriptor, no child, and the standard module as it was."""
+    before = descriptors()
+    yield
+    assert not forkless.is_installed()
+    gc.collect()  # what a caught exception still refers to
+    while forkless.reap_orphans():  # dropped handles, killed where they are
+        time.sleep(0.001)
+    assert descriptors() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def installed():
+    assert forkless.install()
+    yield
+    forkless.uninstall()
+
+
+@pytest.fixture(autouse=True)
+def ends():
+    """No test hangs."""
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+
+
+def descriptors():
+    """What is open, by number."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass  # the directory's own
+    return {name: what for name, what in found.items() if "/proc/" not in what}
+
+
+def python(code, *args, **words):
+    """Runs a program of Python's in an interpreter of its own, as the standard module does it; what it wrote."""
+    words.setdefault("timeout", 50)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *args], capture_output=True, text=True, **words)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.write_line(f"SKIPPED: {report.nodeid} because {reason}")

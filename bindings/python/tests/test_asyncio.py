@@ -1,0 +1,200 @@
+"""Children that are awaited, in asyncio's loop and in uvloop's."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import forkless
+from forkless.asyncio import DEVNULL, PIPE, STDOUT, create_subprocess_exec, create_subprocess_shell
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+else:
+    # Its library makes itself a pipe when it is first used.
+    _loop = uvloop.new_event_loop()
+    _loop.run_until_complete(asyncio.sleep(0))
+    _loop.close()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def go(request):
+    """Runs a coroutine in a new loop."""
+    if request.param == "uvloop" and uvloop is None:
+        pytest.skip("uvloop is not installed")
+    loop = (uvloop if request.param == "uvloop" else asyncio).new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield lambda coroutine: loop.run_until_complete(asyncio.wait_for(coroutine, 50))
+    loop.run_until_complete(asyncio.sleep(0.02))  # transports close themselves in their own time
+    loop.close()
+    asyncio.set_event_loop(None)
+
+
+def test_communicate(go):
+    async def main():
+        process = await create_subprocess_exec("sh", "-c", "cat; echo err >&2; exit 3", stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        assert process.returncode is None and process.pid > 0
+        assert await process.communicate(b"x" * 1_000_000) == (b"x" * 1_000_000, b"err\n")
+        assert process.returncode == 3 and await process.wait() == 3
+
+    go(main())
+
+
+def test_streams(go):
+    async def main():
+        process = await create_subprocess_shell("while read line; do echo got $line; done", stdin=PIPE, stdout=PIPE)
+        for word in (b"one", b"two"):
+            process.stdin.write(word + b"\n")
+            await process.stdin.drain()
+            assert await process.stdout.readline() == b"got " + word + b"\n"
+        process.stdin.close()
+        await process.stdin.wait_closed()
+        assert await process.stdout.read() == b"" and await process.wait() == 0
+        process = await create_subprocess_shell("echo out; echo err >&2", stdout=PIPE, stderr=STDOUT)
+        assert await process.communicate() == (b"out\nerr\n", None)
+
+    go(main())
+
+
+def test_a_program_that_does_not_read(go):
+    async def main():
+        process = await create_subprocess_exec("true", stdin=PIPE, stdout=DEVNULL)
+        assert await process.communicate(b"x" * 1_000_000) == (None, None)
+        assert process.returncode == 0
+
+    go(main())
+
+
+def test_errors_come_at_once(go):
+    async def main():
+        with pytest.raises(FileNotFoundError) as caught:
+            await create_subprocess_exec("no-such-program", stdout=PIPE, stdin=PIPE)
+        assert caught.value.filename == "no-such-program" and caught.value.step == "exec"
+        with pytest.raises(FileNotFoundError) as caught:
+            await create_subprocess_exec("true", cwd="/no/such/directory")
+        assert caught.value.filename == "/no/such/directory"
+        for word in ({"text": True}, {"shell": True}, {"bufsize": 5}, {"encoding": "utf-8"}, {"universal_newlines": True}):
+            with pytest.raises(ValueError):
+                await create_subprocess_exec("true", **word)
+        with pytest.raises(ValueError):
+            await create_subprocess_shell(["true"])
+        with pytest.raises(TypeError):
+            await create_subprocess_exec("true", nothing_of_that_name=1)
+
+    go(main())
+
+
+def test_signals_and_several_who_wait(go):
+    async def main():
+        process = await create_subprocess_exec("sleep", "50")
+        waiters = [asyncio.ensure_future(process.wait()) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        waiters[0].cancel()
+        await asyncio.sleep(0.01)
+        process.terminate()
+        assert await asyncio.gather(*waiters[1:]) == [-signal.SIGTERM] * 4 and waiters[0].cancelled()
+        for call in (process.kill, process.terminate, lambda: process.send_signal(0)):
+            with pytest.raises(ProcessLookupError):
+                call()
+
+    go(main())
+
+
+def test_settings_and_groups(go):
+    async def main():
+        words = {"nice": 5, "umask": 0o27, "env": {"A": "b", "PATH": "/bin"}}
+        process = await create_subprocess_exec("sh", "-c", "nice; umask; echo $A", stdout=PIPE, **words)
+        assert (await process.communicate())[0].split() == [b"5", b"0027", b"b"]
+        process = await create_subprocess_shell("sleep 50 & echo $!; wait", stdout=PIPE, kill_group=True)
+        grandchild = int(await process.stdout.readline())
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL and await process.stdout.read() == b""
+        # Its end of the pipe is closed, so it has gone.
+        assert not os.path.exists(f"/proc/{grandchild}/exe") or await gone(grandchild)
+
+    go(main())
+
+
+async def gone(pid):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+def test_many_at_once_without_a_thread(go):
+    async def main():
+        async def one(n):
+            process = await create_subprocess_exec("sh", "-c", f"exit {n % 50}")
+            assert await process.wait() == n % 50
+
+        threads = threading.active_count()
+        tasks = [asyncio.ensure_future(one(n)) for n in range(150)]
+        while not all(task.done() for task in tasks):
+            assert threading.active_count() == threads
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*tasks)
+
+    go(main())
+
+
+def test_a_forgotten_process_is_reaped(go):
+    async def main():
+        await create_subprocess_exec("true")
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            except ChildProcessError:
+                return
+        raise AssertionError("it is still there")
+
+    go(main())
+
+
+def test_a_creation_that_is_cancelled_leaves_nobody(go):
+    async def main():
+        for pause in (0, 0, 0.0001, 0.0003, 0.001) * 10:
+            task = asyncio.ensure_future(create_subprocess_exec("sleep", "50", stdin=PIPE, stdout=PIPE))
+            await asyncio.sleep(pause)
+            if not task.cancel():
+                process = await task
+                process.kill()
+                process.stdin.close()
+                await process.communicate()
+            else:
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        deadline = time.monotonic() + 20
+        while forkless.reap_orphans() and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+    go(main())
+
+
+def test_a_loop_in_another_thread():
+    """No child watcher, which would need the main thread."""
+    found = []
+
+    def run():
+        async def main():
+            process = await create_subprocess_exec("echo", "x", stdout=PIPE)
+            found.append((await process.communicate())[0])
+
+        asyncio.run(main())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(50)
+    assert found == [b"x\n"]

@@ -1,0 +1,476 @@
+"""Bad words, broken surroundings, signals at bad moments: what the standard module does, or better."""
+
+import errno
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import forkless
+from conftest import python
+
+PIPE = forkless.PIPE
+
+
+def outcome(call, *args, **words):
+    """What came of a call: its class and its words."""
+    try:
+        return call(*args, **words)
+    except Exception as error:
+        return type(error), getattr(error, "errno", None), getattr(error, "filename", None)
+
+
+SAME = [
+    (["/no/such/program"], {}),
+    (["no-such-program"], {}),
+    ("no-such-program", {}),
+    (b"no-such-program", {}),
+    (["/etc/passwd"], {}),
+    (["/"], {}),
+    (["/etc/passwd/x"], {}),
+    (["true"], {"cwd": "/no/such/directory"}),
+    (["true"], {"cwd": "/etc/passwd"}),
+    (["true"], {"executable": "/no/such/program"}),
+    ([], {}),
+    (["true", 5], {}),
+    (["true", None], {}),
+    ([None], {}),
+    (5, {}),
+    (["true\0"], {}),
+    (["true", "\0"], {}),
+    (["true"], {"env": {"A\0": "b"}}),
+    (["true"], {"env": {"A": "b\0"}}),
+    (["true"], {"env": {"A=B": "c"}}),
+    (["true"], {"env": {"A": 5}}),
+    (["true"], {"env": 5}),
+    (["true"], {"cwd": 5.5}),
+    (["true"], {"cwd": "a\0b"}),
+    (["true"], {"pass_fds": [-1]}),
+    (["true"], {"pass_fds": ["x"]}),
+    (["true"], {"stdout": 999_999}),
+    (["true"], {"user": 2**64}),
+    (["true"], {"group": "no such group"}),
+    (["true"], {"shell": True, "executable": "/no/such/shell"}),
+    (["\udcff-no-such-program"], {}),
+    (["true", "\ud800"], {}),
+    (["false"], {"bufsize": "large"}),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), SAME, ids=lambda one: repr(one)[:40])
+def test_errors_are_the_standard_ones(args, words):
+    for name in ("run", "call"):
+        theirs = outcome(getattr(subprocess, name), args, **words)
+        ours = outcome(getattr(forkless, name), args, **words)
+        if isinstance(theirs, tuple) and isinstance(ours, tuple):
+            assert ours == theirs
+        else:
+            # No error: they fail in the same way.
+            assert getattr(ours, "returncode", ours) == getattr(theirs, "returncode", theirs)
+
+
+def test_errors_tell_more():
+    with pytest.raises(FileNotFoundError) as caught:
+        forkless.run(["no-such-program"])
+    error = caught.value
+    assert (error.step, error.program, error.filename) == ("exec", "no-such-program", "no-such-program")
+    assert "searched PATH" in error.detail and str(error) == "[Errno 2] No such file or directory: 'no-such-program'"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    with pytest.raises(OSError) as caught:
+        forkless.Popen(["true"], pass_fds=[999])
+    assert caught.value.errno == errno.EBADF and caught.value.step == "pass fd" and caught.value.object
+    if hasattr(caught.value, "__notes__"):
+        assert "pass fd" in caught.value.__notes__[0]
+
+
+def test_a_failed_launch_leaves_no_pipe():
+    for words in ({"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}, {"stdin": forkless.DEVNULL, "stdout": PIPE}):
+        for _ in range(20):
+            with pytest.raises(FileNotFoundError):
+                forkless.Popen(["/no/such/program"], **words)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_closed_standard_streams(closed):
+    code = """
+        import os, sys, forkless
+        report = os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 50)
+        closed = [int(word) for word in sys.argv[2:]]
+        for fd in closed:
+            os.close(fd)
+        done = forkless.run(["sh", "-c", "echo out; echo err >&2; cat"], input=b"in", capture_output=True)
+        os.write(50, repr((done.returncode, done.stdout, done.stderr)).encode())
+        with forkless.Popen(["sh", "-c", "echo out; cat"], stdin=forkless.PIPE, stdout=forkless.PIPE) as child:
+            os.write(50, repr(child.communicate(b"in")[0]).encode())
+        os.write(50, repr(forkless.call(["true"])).encode())
+        os._exit(0)
+    """
+    path = f"/tmp/forkless-closed-{os.getpid()}"
+    try:
+        python(code, path, *map(str, closed))
+        with open(path) as file:
+            assert file.read() == repr((0, b"out\nin", b"err\n")) + repr(b"out\nin") + "0"
+    finally:
+        os.unlink(path)
+
+
+def test_standard_streams_that_are_no_files():
+    code = """
+        import sys, forkless
+        sys.stdin = sys.stdout = sys.stderr = None
+        assert forkless.run(["true"]).returncode == 0
+        assert forkless.check_output(["echo", "x"], stderr=forkless.STDOUT) == b"x\\n"
+    """
+    python(code)
+
+
+def test_a_forked_copy_launches():
+    forkless.run(["true"])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            good = forkless.run(["echo", "x"], stdout=PIPE).stdout == b"x\n" and forkless.Popen(["true"]).wait() == 0
+            os._exit(0 if good else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_forked_copy_of_many_threads_launches():
+    """Locks that another thread held at the fork must not be needed."""
+    stop = threading.Event()
+
+    def launches():
+        while not stop.is_set():
+            forkless.run(["true"], env={})
+
+    threads = [threading.Thread(target=launches) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                os._exit(forkless.run(["true"]).returncode)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_subinterpreter_is_refused_and_nothing_breaks():
+    code = """
+        import sys
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        import forkless
+        one = interpreters.create()
+        # An ImportError there, but for versions that can say so no better than by leaving the name unbound.
+        code = "try:\\n import forkless\\nexcept ImportError:\\n pass\\nelse:\\n assert forkless.run(['true']).returncode == 0"
+        if hasattr(interpreters, "run_string"):
+            interpreters.run_string(one, code)
+        interpreters.destroy(one)
+        assert forkless.run(["true"]).returncode == 0
+    """
+    python(code)
+
+
+def test_children_alive_at_shutdown():
+    code = """
+        import forkless
+        child = forkless.Popen(["sleep", "0.2"])
+        handle = forkless.prepare(["sleep", "0.2"]).launch()
+        pool = forkless.Pool() if "pool" in __import__("sys").argv else None
+        print("ended")
+    """
+    assert python(code) == "ended\n"
+    if "pool" not in outcome_of_pool():
+        assert python(code, "pool") == "ended\n"
+
+
+def outcome_of_pool():
+    try:
+        forkless.Pool().close()
+    except OSError:
+        return "no pool"
+    return ""
+
+
+def test_launches_at_shutdown():
+    code = """
+        import atexit, forkless
+        class Late:
+            def __del__(self, run=forkless.run):
+                assert run(["true"]).returncode == 0
+                print("late")
+        atexit.register(lambda: print(forkless.run(["echo", "x"], capture_output=True, text=True).stdout, end=""))
+        late = Late()
+    """
+    assert python(code) == "x\nlate\n"
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["run", "captured", "fed", "popen", "timeout", "prepared", "handle"])
+def test_a_handler_ends_a_wait(kind):
+    def raises(*_):
+        raise Interrupted
+
+    old = signal.signal(signal.SIGUSR1, raises)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGUSR1))
+    child = None
+    start = time.monotonic()
+    try:
+        timer.start()
+        with pytest.raises(Interrupted):
+            if kind == "run":
+                forkless.run(["sleep", "50"])
+            elif kind == "captured":
+                forkless.run(["sleep", "50"], capture_output=True)
+            elif kind == "fed":
+                forkless.run(["sleep", "50"], input=b"x" * 10_000_000, stdout=PIPE)
+            elif kind == "popen":
+                child = forkless.Popen(["sleep", "50"])
+                child.wait()
+            elif kind == "timeout":
+                child = forkless.Popen(["sleep", "50"])
+                child.wait(50)
+            elif kind == "prepared":
+                forkless.prepare(["sleep", "50"]).run()
+            else:
+                child = forkless.prepare(["sleep", "50"]).spawn()
+                child.wait()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, old)
+        if child is not None:
+            child.kill()
+            child.wait()
+    assert time.monotonic() - start < 20
+
+
+def test_a_handler_that_returns_does_not_end_a_wait():
+    seen = []
+    old = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    timer = threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
+    try:
+        timer.start()
+        assert forkless.run(["sh", "-c", "sleep 0.4; echo x"], capture_output=True).stdout == b"x\n"
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, old)
+    assert seen == [1]
+
+
+def test_ctrl_c_ends_a_run():
+    code = """
+        import forkless, os, signal, threading
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            forkless.run(["sleep", "50"], capture_output=True)
+        except KeyboardInterrupt:
+            print("interrupted")
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("nobody left")
+    """
+    assert python(code) == "interrupted\nnobody left\n"
+
+
+def test_other_threads_run_meanwhile():
+    counted = 0
+    thread = threading.Thread(target=forkless.run, args=(["sleep", "0.5"],))
+    thread.start()
+    while thread.is_alive():
+        counted += 1
+        time.sleep(0.01)
+    thread.join()
+    assert counted >= 10
+
+
+def test_a_large_environment():
+    env = {f"VARIABLE_{n}": "x" * 100 for n in range(8000)}
+    env["PATH"] = os.environ["PATH"]
+    done = forkless.run(["sh", "-c", "echo ${#VARIABLE_7999}"], env=env, stdout=PIPE)
+    assert done.stdout == b"100\n"
+    env["TOO_LONG"] = "x" * 200_000
+    with pytest.raises(OSError) as caught:
+        forkless.run(["true"], env=env)
+    assert caught.value.errno == errno.E2BIG
+
+
+def test_names_that_are_not_text(tmp_path):
+    odd = b"\xff\xfe odd"
+    name = os.fsdecode(odd)
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\nprintf '%s' \"$1\" \"$ODD\"\nbasename \"$(pwd)\"\n")
+    program.chmod(0o755)
+    place = tmp_path / (name + "d")
+    place.mkdir()
+    done = forkless.run([program, name], env={b"ODD": odd}, cwd=place, stdout=PIPE)
+    assert done.stdout == odd + odd + odd + b"d\n"
+    done = forkless.run([os.fsencode(program), odd], env={"ODD": name}, cwd=os.fsencode(place), stdout=PIPE)
+    assert done.stdout == odd + odd + odd + b"d\n"
+
+
+def test_ignored_sigchld():
+    old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        codes = {forkless.run(["sh", "-c", "exit 7"]).returncode, forkless.call(["sh", "-c", "exit 7"])}
+        assert forkless.run(["sh", "-c", "exit 7"], stdout=PIPE).returncode in (0, 7)
+    except OSError as error:
+        assert error.errno == errno.ECHILD  # before Linux 6.15 nobody knows
+        codes = set()
+    finally:
+        signal.signal(signal.SIGCHLD, old)
+    assert codes <= {0, 7}
+    version = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    if version >= (6, 15):
+        assert codes == {7}
+
+
+def test_another_part_reaps():
+    child = forkless.Popen(["true"])
+    os.waitpid(child.pid, 0)
+    assert child.wait() == 0  # as the standard class takes it to be
+
+
+def test_no_descriptor_is_left():
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        assert caught.value.errno == errno.EMFILE
+        assert forkless.run(["true"]).returncode == 0
+        for call in (lambda: forkless.run(["true"], capture_output=True), lambda: forkless.Popen(["true"], stdout=PIPE)):
+            with pytest.raises(OSError) as caught:
+                call()
+            assert caught.value.errno == errno.EMFILE
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_dropped_popen_warns_and_is_reaped():
+    child = forkless.Popen(["sleep", "0.1"])
+    pid = child.pid
+    with pytest.warns(ResourceWarning, match=f"{pid} is still running"):
+        del child
+        gc.collect()
+    deadline = time.monotonic() + 20
+    # The next Popen reaps it, as with the standard class.
+    while time.monotonic() < deadline:
+        forkless.Popen(["true"]).wait()
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+    raise AssertionError("it is still there")
+
+
+def test_launches_reap_nobody_elses_children():
+    """A launch looks after handles that were dropped; a Popen is none, though its child is ours."""
+    children = [forkless.Popen(["sh", "-c", f"exit {n}"]) for n in range(5)]
+    time.sleep(0.1)
+    for _ in range(20):
+        forkless.run(["true"])
+    assert forkless.reap_orphans() == 0
+    assert [child.wait() for child in children] == [0, 1, 2, 3, 4]
+
+
+def test_dropped_handles_are_reaped():
+    prepared = forkless.prepare(["true"])
+    for _ in range(20):
+        prepared.launch()
+    deadline = time.monotonic() + 20
+    while forkless.reap_orphans():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_threads_share_a_handle():
+    child = forkless.prepare(["sleep", "0.3"]).spawn()
+    codes = []
+    threads = [threading.Thread(target=lambda: codes.append(child.wait())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    assert child.poll() is None
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 8
+
+
+def test_no_memory_grows():
+    """Ten thousand failures and launches: what is lost each time would show."""
+    import resource
+
+    def many():
+        for _ in range(1500):
+            try:
+                forkless.run(["/no/such/program"], env={"A": "b" * 10_000}, cwd="/")
+            except FileNotFoundError:
+                pass
+            forkless.prepare(["true"], env={"A": "b" * 10_000}, nice=0)
+
+    many()
+    before = resident()
+    many()
+    assert resident() - before < 8 << 20, resource.getpagesize()
+
+
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_a_function_before_exec_forks_and_says_so(tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.warns(forkless.PreexecWarning):
+        child = forkless.Popen(["true"], preexec_fn=lambda: mark.write_text("x"))
+    assert child.wait() == 0 and mark.exists()
+
+
+def test_two_thousand_descriptors(tmp_path):
+    """More than one command can name here: they go the standard way."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1500:
+        pytest.skip(f"only {hard} files may be open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1500), hard))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1200)]
+    try:
+        listed = forkless.run(["ls", "/proc/self/fd"], pass_fds=held, stdout=PIPE).stdout.split()
+        assert len(listed) >= 1200
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_interpreter_is_left_alone_by_imports():
+    assert python("import subprocess, forkless; print(subprocess.Popen._execute_child.__module__)") == "subprocess\n"
+    assert sys.modules["forkless"] is forkless
