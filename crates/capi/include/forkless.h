@@ -16,7 +16,7 @@
  *   which is written only on failure: the step of the launch that failed, the errno, and a sentence for people.
  *
  * HANDLES are made by a function that gives you one and end with the _free function of their type, which takes NULL. A command, a
- *   child or a wait set serves one thread at a time; a second one is told -EBUSY. A prepared command or a pool serves any number.
+ *   child, a pipeline or a wait set serves one thread at a time; a second one is told -EBUSY. The others serve any number.
  *   Handles of different things are independent, and the library has no global state that you could meet.
  *
  * DESCRIPTORS you pass stay yours. Where the library keeps one it keeps a copy; only those of forkless_command_fd must be open when
@@ -470,6 +470,42 @@ int forkless_child_terminate_group(forkless_child *child, int number, int64_t gr
 int forkless_child_output(forkless_child *child, forkless_output **output, forkless_error *error);
 /* Reaps children whose handles were freed before they ended; how many still run. */
 size_t forkless_reap_orphans(void);
+
+/* ---- Pipelines: programs in a row ------------------------------------------------------------------------------------------------
+ *
+ *     forkless_pipeline *pipeline;
+ *     int statuses[2], status;
+ *     forkless_pipeline_new(&pipeline);
+ *     forkless_pipeline_command(pipeline, sort, NULL);
+ *     forkless_pipeline_command(pipeline, uniq, NULL);
+ *     forkless_pipeline_status(pipeline, 2, statuses, &status, &error);    // sort | uniq
+ *     forkless_pipeline_free(pipeline);
+ *
+ * The standard output of each is the standard input of the next. Where a command says what its standard input or output is, that
+ * holds, and the pipe ends there. It can be run any number of times.
+ */
+
+typedef struct forkless_pipeline forkless_pipeline;
+
+int forkless_pipeline_new(forkless_pipeline **pipeline);
+void forkless_pipeline_free(forkless_pipeline *pipeline);
+/* Adds a program at the end, as the command is now: that stays yours, and can be changed and freed. */
+int forkless_pipeline_command(forkless_pipeline *pipeline, forkless_command *command, forkless_error *error);
+/* The same of one that has been prepared, which can be freed too. */
+int forkless_pipeline_prepared(forkless_pipeline *pipeline, const forkless_prepared *prepared);
+/* Is its status that of the last program that failed, as with a shell's `set -o pipefail`? Else it is the last program's. */
+int forkless_pipeline_pipefail(forkless_pipeline *pipeline, int on);
+/* How many programs it has. */
+int forkless_pipeline_count(forkless_pipeline *pipeline);
+/* Starts all programs; the answer is how many. A handle for each, in their order: yours. `count`: how many there is room for, no
+ * fewer than there are programs. If one cannot be started, those that could are killed and reaped. */
+int forkless_pipeline_spawn(forkless_pipeline *pipeline, size_t count, forkless_child *children[], forkless_error *error);
+/* Runs it to its end. statuses: those of the first `count` programs; NULL if that is 0. */
+int forkless_pipeline_status(forkless_pipeline *pipeline, size_t count, int statuses[], int *status, forkless_error *error);
+/* The same, feeding the first program and keeping what the last one writes and everybody's standard error, with the pipeline's status.
+ * Options as for forkless_command_capture, but for MEMORY_FILE. No usage is told. */
+int forkless_pipeline_capture(forkless_pipeline *pipeline, const forkless_capture *options, size_t count, int statuses[],
+                              forkless_output **output, forkless_error *error);
 
 /* ---- Wait sets: the next of many to end ----------------------------------------------------------------------------------------
  *

@@ -28,6 +28,8 @@ mod child;
 
 mod output;
 
+mod pipeline;
+
 mod wait_set;
 
 mod pool;

@@ -181,7 +181,7 @@ impl Options {
 ///
 /// # Safety
 /// As the header says.
-unsafe fn capture(
+pub(crate) unsafe fn capture(
     options: *const Options,
     run: impl FnOnce(&Capture) -> std::io::Result<Captured>,
 ) -> Result<*mut OutputHandle, Failure> {

@@ -133,7 +133,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { child command nulls sets stream system threads }
+c_tests! { child command nulls pipeline sets stream system threads }
 
 /// The program in the documentation is one.
 #[test]
@@ -216,6 +216,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_capture" | "forkless_pool_options" => "Options".to_owned(),
         "forkless_waitset" => "SetHandle".to_owned(),
         "forkless_ended" => "CEnded".to_owned(),
+        "forkless_pipeline" => "PipelineHandle".to_owned(),
         "forkless_pool" => "Pool".to_owned(),
         "forkless_pool_stats" => "Stats".to_owned(),
         "forkless_call_arg" => "CArg".to_owned(),

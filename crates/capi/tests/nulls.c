@@ -142,6 +142,53 @@ static void no_text(void) {
     EXPECT(-EBADF, forkless_command_foreground(command, -1));
 }
 
+static void no_pipeline(void) {
+    forkless_pipeline *pipeline = NULL;
+    forkless_child *child = NULL;
+    forkless_prepared *prepared = NULL;
+    forkless_output *output = NULL;
+    forkless_error error;
+    forkless_capture how = FORKLESS_CAPTURE_INIT;
+    int status = 77;
+    EXPECT(-EINVAL, forkless_pipeline_new(NULL));
+    EXPECT(-EINVAL, forkless_pipeline_command(NULL, command, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_prepared(NULL, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_pipefail(NULL, 1));
+    EXPECT(-EINVAL, forkless_pipeline_count(NULL));
+    EXPECT(-EINVAL, forkless_pipeline_spawn(NULL, 1, &child, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_status(NULL, 0, NULL, &status, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_capture(NULL, NULL, 0, NULL, &output, NULL));
+    EXPECT(0, forkless_pipeline_new(&pipeline));
+    EXPECT(-EINVAL, forkless_pipeline_command(pipeline, NULL, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_prepared(pipeline, NULL));
+    EXPECT(0, forkless_pipeline_count(pipeline));
+    /* Without a program. */
+    EXPECT(-EINVAL, forkless_pipeline_status(pipeline, 0, NULL, &status, &error));
+    EXPECT(FORKLESS_STEP_CHECK, error.step);
+    EXPECT(-EINVAL, forkless_pipeline_spawn(pipeline, 0, &child, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_capture(pipeline, NULL, 0, NULL, &output, NULL));
+    EXPECT(0, forkless_pipeline_command(pipeline, command, NULL));
+    EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
+    EXPECT(0, forkless_pipeline_prepared(pipeline, prepared));
+    forkless_prepared_free(prepared);
+    EXPECT(2, forkless_pipeline_count(pipeline));
+    /* Without a place for what comes of it. */
+    EXPECT(-EINVAL, forkless_pipeline_spawn(pipeline, 1, &child, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_spawn(pipeline, 2, NULL, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_status(pipeline, 0, NULL, NULL, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_status(pipeline, 2, NULL, &status, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_capture(pipeline, NULL, 0, NULL, NULL, NULL));
+    EXPECT(-EINVAL, forkless_pipeline_capture(pipeline, NULL, 2, NULL, &output, NULL));
+    how.flags = FORKLESS_CAPTURE_MEMORY_FILE;
+    EXPECT(-EINVAL, forkless_pipeline_capture(pipeline, &how, 0, NULL, &output, NULL));
+    how.size = 1;
+    EXPECT(-EINVAL, forkless_pipeline_capture(pipeline, &how, 0, NULL, &output, NULL));
+    forkless_pipeline_free(pipeline);
+    forkless_pipeline_free(NULL);
+    CHECK(child == NULL && output == NULL);
+    EXPECT(77, status);
+}
+
 static void no_result(void) {
     forkless_error error;
     forkless_child *child = NULL;
@@ -199,6 +246,7 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_terminate(NULL, 0, 0, &status, NULL));
     EXPECT(-EINVAL, forkless_child_terminate_group(NULL, 0, 0, &status, NULL));
     EXPECT(-EINVAL, forkless_child_output(NULL, &output, NULL));
+    no_pipeline();
     EXPECT(-EINVAL, forkless_waitset_new(NULL));
     EXPECT(-EINVAL, forkless_waitset_insert(NULL, child, NULL, NULL, NULL));
     EXPECT(-EINVAL, forkless_waitset_remove(NULL, 0, &child));

@@ -1,0 +1,183 @@
+//! Programs in a row, each reading what the one before it writes.
+
+use crate::child::ChildHandle;
+use crate::entry::answer;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, free, give, out, shared};
+use crate::output::{Options, OutputHandle, capture};
+use crate::run::child;
+use forkless::{Command, Pipeline, PipelineStatus, Prepared};
+use libc::{c_int, size_t};
+use std::os::unix::process::ExitStatusExt;
+
+/// One thread's at a time.
+type PipelineHandle = Handle<Row>;
+
+/// A pipeline, and how many programs it has.
+#[derive(Default)]
+pub(crate) struct Row {
+    pipeline: Pipeline,
+    programs: usize,
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_new(pipeline: *mut *mut PipelineHandle) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || give(pipeline, || Ok(out(Handle::new(Row::default()))))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
+    // SAFETY: the header's contract.
+    unsafe { free(pipeline) };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_command(
+    pipeline: *mut PipelineHandle,
+    command: *mut Handle<Command>,
+    error: *mut Error,
+) -> c_int {
+    let add = |row: &mut Row| {
+        // SAFETY: the header's contract.
+        unsafe { handle::with(command, |command| Ok(row.pipeline.command(command).map(drop)?)) }?;
+        row.programs += 1;
+        Ok(0)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || handle::with(pipeline, add)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, prepared: *const Prepared) -> c_int {
+    let add = |row: &mut Row| {
+        // SAFETY: the header's contract.
+        row.pipeline.prepared(unsafe { shared(prepared) }?);
+        row.programs += 1;
+        Ok(0)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || handle::with(pipeline, add)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, on: c_int) -> c_int {
+    let set = |row: &mut Row| {
+        row.pipeline.pipefail(on != 0);
+        Ok(0)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || handle::with(pipeline, set)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_count(pipeline: *mut PipelineHandle) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || handle::with(pipeline, |row| Ok(row.programs as c_int))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_spawn(
+    pipeline: *mut PipelineHandle,
+    count: size_t,
+    children: *mut *mut ChildHandle,
+    error: *mut Error,
+) -> c_int {
+    let spawn = |row: &mut Row| {
+        if children.is_null() {
+            return Err(bad("no place for the result"));
+        }
+        if count < row.programs {
+            return Err(bad("fewer places than the pipeline has programs"));
+        }
+        let running = row.pipeline.spawn()?;
+        for (n, one) in running.children.into_iter().enumerate() {
+            // SAFETY: the header's contract: `count` places, no fewer than there are programs.
+            unsafe { children.add(n).write(child(Ok(one))?) };
+        }
+        Ok(row.programs as c_int)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || handle::with(pipeline, spawn)) }
+}
+
+/// Where the statuses of the first programs go.
+struct Places(*mut c_int, size_t);
+
+impl Places {
+    fn check(&self) -> Result<(), Failure> {
+        if self.0.is_null() && self.1 > 0 { Err(bad("no place for the result")) } else { Ok(()) }
+    }
+
+    /// # Safety
+    /// There are as many places.
+    unsafe fn fill(&self, found: &PipelineStatus) {
+        for (n, status) in found.all().iter().take(self.1).enumerate() {
+            // SAFETY: the caller's.
+            unsafe { self.0.add(n).write(status.into_raw()) };
+        }
+    }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_status(
+    pipeline: *mut PipelineHandle,
+    count: size_t,
+    statuses: *mut c_int,
+    status: *mut c_int,
+    error: *mut Error,
+) -> c_int {
+    let places = Places(statuses, count);
+    let run = |row: &mut Row| {
+        places.check()?;
+        let found = row.pipeline.status()?;
+        // SAFETY: the header's contract.
+        unsafe { places.fill(&found) };
+        Ok(found.status().into_raw())
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || handle::with(pipeline, |row| give(status, || run(row)))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pipeline_capture(
+    pipeline: *mut PipelineHandle,
+    options: *const Options,
+    count: size_t,
+    statuses: *mut c_int,
+    output: *mut *mut OutputHandle,
+    error: *mut Error,
+) -> c_int {
+    let places = Places(statuses, count);
+    let run = |row: &mut Row| {
+        places.check()?;
+        // SAFETY: the header's contract.
+        unsafe {
+            capture(options, |how| {
+                let (captured, found) = row.pipeline.capture(how)?;
+                places.fill(&found);
+                Ok(captured)
+            })
+        }
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || handle::with(pipeline, |row| give(output, || run(row)))) }
+}
