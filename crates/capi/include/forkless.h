@@ -582,6 +582,75 @@ int forkless_pool_refresh(forkless_pool *pool, forkless_error *error);
 /* size: of your struct. */
 int forkless_pool_get_stats(forkless_pool *pool, forkless_pool_stats *stats, size_t size);
 
+/* ---- Control groups ------------------------------------------------------------------------------------------------------------
+ *
+ *     char *controllers[] = {"memory", "pids", NULL};
+ *     forkless_cgroup *group;
+ *     forkless_cgroup_hand_down("/sys/fs/cgroup/my.slice", controllers, &error);
+ *     if (forkless_cgroup_create("/sys/fs/cgroup/my.slice", "build-7", &group, &error) == 0) {
+ *         forkless_cgroup_memory_max(group, 512 << 20, &error);
+ *         forkless_command_cgroup(command, forkless_cgroup_directory(group, NULL));
+ *         forkless_command_status(command, &status, &error);
+ *         forkless_cgroup_kill(group, NULL);                // whatever it has left behind
+ *         forkless_cgroup_free(group);
+ *     }
+ *
+ * Of version 2, cgroups(7). Groups that programs make below one are limited, counted, frozen and killed with it. File names and
+ * their values are UTF-8, and errors name the file.
+ */
+
+typedef struct forkless_cgroup forkless_cgroup;
+
+/* The directory of the group that you are in, to make others in. -ENOENT where no group of version 2 is to be seen. */
+int forkless_cgroup_own(char *text, size_t size, forkless_error *error);
+/* Has the group of this directory hand controllers down to those made in it, which can then have limits: cgroup.subtree_control. The
+ * list ends in a null pointer. -EBUSY where processes are in that very group, -ENOENT where it has not got a controller. */
+int forkless_cgroup_hand_down(const char *directory, char *const controllers[], forkless_error *error);
+/* Makes the group `name` in the directory of another. -EEXIST if it is there already, -EINVAL where that is no group. */
+int forkless_cgroup_create(const char *parent, const char *name, forkless_cgroup **cgroup, forkless_error *error);
+/* Removes the group too, and those below, if nobody is in them; neither kills nor waits for who is. */
+void forkless_cgroup_free(forkless_cgroup *cgroup);
+/* The same, and tells: -EBUSY while a process is in one of them. The handle is freed, whatever the answer. */
+int forkless_cgroup_remove(forkless_cgroup *cgroup, forkless_error *error);
+/* Its directory: by name; by a descriptor, for forkless_command_cgroup, which stays the handle's. */
+int forkless_cgroup_path(const forkless_cgroup *cgroup, char *text, size_t size, forkless_error *error);
+int forkless_cgroup_directory(const forkless_cgroup *cgroup, forkless_error *error);
+
+/* Limits of memory in bytes (one where the kernel kills, one where it slows down), of swap, of processes and threads; UINT64_MAX:
+ * none. -ENOENT where the group above does not hand the controller down. */
+int forkless_cgroup_memory_max(const forkless_cgroup *cgroup, uint64_t bytes, forkless_error *error);
+int forkless_cgroup_memory_high(const forkless_cgroup *cgroup, uint64_t bytes, forkless_error *error);
+int forkless_cgroup_memory_swap_max(const forkless_cgroup *cgroup, uint64_t bytes, forkless_error *error);
+int forkless_cgroup_pids_max(const forkless_cgroup *cgroup, uint64_t count, forkless_error *error);
+/* Processor time, in microseconds of each period of as many; shares of processors and disks, from 1 to 10000. */
+int forkless_cgroup_cpu_max(const forkless_cgroup *cgroup, uint64_t quota, uint64_t period, forkless_error *error);
+int forkless_cgroup_cpu_weight(const forkless_cgroup *cgroup, uint32_t weight, forkless_error *error);
+int forkless_cgroup_io_weight(const forkless_cgroup *cgroup, uint32_t weight, forkless_error *error);
+/* Any of its files, such as io.max; what one says, without the end of the last line. */
+int forkless_cgroup_set(const forkless_cgroup *cgroup, const char *file, const char *value, forkless_error *error);
+int forkless_cgroup_get(const forkless_cgroup *cgroup, const char *file, char *text, size_t size, forkless_error *error);
+
+/* The number behind a name in a file that has such lines, as cpu.stat, memory.events, pids.events. -ENOENT if there is none. */
+int forkless_cgroup_counter(const forkless_cgroup *cgroup, const char *file, const char *name, uint64_t *value,
+                            forkless_error *error);
+/* What was used: the most memory (Linux 5.19), the most processes and threads (6.1), processes killed for want of memory, processor time
+ * of all, also of those that nobody has waited for. */
+int forkless_cgroup_memory_peak(const forkless_cgroup *cgroup, uint64_t *bytes, forkless_error *error);
+int forkless_cgroup_pids_peak(const forkless_cgroup *cgroup, uint64_t *count, forkless_error *error);
+int forkless_cgroup_oom_kills(const forkless_cgroup *cgroup, uint64_t *count, forkless_error *error);
+int forkless_cgroup_cpu_time(const forkless_cgroup *cgroup, uint64_t *nanoseconds, forkless_error *error);
+
+/* Asks all to stop where they are; lets them go on. */
+int forkless_cgroup_freeze(const forkless_cgroup *cgroup, forkless_error *error);
+int forkless_cgroup_thaw(const forkless_cgroup *cgroup, forkless_error *error);
+/* 1 when all are frozen, when nobody is left; 0 if the time is up. */
+int forkless_cgroup_wait_frozen(const forkless_cgroup *cgroup, int64_t timeout_ms, forkless_error *error);
+int forkless_cgroup_wait_empty(const forkless_cgroup *cgroup, int64_t timeout_ms, forkless_error *error);
+/* SIGKILL to all. They have gone when forkless_cgroup_wait_empty says so. */
+int forkless_cgroup_kill(const forkless_cgroup *cgroup, forkless_error *error);
+/* The signal to all, SIGKILL to those that are there after the grace; waits until nobody is left. 1 if none had to be killed, else 0. */
+int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t grace_ms, forkless_error *error);
+
 /* ---- Simple calls --------------------------------------------------------------------------------------------------------------
  *
  *     char *argv[] = {"ls", "-l", NULL};

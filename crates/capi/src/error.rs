@@ -60,7 +60,7 @@ impl Failure {
             Self::Panic => return libc::ENOTRECOVERABLE,
             Self::Io(error) => error,
         };
-        match (forkless::Error::of(error), error.raw_os_error()) {
+        match (forkless::Error::of(error), forkless::errno(error)) {
             (Some(detail), _) => errno_of(detail),
             (None, Some(errno)) => errno,
             (None, None) => match error.kind() {
@@ -69,6 +69,8 @@ impl Failure {
                 io::ErrorKind::NotFound => libc::ENOENT,
                 io::ErrorKind::PermissionDenied => libc::EACCES,
                 io::ErrorKind::OutOfMemory => libc::ENOMEM,
+                io::ErrorKind::ResourceBusy => libc::EBUSY,
+                io::ErrorKind::TimedOut => libc::ETIMEDOUT,
                 _ => libc::EIO,
             },
         }

@@ -5,6 +5,7 @@ use libc::{c_char, c_int, size_t};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
@@ -155,12 +156,17 @@ pub(crate) fn duration(ms: i64) -> Duration {
 
 /// As much of a text as there is room for, with a NUL, cut between characters.
 pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
-    let Some(most) = room.len().checked_sub(1) else { return };
-    let mut end = text.len().min(most);
+    let mut end = text.len().min(room.len().saturating_sub(1));
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    for (place, byte) in room.iter_mut().zip(text.as_bytes()[..end].iter().chain([&0])) {
+    put_bytes(&text.as_bytes()[..end], room);
+}
+
+/// The same of bytes, which may be cut anywhere.
+fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
+    let Some(most) = room.len().checked_sub(1) else { return };
+    for (place, byte) in room.iter_mut().zip(bytes.iter().take(most).chain([&0])) {
         *place = *byte as c_char;
     }
 }
@@ -170,11 +176,33 @@ pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
 /// # Safety
 /// `room` is null or `size` bytes may be written there.
 pub(crate) unsafe fn text_out(text: &str, room: *mut c_char, size: size_t) -> Result<c_int, Failure> {
+    // SAFETY: the caller's.
+    unsafe { put_out(text.len(), room, size, |room| put_text(text, room)) }
+}
+
+/// The same of a path.
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn path_out(path: &Path, room: *mut c_char, size: size_t) -> Result<c_int, Failure> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: the caller's.
+    unsafe { put_out(bytes.len(), room, size, |room| put_bytes(bytes, room)) }
+}
+
+/// # Safety
+/// As for [`text_out`].
+unsafe fn put_out(
+    length: usize,
+    room: *mut c_char,
+    size: size_t,
+    put: impl FnOnce(&mut [c_char]),
+) -> Result<c_int, Failure> {
     if !room.is_null() && size > 0 {
         // SAFETY: the caller's.
-        put_text(text, unsafe { std::slice::from_raw_parts_mut(room, size) });
+        put(unsafe { std::slice::from_raw_parts_mut(room, size) });
     } else if size > 0 {
         return Err(bad("no room for the text"));
     }
-    c_int::try_from(text.len()).map_err(|_| Failure::Refused(libc::EOVERFLOW, "a text too long"))
+    c_int::try_from(length).map_err(|_| Failure::Refused(libc::EOVERFLOW, "a text too long"))
 }

@@ -34,6 +34,8 @@ mod wait_set;
 
 mod pool;
 
+mod cgroup;
+
 #[doc(hidden)]
 pub mod simple;
 

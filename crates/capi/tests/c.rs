@@ -133,7 +133,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { child command nulls pipeline sets stream system threads }
+c_tests! { cgroup child command nulls pipeline sets stream system threads }
 
 /// The program in the documentation is one.
 #[test]
@@ -218,6 +218,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_ended" => "CEnded".to_owned(),
         "forkless_pipeline" => "PipelineHandle".to_owned(),
         "forkless_pool" => "Pool".to_owned(),
+        "forkless_cgroup" => "Cgroup".to_owned(),
         "forkless_pool_stats" => "Stats".to_owned(),
         "forkless_call_arg" => "CArg".to_owned(),
         "forkless_function" => "Option<Function>".to_owned(),
@@ -248,6 +249,7 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
                 }
                 ("command" | "setup" | "sandbox", _) => types.insert(0, "*Handle<Command>".to_owned()),
                 ("child", _) => types.insert(0, "*ChildHandle".to_owned()),
+                ("cgroup", _) => types = [vec!["*Cgroup".into()], types, vec!["*Error".into()]].concat(),
                 (_, after) => {
                     let made =
                         after.strip_prefix("->").and_then(|after| after.split(',').next()).expect("what is made");

@@ -189,6 +189,45 @@ static void no_pipeline(void) {
     EXPECT(77, status);
 }
 
+static void no_cgroup(void) {
+    forkless_cgroup *group = NULL;
+    uint64_t number = 77;
+    /* -ENOENT where there is none of version 2. */
+    CHECK(forkless_cgroup_own(NULL, sizeof text, NULL) < 0);
+    EXPECT(-EINVAL, forkless_cgroup_hand_down(NULL, list, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_hand_down("/", NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_create(NULL, "x", &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_create("/", NULL, &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_create("/", "x", NULL, NULL));
+    EXPECT(-EILSEQ, forkless_cgroup_create("/", "\xff", &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_remove(NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_path(NULL, text, sizeof text, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_directory(NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_memory_max(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_memory_high(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_memory_swap_max(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_pids_max(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_cpu_max(NULL, 1, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_cpu_weight(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_io_weight(NULL, 1, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_set(NULL, "x", "x", NULL));
+    EXPECT(-EINVAL, forkless_cgroup_get(NULL, "x", text, sizeof text, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_counter(NULL, "x", "x", &number, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_memory_peak(NULL, &number, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_pids_peak(NULL, &number, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_oom_kills(NULL, &number, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_cpu_time(NULL, &number, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_freeze(NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_thaw(NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_wait_frozen(NULL, 0, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_wait_empty(NULL, 0, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_kill(NULL, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_terminate(NULL, 15, 0, NULL));
+    forkless_cgroup_free(NULL);
+    CHECK(group == NULL);
+    EXPECT(77, number);
+}
+
 static void no_result(void) {
     forkless_error error;
     forkless_child *child = NULL;
@@ -247,6 +286,7 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_terminate_group(NULL, 0, 0, &status, NULL));
     EXPECT(-EINVAL, forkless_child_output(NULL, &output, NULL));
     no_pipeline();
+    no_cgroup();
     EXPECT(-EINVAL, forkless_waitset_new(NULL));
     EXPECT(-EINVAL, forkless_waitset_insert(NULL, child, NULL, NULL, NULL));
     EXPECT(-EINVAL, forkless_waitset_remove(NULL, 0, &child));

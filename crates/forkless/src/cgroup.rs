@@ -1,6 +1,7 @@
 //! A control group (version 2) of one's own, for children to be born in.
 
 use crate::child::{SIGCONT, SIGKILL};
+use crate::error::reworded;
 use forkless_core::sys;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -444,7 +445,7 @@ fn write(directory: &Path, file: &str, value: &str) -> io::Result<()> {
     written.map_err(|error| match file.split_once('.') {
         Some((controller, _)) if error.kind() == ErrorKind::NotFound && controller != "cgroup" => {
             let why = format!("{error}, perhaps because the group above does not hand {controller:?} down");
-            about(io::Error::new(error.kind(), why), &path)
+            about(reworded(error, why), &path)
         }
         _ => about(error, &path),
     })
@@ -456,5 +457,6 @@ fn amount(number: u64) -> String {
 }
 
 fn about(error: io::Error, path: impl AsRef<OsStr>) -> io::Error {
-    io::Error::new(error.kind(), format!("control group {:?}: {error}", path.as_ref()))
+    let words = format!("control group {:?}: {error}", path.as_ref());
+    reworded(error, words)
 }

@@ -173,6 +173,37 @@ impl fmt::Display for Error {
     }
 }
 
+/// An error in other words, whose errno is still to be had: by [`errno`].
+pub(crate) fn reworded(error: io::Error, words: String) -> io::Error {
+    io::Error::new(error.kind(), Reworded { words, error })
+}
+
+/// The errno that an error of this crate is about, whatever has been said around it.
+#[doc(hidden)]
+pub fn errno(error: &io::Error) -> Option<i32> {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
+    match (error.raw_os_error(), inner, Error::of(error)) {
+        (Some(errno), ..) => Some(errno),
+        (None, Some(inner), _) => errno(&inner.error),
+        (None, None, detail) => detail.and_then(Error::errno),
+    }
+}
+
+#[derive(Debug)]
+struct Reworded {
+    words: String,
+    error: io::Error,
+}
+
+impl fmt::Display for Reworded {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.words)
+    }
+}
+
+// No source: its words are among ours already.
+impl StdError for Reworded {}
+
 /// The message of strerror(3), without the number that `io::Error` adds.
 fn errno_words(errno: i32) -> String {
     let words = io::Error::from_raw_os_error(errno).to_string();

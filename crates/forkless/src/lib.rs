@@ -96,6 +96,8 @@ pub use command::posix;
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub use error::Error;
+#[doc(hidden)]
+pub use error::errno;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};

@@ -8,6 +8,7 @@
 //! `tty_jobctrl_ioctl()` and `tty_mode_ioctl()` in drivers/tty take the other side of a master.
 
 use crate::command::Command;
+use crate::error::reworded;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -328,5 +329,6 @@ fn ready(files: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<bool> 
 
 fn about(step: &str, errno: Errno, note: &str) -> io::Error {
     let error = io::Error::from(errno);
-    io::Error::new(error.kind(), format!("pseudo-terminal: {step}: {error}{note}"))
+    let words = format!("pseudo-terminal: {step}: {error}{note}");
+    reworded(error, words)
 }

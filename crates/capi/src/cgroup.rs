@@ -1,0 +1,126 @@
+//! Control groups of one's own.
+
+use crate::entry::answer;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, duration, free, give, list, out, shared, text, text_out, utf8};
+use forkless::Cgroup;
+use libc::{c_char, c_int, size_t};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_own(text: *mut c_char, size: size_t, error: *mut Error) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || handle::path_out(&Cgroup::own()?, text, size)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_hand_down(
+    directory: *const c_char,
+    controllers: *const *const c_char,
+    error: *mut Error,
+) -> c_int {
+    let hand_down = || {
+        // SAFETY: the header's contract.
+        let (directory, controllers) = unsafe { (text(directory)?, list(controllers)?) };
+        let names: Option<Vec<&str>> = controllers.into_iter().map(|name| name.to_str()).collect();
+        let names = names.ok_or(Failure::Refused(libc::EILSEQ, "a controller's name that is not UTF-8"))?;
+        Ok(Cgroup::hand_down(directory, &names).map(|()| 0)?)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, hand_down) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_create(
+    parent: *const c_char,
+    name: *const c_char,
+    cgroup: *mut *mut Cgroup,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
+    // SAFETY: the header's contract.
+    unsafe { free(cgroup) };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
+    let remove = || {
+        if cgroup.is_null() {
+            return Err(bad("a null pointer"));
+        }
+        // SAFETY: the header's contract: it is not used afterwards, whatever the answer.
+        let taken = unsafe { Box::from_raw(cgroup) };
+        Ok(taken.remove().map(|()| 0)?)
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, remove) }
+}
+
+/// Functions of a group: what they take, between the handle and the error, and what they do.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $cgroup:ident => $work:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(cgroup: *const Cgroup, $($arg: $kind,)* error: *mut Error) -> c_int {
+            // SAFETY: the header's contract: pointers are null or what it says they are.
+            unsafe {
+                answer(error, || {
+                    let $cgroup = shared(cgroup)?;
+                    $work
+                })
+            }
+        }
+    )* };
+}
+
+methods! {
+    fn forkless_cgroup_path(text: *mut c_char, size: size_t) cgroup => handle::path_out(cgroup.path(), text, size);
+    fn forkless_cgroup_directory() cgroup => Ok(cgroup.as_fd().as_raw_fd());
+    fn forkless_cgroup_memory_max(bytes: u64) cgroup => Ok(cgroup.memory_max(bytes).map(|_| 0)?);
+    fn forkless_cgroup_memory_high(bytes: u64) cgroup => Ok(cgroup.memory_high(bytes).map(|_| 0)?);
+    fn forkless_cgroup_memory_swap_max(bytes: u64) cgroup => Ok(cgroup.memory_swap_max(bytes).map(|_| 0)?);
+    fn forkless_cgroup_pids_max(count: u64) cgroup => Ok(cgroup.pids_max(count).map(|_| 0)?);
+    fn forkless_cgroup_cpu_max(quota: u64, period: u64) cgroup => Ok(cgroup.cpu_max(quota, period).map(|_| 0)?);
+    fn forkless_cgroup_cpu_weight(weight: u32) cgroup => Ok(cgroup.cpu_weight(weight).map(|_| 0)?);
+    fn forkless_cgroup_io_weight(weight: u32) cgroup => Ok(cgroup.io_weight(weight).map(|_| 0)?);
+    fn forkless_cgroup_set(file: *const c_char, value: *const c_char) cgroup => {
+        Ok(cgroup.set(utf8(file)?, utf8(value)?).map(|_| 0)?)
+    };
+    fn forkless_cgroup_get(file: *const c_char, text: *mut c_char, size: size_t) cgroup => {
+        text_out(&cgroup.get(utf8(file)?)?, text, size)
+    };
+    fn forkless_cgroup_counter(file: *const c_char, name: *const c_char, value: *mut u64) cgroup => {
+        give(value, || {
+            let counters = cgroup.counters(utf8(file)?)?;
+            counters.get(utf8(name)?).copied().ok_or(Failure::Refused(libc::ENOENT, "no such counter in that file"))
+        })
+    };
+    fn forkless_cgroup_memory_peak(bytes: *mut u64) cgroup => give(bytes, || Ok(cgroup.memory_peak()?));
+    fn forkless_cgroup_pids_peak(count: *mut u64) cgroup => give(count, || Ok(cgroup.pids_peak()?));
+    fn forkless_cgroup_oom_kills(count: *mut u64) cgroup => give(count, || Ok(cgroup.oom_kills()?));
+    fn forkless_cgroup_cpu_time(nanoseconds: *mut u64) cgroup => {
+        give(nanoseconds, || Ok(cgroup.cpu_time()?.as_nanos() as u64))
+    };
+    fn forkless_cgroup_freeze() cgroup => Ok(cgroup.freeze().map(|()| 0)?);
+    fn forkless_cgroup_thaw() cgroup => Ok(cgroup.thaw().map(|()| 0)?);
+    fn forkless_cgroup_wait_frozen(timeout_ms: i64) cgroup => Ok(cgroup.wait_frozen(duration(timeout_ms))? as c_int);
+    fn forkless_cgroup_wait_empty(timeout_ms: i64) cgroup => Ok(cgroup.wait_empty(duration(timeout_ms))? as c_int);
+    fn forkless_cgroup_kill() cgroup => Ok(cgroup.kill().map(|()| 0)?);
+    fn forkless_cgroup_terminate(number: c_int, grace_ms: i64) cgroup => {
+        Ok(cgroup.terminate(number, duration(grace_ms))? as c_int)
+    };
+}
