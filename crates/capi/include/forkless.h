@@ -4,7 +4,7 @@
  *     cc prog.c $(pkg-config --cflags --libs forkless)
  *
  * WHAT FUNCTIONS ANSWER
- *   Functions that return int or pid_t: 0 or a number that is wanted; on failure a negative errno, such as -ENOENT. errno itself
+ *   Functions that return int, pid_t or ssize_t: 0 or a number that is wanted; on failure a negative errno, such as -ENOENT. errno itself
  *   is not touched, so it need not be saved around calls, and no function is mistaken for another whose errno was left over.
  *   The few that stand in for libc's (forkless_popen, forkless_popenv, forkless_pclose, forkless_system) answer as those do.
  *   Null pointers where none is allowed, numbers that mean nothing and the like are -EINVAL, never a crash. What is done with
@@ -221,8 +221,15 @@ int forkless_command_kill_on_free(forkless_command *command, int on);
 int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
 /* Goes on if this step fails: see forkless_child_missed. */
 int forkless_command_best_effort(forkless_command *command, int step);
-/* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. */
-enum { FORKLESS_LAUNCHER_CLONE = 0, FORKLESS_LAUNCHER_FORK = 1, FORKLESS_LAUNCHER_POSIX_SPAWN = 2 };
+/* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. The others
+ * are not a command's to choose: see forkless_child_launcher. */
+enum {
+    FORKLESS_LAUNCHER_CLONE = 0,
+    FORKLESS_LAUNCHER_FORK = 1,
+    FORKLESS_LAUNCHER_POSIX_SPAWN = 2,
+    FORKLESS_LAUNCHER_POOL = 3,
+    FORKLESS_LAUNCHER_ZYGOTE = 4
+};
 int forkless_command_launcher(forkless_command *command, int launcher);
 /* With FORK: calls the function in the child just before exec; what it returns, if not 0, is the errno of a failed launch. As after every
  * fork of a process with threads, it may use only what is async-signal-safe. */
@@ -442,8 +449,9 @@ int forkless_child_fd(forkless_child *child, int child_fd);
 int forkless_child_take_fd(forkless_child *child, int child_fd);
 /* The next descriptor that the child has handed back: yours. -ENOENT if there is no further one. */
 int forkless_child_take_handed_back(forkless_child *child);
-/* How it was launched, and why so. */
+/* How it was launched, in words; who made it, FORKLESS_LAUNCHER_.... */
 int forkless_child_route(forkless_child *child, char *text, size_t size);
+int forkless_child_launcher(forkless_child *child);
 /* What it has used, when it has been waited for: else -ENODATA. */
 int forkless_child_usage(forkless_child *child, forkless_usage *usage);
 /* The best-effort step that failed, of this index: 1, or 0 if there are no more. */
@@ -582,6 +590,88 @@ int forkless_pool_refresh(forkless_pool *pool, forkless_error *error);
 /* size: of your struct. */
 int forkless_pool_get_stats(forkless_pool *pool, forkless_pool_stats *stats, size_t size);
 
+/* ---- Zygotes: children that a helper clones --------------------------------------------------------------------------------------
+ *
+ *     static int greet(const void *bytes, size_t size) { return write(1, bytes, size) < 0 ? errno : 0; }
+ *     static const forkless_zygote_entry functions[] = {{"greet", greet}};
+ *
+ *     int main(void) {
+ *         forkless_zygote_serve_if_asked(functions, 1);    // first of all
+ *         ...
+ *         forkless_zygote_call calls[] = {{"greet", "hello\n", 6}};
+ *         if (forkless_zygote_start(NULL, &zygote, &error) == 0)
+ *             forkless_zygote_spawn_with(zygote, prepared, calls, 1, &child, &error);
+ *
+ * They never share your memory, and are your children all the same. The helper is a process: your program, executed once more, or
+ * another one that serves, such as `forkless zygote`. What differs from other launches: docs/design/zygote.md.
+ */
+
+typedef struct forkless_zygote forkless_zygote;
+
+/* What children may call by its name (UTF-8, copied) right before exec. They are copies of the helper, with memory of their own, so the
+ * function may do anything; what it uses must be there when forkless_zygote_serve_if_asked is called. If it returns an errno and not 0
+ * the launch fails: -ECANCELED, FORKLESS_STEP_FUNCTION, with that errno's words in the message. */
+typedef int (*forkless_zygote_function)(const void *bytes, size_t size);
+typedef struct forkless_zygote_entry {
+    const char *name;
+    forkless_zygote_function function;
+} forkless_zygote_entry;
+
+/* Never returns if this process was started to be a helper; else 0, at once. To be called first in main, before threads are started and
+ * files opened. */
+int forkless_zygote_serve_if_asked(const forkless_zygote_entry *entries, size_t count);
+
+enum { FORKLESS_RESTART_ALWAYS = 0, FORKLESS_RESTART_NEVER = 1 };
+
+/* Begin with FORKLESS_ZYGOTE_INIT. */
+typedef struct forkless_zygote_options {
+    size_t size;          /* of this struct */
+    const char *program;  /* the helper's; NULL: your own, which has called forkless_zygote_serve_if_asked */
+    char *const *args;    /* its further arguments, up to a null pointer; NULL: none */
+    int restart;          /* when the helper has been killed: another one, or an error for all launches; FORKLESS_RESTART_... */
+} forkless_zygote_options;
+
+#define FORKLESS_ZYGOTE_INIT { sizeof(forkless_zygote_options), NULL, NULL, FORKLESS_RESTART_ALWAYS }
+
+/* Starts the helper (and, once, a thread of the library's) and waits until it serves. Options may be NULL. -EINVAL if this program is to
+ * be the helper and has not asked. A forked copy of your process cannot use the handle, and is told so. */
+int forkless_zygote_start(const forkless_zygote_options *options, forkless_zygote **zygote, forkless_error *error);
+/* Ends the helper too; children go on. */
+void forkless_zygote_free(forkless_zygote *zygote);
+
+/* As forkless_prepared_spawn, _launch and _status. Errors of the helper are FORKLESS_STEP_ZYGOTE, and -ECANCELED where it has ended. */
+int forkless_zygote_spawn(const forkless_zygote *zygote, const forkless_prepared *prepared, forkless_child **child,
+                          forkless_error *error);
+int forkless_zygote_launch(const forkless_zygote *zygote, const forkless_prepared *prepared, forkless_child **child,
+                           forkless_error *error);
+int forkless_zygote_status(const forkless_zygote *zygote, const forkless_prepared *prepared, int *status, forkless_error *error);
+/* Runs the program to its end with both streams read. No usage is told. */
+int forkless_zygote_output(const forkless_zygote *zygote, const forkless_prepared *prepared, forkless_output **output,
+                           forkless_error *error);
+
+/* A function of the helper's, and what it gets. */
+typedef struct forkless_zygote_call {
+    const char *name;
+    const void *bytes;
+    size_t size;
+} forkless_zygote_call;
+
+/* The same; right before exec the child makes these calls, in this order. */
+int forkless_zygote_spawn_with(const forkless_zygote *zygote, const forkless_prepared *prepared,
+                               const forkless_zygote_call *calls, size_t count, forkless_child **child, forkless_error *error);
+int forkless_zygote_launch_with(const forkless_zygote *zygote, const forkless_prepared *prepared,
+                                const forkless_zygote_call *calls, size_t count, forkless_child **child, forkless_error *error);
+
+/* Later versions may have more at its end. */
+typedef struct forkless_zygote_stats {
+    uint64_t launches, starts, deaths; /* children made; helpers started, the first one too; how many of these because one had ended */
+} forkless_zygote_stats;
+
+/* The helper. -ENOENT while there is none. */
+pid_t forkless_zygote_pid(const forkless_zygote *zygote);
+/* size: of your struct. */
+int forkless_zygote_get_stats(const forkless_zygote *zygote, forkless_zygote_stats *stats, size_t size);
+
 /* ---- Control groups ------------------------------------------------------------------------------------------------------------
  *
  *     char *controllers[] = {"memory", "pids", NULL};
@@ -650,6 +740,55 @@ int forkless_cgroup_wait_empty(const forkless_cgroup *cgroup, int64_t timeout_ms
 int forkless_cgroup_kill(const forkless_cgroup *cgroup, forkless_error *error);
 /* The signal to all, SIGKILL to those that are there after the grace; waits until nobody is left. 1 if none had to be killed, else 0. */
 int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t grace_ms, forkless_error *error);
+
+/* ---- Pseudo-terminals -----------------------------------------------------------------------------------------------------------
+ *
+ *     forkless_pty *pty;
+ *     forkless_output *output;
+ *     if (forkless_pty_open(NULL, &pty, &error) == 0 && forkless_command_pty(command, pty) == 0
+ *         && forkless_command_spawn(command, &child, &error) == 0
+ *         && forkless_pty_read_until_exit(pty, child, 0, &output, &error) == 0) ...
+ *
+ * The handle holds your side, the master: what programs write is read there, and what is written there is typed to them. One thread
+ * may read while another writes. When it is freed the terminal is hung up: pty(7). Sizes are of <sys/ioctl.h>.
+ */
+
+typedef struct forkless_pty forkless_pty;
+struct winsize;
+
+/* A new one; size NULL: 24 lines of 80 characters. */
+int forkless_pty_open(const struct winsize *size, forkless_pty **pty, forkless_error *error);
+void forkless_pty_free(forkless_pty *pty);
+/* The child begins a session on this terminal, with its streams there where nothing else is said of them. The command does not hold it:
+ * it must still be there when the child is launched, and serves one session at a time. */
+int forkless_command_pty(forkless_command *command, const forkless_pty *pty);
+
+/* Your side, for poll(2). The handle's. */
+int forkless_pty_fd(const forkless_pty *pty);
+/* As read(2), but the end is 0 and not EIO: when the last program that had the terminal open has gone. ssize_t or a negative errno. */
+ssize_t forkless_pty_read(const forkless_pty *pty, void *buffer, size_t size);
+/* As write(2): it waits while the program does not read and some KiB are under way. */
+ssize_t forkless_pty_write(const forkless_pty *pty, const void *data, size_t size);
+/* Types the end of input (Ctrl-D), which ends one read. -EINVAL where the program has put the terminal in raw mode. */
+int forkless_pty_send_eof(const forkless_pty *pty);
+/* Reads until the child has ended, and waits for it; what it has written is the output's `out`. linger_ms: how long to read on while others
+ * have the terminal open; negative: until its end. */
+int forkless_pty_read_until_exit(const forkless_pty *pty, forkless_child *child, int64_t linger_ms, forkless_output **output,
+                                 forkless_error *error);
+/* The size; another one, of which programs in the foreground are told by SIGWINCH. */
+int forkless_pty_size(const forkless_pty *pty, struct winsize *size);
+int forkless_pty_resize(const forkless_pty *pty, const struct winsize *size);
+/* Bytes pass unchanged: cfmakeraw(3). Is what is typed written back? The modes of another terminal. */
+int forkless_pty_make_raw(const forkless_pty *pty);
+int forkless_pty_echo(const forkless_pty *pty, int on);
+int forkless_pty_copy_modes(const forkless_pty *pty, int fd);
+/* Reading and writing are -EAGAIN where they would wait. */
+int forkless_pty_set_nonblocking(const forkless_pty *pty, int on);
+/* The process group in the foreground; 0: none. */
+pid_t forkless_pty_foreground_group(const forkless_pty *pty);
+/* The other side: its name, /dev/pts/N; opened, to be closed by you. No end is read as long as it is open. */
+int forkless_pty_path(const forkless_pty *pty, char *text, size_t size);
+int forkless_pty_follower(const forkless_pty *pty);
 
 /* ---- Simple calls --------------------------------------------------------------------------------------------------------------
  *

@@ -6,7 +6,7 @@ use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
 use crate::run::raw;
 use crate::simple::released;
-use forkless::{Change, Child, Stream};
+use forkless::{Change, Child, Launcher, Stream};
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ pub(crate) type ChildHandle = Handle<Option<Child>>;
 
 /// # Safety
 /// As for [`handle::with`].
-unsafe fn with<R>(
+pub(crate) unsafe fn with<R>(
     child: *const ChildHandle,
     work: impl FnOnce(&mut Child) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -45,6 +45,7 @@ methods! {
     fn forkless_child_route(text: *mut c_char, size: size_t) NULL, child => {
         handle::text_out(&child.route().to_string(), text, size)
     };
+    fn forkless_child_launcher() NULL, child => Ok(launcher(child.route().launcher));
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
         give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "not waited for")))
     };
@@ -133,6 +134,17 @@ unsafe extern "C" fn forkless_reap_orphans() -> size_t {
 }
 
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
+
+/// Its number in the header.
+fn launcher(launcher: Launcher) -> c_int {
+    match launcher {
+        Launcher::Fork => 1,
+        Launcher::PosixSpawn => 2,
+        Launcher::Pool => 3,
+        Launcher::Zygote => 4,
+        _ => 0,
+    }
+}
 
 const NO_FD: Failure = Failure::Refused(libc::ENOENT, "there is no such descriptor");
 

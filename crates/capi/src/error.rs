@@ -90,7 +90,7 @@ fn errno_of(detail: &forkless::Error) -> c_int {
     match (detail.errno(), detail.kind()) {
         (Some(errno), _) => errno,
         (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
-        // Killed before it could run the program.
+        // Killed before it could run the program, or so the helper that was to make it; or a function of it has failed.
         (None, _) => libc::ECANCELED,
     }
 }

@@ -36,6 +36,10 @@ mod pool;
 
 mod cgroup;
 
+mod pty;
+
+mod zygote;
+
 #[doc(hidden)]
 pub mod simple;
 

@@ -133,7 +133,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { cgroup child command nulls pipeline sets stream system threads }
+c_tests! { cgroup child command nulls pipeline pty sets stream system threads zygote }
 
 /// The program in the documentation is one.
 #[test]
@@ -219,6 +219,12 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_pipeline" => "PipelineHandle".to_owned(),
         "forkless_pool" => "Pool".to_owned(),
         "forkless_cgroup" => "Cgroup".to_owned(),
+        "forkless_pty" => "Pty".to_owned(),
+        "forkless_zygote" => "Zygote".to_owned(),
+        "forkless_zygote_options" => "ZOptions".to_owned(),
+        "forkless_zygote_stats" => "ZStats".to_owned(),
+        "forkless_zygote_entry" => "CEntry".to_owned(),
+        "forkless_zygote_call" => "CCall".to_owned(),
         "forkless_pool_stats" => "Stats".to_owned(),
         "forkless_call_arg" => "CArg".to_owned(),
         "forkless_function" => "Option<Function>".to_owned(),
@@ -247,16 +253,18 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
                     let arrow = after.strip_prefix("->").map(|after| after.split('{').next().unwrap_or(""));
                     result = arrow.map_or("()".to_owned(), |kind| spelled(("", kind)));
                 }
+                ("pty", _) if name == "command_pty" => types.insert(0, "*Handle<Command>".to_owned()),
+                ("pty", _) => types.insert(0, "*Pty".to_owned()),
                 ("command" | "setup" | "sandbox", _) => types.insert(0, "*Handle<Command>".to_owned()),
                 ("child", _) => types.insert(0, "*ChildHandle".to_owned()),
                 ("cgroup", _) => types = [vec!["*Cgroup".into()], types, vec!["*Error".into()]].concat(),
                 (_, after) => {
                     let made =
                         after.strip_prefix("->").and_then(|after| after.split(',').next()).expect("what is made");
-                    let by = if file == "pool" {
-                        vec!["*Pool".into(), "*Prepared".into()]
-                    } else {
-                        vec!["*".to_owned() + &types[0]]
+                    let by = match file.as_str() {
+                        "pool" => vec!["*Pool".into(), "*Prepared".into()],
+                        "zygote" => [vec!["*Zygote".into(), "*Prepared".into()], types].concat(),
+                        _ => vec!["*".to_owned() + &types[0]],
                     };
                     types = [by, vec!["*".to_owned() + &spelled(("", made)), "*Error".into()]].concat();
                 }
@@ -315,7 +323,7 @@ fn only_what_the_header_has_is_exported_with_a_version() {
 fn every_setting_has_its_function() {
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let mut builders = 0;
-    for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox"] {
+    for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox", "pty/mod"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../forkless/src/{source}.rs"));
         let text = fs::read_to_string(path).expect("the source");
         for part in text.split("pub fn ").chain(text.split("pub unsafe fn ").skip(1)).skip(1) {

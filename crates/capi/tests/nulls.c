@@ -1,5 +1,6 @@
 /* What makes no sense is an error and no crash, and no result is written. Nothing is launched here, so that it runs under valgrind. */
 #include "check.h"
+#include <sys/ioctl.h>
 
 static forkless_command *command;
 static char text[64];
@@ -228,6 +229,69 @@ static void no_cgroup(void) {
     EXPECT(77, number);
 }
 
+static void no_pty(void) {
+    forkless_pty *pty = NULL;
+    forkless_child *child = NULL;
+    forkless_output *output = NULL;
+    struct winsize size = {1, 2, 3, 4};
+    EXPECT(-EINVAL, forkless_pty_open(&size, NULL, NULL));
+    EXPECT(-EINVAL, forkless_command_pty(NULL, pty));
+    EXPECT(-EINVAL, forkless_command_pty(command, NULL));
+    EXPECT(-EINVAL, forkless_pty_fd(NULL));
+    EXPECT(-EINVAL, forkless_pty_read(NULL, text, sizeof text));
+    EXPECT(-EINVAL, forkless_pty_write(NULL, text, sizeof text));
+    EXPECT(-EINVAL, forkless_pty_send_eof(NULL));
+    EXPECT(-EINVAL, forkless_pty_read_until_exit(NULL, child, 0, &output, NULL));
+    EXPECT(-EINVAL, forkless_pty_size(NULL, &size));
+    EXPECT(-EINVAL, forkless_pty_resize(NULL, &size));
+    EXPECT(-EINVAL, forkless_pty_make_raw(NULL));
+    EXPECT(-EINVAL, forkless_pty_echo(NULL, 1));
+    EXPECT(-EINVAL, forkless_pty_copy_modes(NULL, 0));
+    EXPECT(-EINVAL, forkless_pty_set_nonblocking(NULL, 1));
+    EXPECT(-EINVAL, forkless_pty_foreground_group(NULL));
+    EXPECT(-EINVAL, forkless_pty_path(NULL, text, sizeof text));
+    EXPECT(-EINVAL, forkless_pty_follower(NULL));
+    forkless_pty_free(NULL);
+    CHECK(pty == NULL && child == NULL && output == NULL && size.ws_col == 2);
+}
+
+static int never(const void *bytes, size_t size) {
+    return bytes == NULL && size > 0;
+}
+
+static void no_zygote(void) {
+    forkless_zygote *zygote = NULL;
+    forkless_prepared *prepared = NULL;
+    forkless_child *child = NULL;
+    forkless_output *output = NULL;
+    forkless_zygote_options how = FORKLESS_ZYGOTE_INIT;
+    forkless_zygote_stats stats;
+    forkless_zygote_entry no_name = {NULL, never}, no_function = {"x", NULL};
+    int status = 77;
+    EXPECT(-EINVAL, forkless_zygote_serve_if_asked(NULL, 1));
+    EXPECT(-EINVAL, forkless_zygote_serve_if_asked(&no_name, 1));
+    EXPECT(-EINVAL, forkless_zygote_serve_if_asked(&no_function, 1));
+    /* This program has not asked. */
+    EXPECT(-EINVAL, forkless_zygote_start(&how, &zygote, NULL));
+    EXPECT(-EINVAL, forkless_zygote_start(NULL, NULL, NULL));
+    how.restart = 5;
+    EXPECT(-EINVAL, forkless_zygote_start(&how, &zygote, NULL));
+    how.size = 1;
+    EXPECT(-EINVAL, forkless_zygote_start(&how, &zygote, NULL));
+    EXPECT(0, forkless_zygote_serve_if_asked(NULL, 0));
+    EXPECT(-EINVAL, forkless_zygote_spawn(NULL, prepared, &child, NULL));
+    EXPECT(-EINVAL, forkless_zygote_launch(NULL, prepared, &child, NULL));
+    EXPECT(-EINVAL, forkless_zygote_status(NULL, prepared, &status, NULL));
+    EXPECT(-EINVAL, forkless_zygote_output(NULL, prepared, &output, NULL));
+    EXPECT(-EINVAL, forkless_zygote_spawn_with(NULL, prepared, NULL, 0, &child, NULL));
+    EXPECT(-EINVAL, forkless_zygote_launch_with(NULL, prepared, NULL, 0, &child, NULL));
+    EXPECT(-EINVAL, forkless_zygote_pid(NULL));
+    EXPECT(-EINVAL, forkless_zygote_get_stats(NULL, &stats, sizeof stats));
+    forkless_zygote_free(NULL);
+    CHECK(zygote == NULL && child == NULL && output == NULL);
+    EXPECT(77, status);
+}
+
 static void no_result(void) {
     forkless_error error;
     forkless_child *child = NULL;
@@ -271,6 +335,7 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_take_fd(NULL, 0));
     EXPECT(-EINVAL, forkless_child_take_handed_back(NULL));
     EXPECT(-EINVAL, forkless_child_route(NULL, text, sizeof text));
+    EXPECT(-EINVAL, forkless_child_launcher(NULL));
     EXPECT(-EINVAL, forkless_child_usage(NULL, &usage));
     EXPECT(-EINVAL, forkless_child_missed(NULL, 0, &error));
     EXPECT(-EINVAL, forkless_child_kill_on_free(NULL, 0));
@@ -287,6 +352,8 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_output(NULL, &output, NULL));
     no_pipeline();
     no_cgroup();
+    no_pty();
+    no_zygote();
     EXPECT(-EINVAL, forkless_waitset_new(NULL));
     EXPECT(-EINVAL, forkless_waitset_insert(NULL, child, NULL, NULL, NULL));
     EXPECT(-EINVAL, forkless_waitset_remove(NULL, 0, &child));

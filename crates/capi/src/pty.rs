@@ -1,0 +1,150 @@
+//! Pseudo-terminals.
+
+use crate::child::{self, ChildHandle};
+use crate::command::setters;
+use crate::entry::{self, answer};
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, copy, duration, free, give, out, shared};
+use crate::output::OutputHandle;
+use forkless::{Command, Pty, PtySize};
+use libc::{c_char, c_int, c_void, pid_t, size_t, ssize_t, winsize};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+/// As C has it in `<sys/ioctl.h>`.
+fn in_c(size: PtySize) -> winsize {
+    winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: size.x_pixels, ws_ypixel: size.y_pixels }
+}
+
+fn in_rust(size: &winsize) -> PtySize {
+    let mut found = PtySize::new(size.ws_row, size.ws_col);
+    (found.x_pixels, found.y_pixels) = (size.ws_xpixel, size.ws_ypixel);
+    found
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_open(size: *const winsize, pty: *mut *mut Pty, error: *mut Error) -> c_int {
+    let open = || {
+        // SAFETY: the header's contract.
+        let size = unsafe { size.as_ref() }.map(in_rust).unwrap_or_default();
+        Ok(out(Pty::open(size)?))
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || give(pty, open)) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_free(pty: *mut Pty) {
+    // SAFETY: the header's contract.
+    unsafe { free(pty) };
+}
+
+setters! {
+    fn forkless_command_pty(pty: *const Pty) command => {
+        command.pty(shared(pty)?);
+    }
+}
+
+/// Functions of a terminal: what they take, and what they do.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) $pty:ident => $work:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(pty: *const Pty, $($arg: $kind),*) -> c_int {
+            // SAFETY: the header's contract: pointers are null or what it says they are.
+            unsafe {
+                answer(NULL, || {
+                    let $pty = shared(pty)?;
+                    $work
+                })
+            }
+        }
+    )* };
+}
+
+methods! {
+    fn forkless_pty_fd() pty => Ok(pty.as_raw_fd());
+    fn forkless_pty_path(text: *mut c_char, size: size_t) pty => handle::path_out(&pty.path()?, text, size);
+    fn forkless_pty_follower() pty => Ok(pty.follower()?.into_raw_fd());
+    fn forkless_pty_size(size: *mut winsize) pty => give(size, || Ok(in_c(pty.size()?)));
+    fn forkless_pty_resize(size: *const winsize) pty => Ok(pty.resize(in_rust(shared(size)?)).map(|()| 0)?);
+    fn forkless_pty_make_raw() pty => Ok(pty.make_raw().map(|()| 0)?);
+    fn forkless_pty_echo(on: c_int) pty => Ok(pty.echo(on != 0).map(|()| 0)?);
+    fn forkless_pty_copy_modes(fd: c_int) pty => Ok(pty.copy_modes(copy(fd)?).map(|()| 0)?);
+    fn forkless_pty_send_eof() pty => Ok(pty.send_eof().map(|()| 0)?);
+    fn forkless_pty_set_nonblocking(on: c_int) pty => Ok(pty.set_nonblocking(on != 0).map(|()| 0)?);
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
+    // SAFETY: the header's contract.
+    unsafe { answer(NULL, || Ok(shared(pty)?.foreground_group()?.unwrap_or(0) as pid_t)) }
+}
+
+/// As [`answer`], where it is a number of bytes.
+fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
+    match entry::shielded(work) {
+        Ok(count) => count as ssize_t,
+        Err(failure) => -(failure.errno() as ssize_t),
+    }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, size: size_t) -> ssize_t {
+    bytes(|| {
+        if buffer.is_null() && size > 0 {
+            return Err(bad("no place for the result"));
+        }
+        // SAFETY: the header's contract.
+        let mut pty = unsafe { shared(pty) }?;
+        if size == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the header's contract: `size` bytes of the caller's, which the kernel only writes to.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size.min(isize::MAX as usize)) };
+        Ok(pty.read(buffer)?)
+    })
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_write(pty: *const Pty, data: *const c_void, size: size_t) -> ssize_t {
+    bytes(|| {
+        // SAFETY: the header's contract.
+        let (mut pty, data) = unsafe { (shared(pty)?, handle::slice(data.cast::<u8>(), size)?) };
+        Ok(pty.write(data)?)
+    })
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_pty_read_until_exit(
+    pty: *const Pty,
+    child: *mut ChildHandle,
+    linger_ms: i64,
+    output: *mut *mut OutputHandle,
+    error: *mut Error,
+) -> c_int {
+    let read = || {
+        let mut text = Vec::new();
+        // SAFETY: the header's contract.
+        unsafe {
+            let pty = shared(pty)?;
+            child::with(child, |child| {
+                let status = pty.read_until_exit(child, duration(linger_ms), &mut text)?;
+                Ok(OutputHandle::plain(status, text, Vec::new(), child.usage()))
+            })
+        }
+    };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || give(output, read)) }
+}

@@ -1,0 +1,210 @@
+//! Children that a helper process clones.
+
+use crate::child::ChildHandle;
+use crate::entry::answer;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{NULL, free, give, list, optional, out, shared, slice, utf8};
+use crate::output::OutputHandle;
+use crate::run::{child, raw};
+use forkless::Prepared;
+use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions, ZygoteStats, serve_if_asked};
+use libc::{c_char, c_int, c_void, pid_t, size_t};
+use std::io;
+
+/// `forkless_zygote_options`. It grows at its end, and `size` tells how far the caller's reaches.
+#[repr(C)]
+pub(crate) struct ZOptions {
+    size: size_t,
+    program: *const c_char,
+    args: *const *const c_char,
+    restart: c_int,
+}
+
+/// `forkless_zygote_stats`, of which the caller's may be a shorter one.
+#[repr(C)]
+pub(crate) struct ZStats {
+    launches: u64,
+    starts: u64,
+    deaths: u64,
+}
+
+/// `forkless_zygote_function`: what a child is to call, with bytes of the launch's.
+type CFunction = unsafe extern "C" fn(*const c_void, size_t) -> c_int;
+
+/// `forkless_zygote_entry`.
+#[repr(C)]
+pub(crate) struct CEntry {
+    name: *const c_char,
+    function: Option<CFunction>,
+}
+
+/// `forkless_zygote_call`.
+#[repr(C)]
+pub(crate) struct CCall {
+    name: *const c_char,
+    bytes: *const c_void,
+    size: size_t,
+}
+
+/// # Safety
+/// The header's contract.
+unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Failure> {
+    let mut functions = Registry::new();
+    // SAFETY: the caller's.
+    for entry in unsafe { slice(entries, count) }? {
+        let function = entry.function.ok_or(bad("a null pointer in place of a function"))?;
+        // SAFETY: the caller's.
+        let name = unsafe { utf8(entry.name) }?;
+        functions.add(name, move |bytes| {
+            // SAFETY: the header's contract; the bytes are there until it returns.
+            match unsafe { function(bytes.as_ptr().cast(), bytes.len()) } {
+                0 => Ok(()),
+                errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),
+            }
+        });
+    }
+    Ok(functions)
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, count: size_t) -> c_int {
+    let serve = || {
+        // SAFETY: the header's contract.
+        serve_if_asked(&unsafe { registry(entries, count) }?);
+        Ok(0)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, serve) }
+}
+
+/// # Safety
+/// As the header says.
+unsafe fn options(given: *const ZOptions) -> Result<ZygoteOptions, Failure> {
+    let mut how = ZygoteOptions::new();
+    // SAFETY: the caller's.
+    let Some(given) = (unsafe { given.as_ref() }) else { return Ok(how) };
+    if given.size != size_of::<ZOptions>() {
+        return Err(bad("options of a size that this library does not know"));
+    }
+    // SAFETY: the caller's.
+    if let Some(program) = unsafe { optional(given.program) } {
+        how.program(program);
+    }
+    if !given.args.is_null() {
+        // SAFETY: the caller's.
+        for arg in unsafe { list(given.args) }? {
+            how.arg(arg);
+        }
+    }
+    how.restart(match given.restart {
+        0 => Restart::Always,
+        1 => Restart::Never,
+        _ => return Err(bad("no such way to restart")),
+    });
+    Ok(how)
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_zygote_start(
+    options: *const ZOptions,
+    zygote: *mut *mut Zygote,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || give(zygote, || Ok(out(Zygote::start(&self::options(options)?)?)))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_zygote_free(zygote: *mut Zygote) {
+    // SAFETY: the header's contract.
+    unsafe { free(zygote) };
+}
+
+/// What the child is to call, in this order.
+///
+/// # Safety
+/// As the header says, for as long as it is used.
+unsafe fn calls<'a>(calls: *const CCall, count: size_t) -> Result<Vec<(&'a str, &'a [u8])>, Failure> {
+    // SAFETY: the caller's.
+    let all = unsafe { slice(calls, count) }?.iter();
+    // SAFETY: the caller's.
+    all.map(|call| unsafe { Ok((utf8(call.name)?, slice(call.bytes.cast(), call.size)?)) }).collect()
+}
+
+/// Functions that run something prepared by a zygote: what they take between the two and the result, and how.
+macro_rules! runs {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $made:ty, $zygote:ident, $prepared:ident => $work:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            zygote: *const Zygote,
+            prepared: *const Prepared,
+            $($arg: $kind,)*
+            result: *mut $made,
+            error: *mut Error
+        ) -> c_int {
+            // SAFETY: the header's contract.
+            unsafe {
+                answer(error, || {
+                    let ($zygote, $prepared) = (shared(zygote)?, shared(prepared)?);
+                    give(result, || $work)
+                })
+            }
+        }
+    )* };
+}
+
+runs! {
+    fn forkless_zygote_spawn() -> *mut ChildHandle, zygote, prepared => child(zygote.spawn(prepared));
+    fn forkless_zygote_launch() -> *mut ChildHandle, zygote, prepared => child(zygote.launch(prepared));
+    fn forkless_zygote_spawn_with(
+        list: *const CCall, count: size_t
+    ) -> *mut ChildHandle, zygote, prepared => child(zygote.spawn_with(prepared, &calls(list, count)?));
+    fn forkless_zygote_launch_with(
+        list: *const CCall, count: size_t
+    ) -> *mut ChildHandle, zygote, prepared => child(zygote.launch_with(prepared, &calls(list, count)?));
+    fn forkless_zygote_status() -> c_int, zygote, prepared => raw(zygote.status(prepared));
+    fn forkless_zygote_output() -> *mut OutputHandle, zygote, prepared => {
+        let output = zygote.output(prepared)?;
+        Ok(OutputHandle::plain(output.status, output.stdout, output.stderr, None))
+    };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
+    let pid = || {
+        // SAFETY: the header's contract.
+        let pid = unsafe { shared(zygote) }?.pid();
+        pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper now"))
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, pid) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mut ZStats, size: size_t) -> c_int {
+    let get = || {
+        if stats.is_null() {
+            return Err(bad("no place for the result"));
+        }
+        // SAFETY: the header's contract.
+        let ZygoteStats { launches, starts, deaths, .. } = unsafe { shared(zygote) }?.stats();
+        let found = ZStats { launches, starts, deaths };
+        // SAFETY: the header's contract: `size` bytes of it are the caller's.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), stats.cast(), size.min(size_of::<ZStats>()))
+        };
+        Ok(0)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, get) }
+}
