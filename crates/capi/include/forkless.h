@@ -12,8 +12,8 @@
  *
  * RESULTS come last, before the error, and are written only on success. The names of the parameters say what they are.
  *
- * ERRORS  Functions that start or wait for something take a forkless_error, a struct of yours (NULL: you do not want to know),
- *   which is written only on failure: the step of the launch that failed, the errno, and a sentence for people.
+ * ERRORS  Functions that start or wait for something, and those of control groups, take a forkless_error, a struct of yours (NULL: you
+ *   do not want to know), which is written only on failure: the step of the launch that failed, the errno, and a sentence for people.
  *
  * HANDLES are made by a function that gives you one and end with the _free function of their type, which takes NULL. A command, a
  *   child, a pipeline or a wait set serves one thread at a time; a second one is told -EBUSY. The others serve any number.
@@ -639,7 +639,8 @@ int forkless_zygote_start(const forkless_zygote_options *options, forkless_zygot
 /* Ends the helper too; children go on. */
 void forkless_zygote_free(forkless_zygote *zygote);
 
-/* As forkless_prepared_spawn, _launch and _status. Errors of the helper are FORKLESS_STEP_ZYGOTE, and -ECANCELED where it has ended. */
+/* As forkless_prepared_spawn, _launch and _status. Errors of the helper are FORKLESS_STEP_ZYGOTE: -ECANCELED where it has ended, or its
+ * children cannot be what you are. */
 int forkless_zygote_spawn(const forkless_zygote *zygote, const forkless_prepared *prepared, forkless_child **child,
                           forkless_error *error);
 int forkless_zygote_launch(const forkless_zygote *zygote, const forkless_prepared *prepared, forkless_child **child,

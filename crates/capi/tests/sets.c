@@ -119,7 +119,7 @@ static void pools(void) {
     forkless_prepared *prepared;
     forkless_error error;
     options.low = 2, options.high = 6;
-    int status, made = forkless_pool_new(&options, &pool, &error);
+    int status, by_pool = 0, made = forkless_pool_new(&options, &pool, &error);
     if (made == -ENOTSUP || made == -EPERM) {
         printf("SKIPPED: a pool of a C program because there can be none: %s\n", error.message);
         return;
@@ -134,6 +134,9 @@ static void pools(void) {
         EXPECT(6 << 8, status);
         EXPECT(0, n % 2 ? forkless_pool_launch(pool, prepared, &child, NULL)
                         : forkless_pool_spawn(pool, prepared, &child, NULL));
+        int launcher = forkless_child_launcher(child);
+        CHECK(launcher == FORKLESS_LAUNCHER_POOL || launcher == FORKLESS_LAUNCHER_CLONE);
+        by_pool += launcher == FORKLESS_LAUNCHER_POOL;
         EXPECT(0, forkless_child_wait(child, &status, NULL));
         EXPECT(6 << 8, status);
         forkless_child_free(child);
@@ -145,6 +148,7 @@ static void pools(void) {
     EXPECT(6, stats.high);
     EXPECT(40, stats.pooled + stats.empty + stats.differed + stats.unfit);
     CHECK(stats.pooled > 0 && stats.renewals > 0);
+    CHECK(by_pool <= (int)stats.pooled && by_pool + 20 >= (int)stats.pooled);
     /* A program of an older header has a shorter struct. */
     stats.low = 77;
     EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats.parked));

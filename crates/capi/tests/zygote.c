@@ -172,6 +172,29 @@ static void a_helper_that_was_killed(void) {
     forkless_zygote_free(zygote);
 }
 
+/* What its helper clones is a child of the first process. */
+static void a_forked_copy_is_told_that_it_is_none_of_its(void) {
+    forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
+    forkless_prepared *prepared = prepare("echo on");
+    forkless_child *child = NULL;
+    int status;
+    pid_t copy = fork();
+    CHECK(copy >= 0);
+    if (copy == 0) {
+        forkless_error error;
+        EXPECT(-ECANCELED, forkless_zygote_spawn(zygote, prepared, &child, &error));
+        EXPECT(FORKLESS_STEP_ZYGOTE, error.step);
+        EXPECT(-ENOENT, forkless_zygote_pid(zygote));
+        _exit(3);
+    }
+    EXPECT(copy, waitpid(copy, &status, 0));
+    EXPECT(3 << 8, status);
+    EXPECT(0, forkless_zygote_spawn(zygote, prepared, &child, NULL));
+    expect_end(child, "on\n", 0);
+    forkless_prepared_free(prepared);
+    forkless_zygote_free(zygote);
+}
+
 static void what_cannot_be_a_helper(void) {
     forkless_zygote_options how = FORKLESS_ZYGOTE_INIT;
     forkless_zygote *zygote = NULL;
@@ -204,6 +227,7 @@ int main(void) {
     functions_are_called_before_the_program();
     the_memory_is_the_helpers();
     a_helper_that_was_killed();
+    a_forked_copy_is_told_that_it_is_none_of_its();
     what_cannot_be_a_helper();
     expect_nothing_left(fds);
     return 0;

@@ -233,3 +233,19 @@ impl From<Error> for io::Error {
         Self::new(error.kind(), error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errno_is_found_behind_any_words() {
+        let plain = || io::Error::from_raw_os_error(17);
+        assert_eq!(errno(&plain()), Some(17));
+        let twice = reworded(reworded(plain(), "one".into()), "two".into());
+        assert_eq!((errno(&twice), twice.kind(), twice.to_string()), (Some(17), plain().kind(), "two".into()));
+        assert_eq!(errno(&Error::new(OsStr::new("x"), Step::Exec, 2).into()), Some(2));
+        assert_eq!(errno(&Error::check(OsStr::new("x"), "why").into()), None);
+        assert_eq!(errno(&io::Error::other("why")), None);
+    }
+}
