@@ -35,7 +35,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("rakudo", "the background's curve of Raku"),
 ];
 
-/// Installs what is missing of [`DEBIAN`], if this is Debian and we are root; says so if it cannot.
+/// Installs what is missing of the list, if this is Debian and we are root; says so if it cannot.
 ///
 /// # Errors
 /// Without /proc.
