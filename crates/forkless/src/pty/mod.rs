@@ -59,8 +59,8 @@ pub use size::PtySize;
 /// [`read_until_exit`](Self::read_until_exit) does not wait for those.
 ///
 /// # Writing
-/// Writing waits while the program does not read and 4 to 12 KiB are under way. It is EIO while no program has the
-/// terminal open. A new terminal hands on whole lines, of at most 4,095 bytes (the rest of a longer one is thrown away),
+/// Writing waits while the program does not read and 4 to 12 KiB are under way; while no program has the terminal open what
+/// is written waits for one, or is EIO, as the kernel has it. A new terminal hands on whole lines, of at most 4,095 bytes (the rest of a longer one is thrown away),
 /// shows what is typed ([`echo`](Self::echo)), and makes signals of Ctrl-C and its like; [`make_raw`](Self::make_raw) ends
 /// all of that. `termios(3)`
 ///
@@ -177,8 +177,8 @@ impl Pty {
     /// programs take for the end. Whoever reads after that waits again.
     ///
     /// # Errors
-    /// `InvalidInput` where there is no such character, because the program has put the terminal in raw mode; EIO while no
-    /// program has it open.
+    /// `InvalidInput` where there is no such character, because the program has put the terminal in raw mode; else those of
+    /// writing.
     pub fn send_eof(&self) -> io::Result<()> {
         let modes = self.modes()?;
         match modes.special_codes[SpecialCodeIndex::VEOF] {
