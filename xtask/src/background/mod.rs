@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
     /// Where background.md, background.json, and a CSV and an SVG for each curve are written.
-    #[arg(long, value_name = "DIR", default_value = "background")]
+    #[arg(long, value_name = "DIR", default_value = "target/background")]
     out: PathBuf,
 }
 
