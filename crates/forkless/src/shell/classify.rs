@@ -47,7 +47,7 @@ pub enum Syntax {
     Long,
     /// It begins with `-` or `+`, which `sh -c` takes for an option.
     Option,
-    /// A byte that is not printable ASCII, outside of quotes; or NUL.
+    /// A byte that is not printable ASCII, outside of quotes; or, anywhere, NUL or one that bash has as a mark of its own (1, 127).
     Byte(u8),
     /// `$` or a backquote: XCU 2.6.
     Expansion,
@@ -153,8 +153,11 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
     match line.first() {
         Some(b'-' | b'+') => return Err(Syntax::Option),
         _ if line.len() > LONGEST => return Err(Syntax::Long),
-        _ if line.contains(&0) => return Err(Syntax::Byte(0)),
         _ => {}
+    }
+    // NUL, and what bash marks quoted characters with: it takes some of those for its own, `"\<1>\\\\"`.
+    if let Some(&mark) = line.iter().find(|byte| matches!(byte, 0 | 1 | 0x7f)) {
+        return Err(Syntax::Byte(mark));
     }
     let mut reader = Reader { rest: line, found: Simple { bare: true, ..Simple::default() }, ended: false };
     while reader.token()? {}
@@ -520,6 +523,8 @@ mod tests {
             assert_eq!(classify(line.as_bytes()), Err(why), "{line:?}");
         }
         assert_eq!(classify(b"p a\0b"), Err(Byte(0)));
+        assert_eq!(classify(b"p \"\\\x01\\\\\""), Err(Byte(1)));
+        assert_eq!(classify(b"p '\x7f'"), Err(Byte(0x7f)));
         assert_eq!(classify(&[b'p'; LONGEST + 1]), Err(Long));
     }
 }
