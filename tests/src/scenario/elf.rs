@@ -56,7 +56,9 @@ pub fn program(exit: u8) -> Vec<u8> {
 
 /// Writes an executable file and closes it.
 pub fn write(path: &Path, bytes: &[u8]) {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path).expect("create");
+    let create = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path);
+    // Another thread's child may be running the one that is there: that keeps its file, under no name.
+    let mut file = create().or_else(|_| fs::remove_file(path).and_then(|()| create())).expect("create");
     file.write_all(bytes).expect("write");
 }
 
