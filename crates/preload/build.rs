@@ -5,6 +5,7 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     // Without -fexceptions: pthread_cleanup_push(3) then needs no unwinder of ours, but only glibc's.
     cc::Build::new()
+        .file("c/close.c")
         .file("c/system.c")
         .file("c/versions.c")
         .std("gnu11")

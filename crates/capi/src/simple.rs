@@ -92,10 +92,16 @@ pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
 
 /// Where `execvp(3)` would look for the file in this environment.
 fn places<'a>(file: &OsStr, mut environment: impl Iterator<Item = &'a CStr>) -> Vec<OsString> {
-    if file.as_bytes().contains(&b'/') {
-        return vec![file.to_owned()];
-    }
-    let path = environment.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(b"/bin:/usr/bin");
+    let path = environment.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
+    if file.as_bytes().contains(&b'/') { vec![file.to_owned()] } else { places_in(path, file) }
+}
+
+/// Where `execvp(3)` looks without PATH.
+pub const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+
+/// The file in each directory of a PATH, but for those that are longer than any path; an empty one is the present one.
+pub fn places_in(path: &[u8], file: &OsStr) -> Vec<OsString> {
+    const PATH_MAX: usize = 4096;
     let place = |directory: &[u8]| {
         let mut place = OsStr::from_bytes(directory).to_owned();
         if !directory.is_empty() {
@@ -104,7 +110,7 @@ fn places<'a>(file: &OsStr, mut environment: impl Iterator<Item = &'a CStr>) -> 
         place.push(file);
         place
     };
-    path.split(|&byte| byte == b':').map(place).collect()
+    path.split(|&byte| byte == b':').filter(|directory| directory.len() < PATH_MAX).map(place).collect()
 }
 
 /// # Safety

@@ -13,22 +13,6 @@ unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut 
     unsafe { popen::popen(command, mode) }
 }
 
-/// # Safety
-/// `pclose(3)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's.
-    unsafe { popen::close(stream, next::pclose()) }
-}
-
-/// # Safety
-/// `fclose(3)`
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's.
-    unsafe { popen::close(stream, next::fclose()) }
-}
-
 /// A function that starts a program. The first two have two versions each, which `c/versions.c` gives their names.
 macro_rules! spawns {
     ($($name:ident => $libc:expr, $words:literal, $searches:literal, $takes_scripts:literal, $gives_pidfd:literal;)*) => {$(

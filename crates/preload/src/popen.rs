@@ -1,4 +1,4 @@
-//! `popen(3)`, `pclose(3)`, and `fclose(3)` of such a stream, which with glibc is the same.
+//! `popen(3)`, and what stands before and after the end of its streams, which is in `c/close.c`.
 
 use crate::inherit::{self, runs};
 use crate::log::Story;
@@ -122,23 +122,50 @@ pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
     detail.signal().filter(|_| detail.errno().is_none())
 }
 
+/// libc's. There is no libc without it.
+type Close = unsafe extern "C" fn(*mut FILE) -> c_int;
+
+#[unsafe(no_mangle)]
+extern "C" fn forkless_preload_pclose_of_libc() -> Close {
+    next::pclose().unwrap_or(missing)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn forkless_preload_fclose_of_libc() -> Close {
+    next::fclose().unwrap_or(missing)
+}
+
+unsafe extern "C" fn missing(_: *mut FILE) -> c_int {
+    refused(-1)
+}
+
+/// What belongs to a stream, which is taken out of the tables; null if it is not one of ours.
+///
 /// # Safety
-/// As `pclose(3)` says, and `fclose(3)`, which glibc takes for the same.
-pub(crate) unsafe fn close(stream: *mut FILE, libc: Option<unsafe extern "C" fn(*mut FILE) -> c_int>) -> c_int {
-    // Whatever libc makes of a null pointer.
+/// An open stream, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_preload_taken(stream: *mut FILE) -> *mut Entry {
     let mine = if stream.is_null() { None } else { take(stream) };
-    let Some(mut entry) = mine else {
-        let Some(libc) = libc else { return refused(-1) };
-        // SAFETY: the caller's.
-        return unsafe { libc(stream) };
-    };
-    // SAFETY: it was open, and is not used any more.
-    let closed = next::fclose().map_or(0, |fclose| unsafe { fclose(stream) });
-    let unwritten = errno();
-    as_libc(-1, || match entry.running.wait()?.into_raw() {
-        // All is well with the program, but it has not got all that was written for it.
-        0 if closed != 0 => Err(Failure::Refused(unwritten, "not everything could be written")),
-        status => Ok(status),
+    mine.map_or(null_mut(), |entry| Box::into_raw(Box::new(entry)))
+}
+
+/// Closes the stream, waits for its program, and gives the answer of `pclose(3)`.
+///
+/// # Safety
+/// The stream, and what was taken for it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_preload_closed(stream: *mut FILE, taken: *mut Entry) -> c_int {
+    // SAFETY: the caller's: made by Box::into_raw.
+    let mut entry = unsafe { Box::from_raw(taken) };
+    as_libc(-1, || {
+        // SAFETY: it was open, and is not used any more.
+        let closed = unsafe { forkless_preload_fclose_of_libc()(stream) };
+        let unwritten = errno();
+        match entry.running.wait()?.into_raw() {
+            // All is well with the program, but it has not got all that was written for it.
+            0 if closed != 0 => Err(Failure::Refused(unwritten, "not everything could be written")),
+            status => Ok(status),
+        }
     })
 }
 

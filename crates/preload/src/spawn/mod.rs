@@ -12,14 +12,14 @@ use forkless::posix::FileAction;
 use forkless::{CallArg, Child, Command, Error, Released, Scheduler, Stdio, Step};
 use forkless_capi::entry::shielded;
 use forkless_capi::error::Failure;
-use forkless_capi::simple::like_libc;
+use forkless_capi::simple::{DEFAULT_PATH, like_libc, places_in};
 use layout::{Actions, Attributes};
 use libc::{c_char, c_int, pid_t, sigset_t};
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, IntoRawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 pub(crate) mod layout;
 
@@ -266,28 +266,21 @@ unsafe fn texts<'a>(list: *const *const c_char) -> Vec<&'a CStr> {
 /// The files that `execvp(3)` would try: from the caller's PATH, whatever the new environment says.
 fn candidates(name: &OsStr) -> Result<Vec<OsString>, c_int> {
     const NAME_MAX: usize = 255;
-    const PATH_MAX: usize = 4096;
-    let name = name.as_bytes();
     if name.is_empty() {
         return Err(libc::ENOENT);
     }
-    if name.contains(&b'/') {
-        return Ok(vec![OsStr::from_bytes(name).to_owned()]);
+    if name.as_bytes().contains(&b'/') {
+        return Ok(vec![name.to_owned()]);
     }
     if name.len() > NAME_MAX {
         return Err(libc::ENAMETOOLONG);
     }
-    // SAFETY: a name; the value is copied at once, as libc's own function does.
+    // SAFETY: a name; the value is gone through at once, as libc's own function does.
     let path = unsafe {
         let path = libc::getenv(c"PATH".as_ptr());
-        if path.is_null() { CString::from(c"/bin:/usr/bin") } else { CStr::from_ptr(path).to_owned() }
+        if path.is_null() { DEFAULT_PATH } else { CStr::from_ptr(path).to_bytes() }
     };
-    let join = |directory: &[u8]| match directory {
-        b"" => name.to_vec(),
-        _ => [directory, b"/", name].concat(),
-    };
-    let usable = path.to_bytes().split(|&byte| byte == b':').filter(|directory| directory.len() < PATH_MAX);
-    let paths: Vec<_> = usable.map(|directory| OsString::from_vec(join(directory))).collect();
+    let paths = places_in(path, name);
     if paths.is_empty() { Err(libc::ENOENT) } else { Ok(paths) }
 }
 

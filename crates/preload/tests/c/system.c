@@ -93,6 +93,32 @@ static void cancelled(void) {
     pthread_setcancelstate(state, NULL);
 }
 
+static void *closes(void *stream) {
+    fclose(stream);
+    return NULL;
+}
+
+/* A thread that is cancelled while a stream that is no program's is flushed: fclose is a point for that. */
+static void cancelled_in_fclose(void) {
+    int ends[2];
+    pthread_t thread;
+    void *result;
+    char text[4096] = "";
+    if (pipe2(ends, O_CLOEXEC))
+        abort();
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    while (write(ends[1], text, sizeof text) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    FILE *stream = fdopen(ends[1], "w");
+    fputs("more than there is room for", stream);
+    pthread_create(&thread, NULL, closes, stream);
+    usleep(200000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    say("cancelled in fclose: %d\n", result == PTHREAD_CANCELED);
+}
+
 static atomic_int wrong;
 
 static void *many(void *number) {
@@ -136,6 +162,7 @@ int main(int argc, char **argv) {
     commands();
     signals();
     cancelled();
+    cancelled_in_fclose();
     threads();
     pthread_atfork(at_fork, at_fork, at_fork);
     say("after atfork: %s\n", status_words(system("exit 2")));
