@@ -3,8 +3,8 @@
  *     growth untouched|touched STEPS NANOSECONDS LEAST
  *
  * Memory comes from malloc(3), a MiB at a time: "untouched" leaves it at that, "touched" writes to every page. The child only exits.
- * After each growth both calls take turns until so many nanoseconds have been used and LEAST of each are made; a line has
- * the median of each until the child has been reaped, in nanoseconds, the number of each, and the resident memory in KiB. */
+ * After each growth fork is called until so many nanoseconds have been used and LEAST are made, and then vfork as often; a line
+ * has the median of each until the child has been reaped, in nanoseconds, the number of each, and the resident memory in KiB. */
 #define _GNU_SOURCE
 #include "timing.h"
 
@@ -62,8 +62,9 @@ int main(int argc, char **argv) {
         int n = 0;
         for (int64_t end = clock_ns() + budget; n < MOST && (n < least || clock_ns() < end); n++) {
             forks[n] = one(by_fork);
-            vforks[n] = one(by_vfork);
         }
+        one(by_vfork); /* it takes back the pages that fork has left to be copied on write */
+        for (int i = 0; i < n; i++) vforks[i] = one(by_vfork);
         qsort(forks, n, sizeof *forks, smaller);
         qsort(vforks, n, sizeof *vforks, smaller);
         printf("%lld %lld %d %ld\n", (long long)forks[n / 2], (long long)vforks[n / 2], n, resident());
