@@ -26,3 +26,8 @@ fn the_trap_catches_a_cloned_child() {
 fn runs_of_a_prepared_plan_do_not_allocate() {
     runner::run("heap-count");
 }
+
+#[test]
+fn launches_do_not_allocate_for_each_variable() {
+    runner::run("environment-cost");
+}

@@ -92,3 +92,13 @@ fn a_thread_with_its_own_table_passes_its_own_descriptors() {
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
 }
+
+#[test]
+fn a_changed_environment_is_noticed() {
+    runner::run("environment-changes");
+}
+
+#[test]
+fn an_environment_that_is_being_changed_is_that_of_a_moment() {
+    runner::run("environment-taken-out");
+}

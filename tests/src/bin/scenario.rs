@@ -26,6 +26,9 @@ mod launchers;
 #[path = "../scenario/heap.rs"]
 mod heap;
 
+#[path = "../scenario/environment.rs"]
+mod environment;
+
 #[path = "../scenario/traced.rs"]
 mod traced;
 
@@ -88,6 +91,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("heap-control-fork", heap::control_fork),
     ("heap-control-clone", heap::control_clone),
     ("heap-count", heap::count),
+    ("environment-changes", environment::changes),
+    ("environment-taken-out", environment::taken_out),
+    ("environment-cost", environment::cost),
     ("traced", traced::run),
     ("leaks-good", leaks::good),
     ("leaks-batch", leaks::batch),

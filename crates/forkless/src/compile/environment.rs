@@ -1,12 +1,16 @@
 //! The environment that the child is to have.
 
 use crate::command::Environment;
+use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod unchanged;
+
 /// `NAME=value` strings, each followed by NUL, and where each starts.
+#[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) text: Vec<u8>,
     pub(crate) starts: Vec<usize>,
@@ -14,15 +18,16 @@ pub(crate) struct Block {
 
 /// The caller's environment with the command's changes: a copy, since another thread may change the environment while
 /// the child is still reading its own.
-pub(crate) fn compile(environment: &Environment) -> Block {
+pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
     let mut block = Block { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
     if !environment.clear {
-        if is_single_threaded() {
-            block.copy_environ(environment);
-        } else {
+        match unchanged::get() {
+            Some(all) if environment.changes.is_empty() => return Cow::Borrowed(all),
+            Some(all) => block.copy(all, environment),
+            None if is_single_threaded() => block.copy_environ(environment),
             // Under the lock that guards `std::env::set_var`, at the cost of two allocations per variable.
-            for (key, value) in std::env::vars_os() {
-                if !environment.changes.contains_key(&key) {
+            None => {
+                for (key, value) in std::env::vars_os().filter(|(key, _)| !environment.changes.contains_key(key)) {
                     block.push(&key, &value);
                 }
             }
@@ -33,7 +38,7 @@ pub(crate) fn compile(environment: &Environment) -> Block {
             block.push(key, value);
         }
     }
-    block
+    Cow::Owned(block)
 }
 
 impl Block {
@@ -73,6 +78,16 @@ impl Block {
         self.text.push(b'=');
         self.text.extend_from_slice(value.as_bytes());
         self.text.push(0);
+    }
+
+    /// Copies another block, without what the command changes.
+    fn copy(&mut self, all: &Self, environment: &Environment) {
+        for (key, value) in all.variables() {
+            let (key, value) = (OsStr::from_bytes(key), OsStr::from_bytes(value));
+            if !environment.changes.contains_key(key) {
+                self.push(key, value);
+            }
+        }
     }
 
     /// Copies libc's own list, without what the command changes. Entries that are not `NAME=value` are left out, as
@@ -126,15 +141,20 @@ fn is_single_threaded() -> bool {
 mod tests {
     use super::*;
 
-    /// Both ways to read the environment give the same, whatever is in it. (A test thread is never the only one.)
+    /// All ways to read the environment give the same, whatever is in it. (No test here changes it.)
     #[test]
-    fn environ_and_vars_os_agree() {
+    fn all_ways_to_read_it_agree() {
         let environment = Environment::default();
-        let mut direct = Block { text: Vec::new(), starts: Vec::new() };
+        let empty = || Block { text: Vec::new(), starts: Vec::new() };
+        let (mut direct, mut copied, mut locked) = (empty(), empty(), empty());
+        let seen = unchanged::get().expect("the kernel's");
         direct.copy_environ(&environment);
-        let locked = compile(&environment);
+        copied.copy(seen, &environment);
+        std::env::vars_os().for_each(|(key, value)| locked.push(&key, &value));
         assert!(!locked.starts.is_empty());
-        assert_eq!(direct.text, locked.text);
-        assert_eq!(direct.starts, locked.starts);
+        for block in [&direct, &copied, seen, &*compile(&environment)] {
+            assert_eq!(block.text, locked.text);
+            assert_eq!(block.starts, locked.starts);
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
 use forkless_core::sys::{errno, uapi};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -146,16 +147,16 @@ impl Plan {
     /// Compiles a command; `resolve` looks for the program now, so that runs need not search.
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
         check(command)?;
-        let own_env;
         let (env, candidates) = match &command.ready {
-            Some(ready) => (&ready.env, program::Candidates { paths: ready.paths.clone(), searched: None }),
+            Some(ready) => {
+                (Cow::Borrowed(&ready.env), program::Candidates { paths: ready.paths.clone(), searched: None })
+            }
             None => {
-                own_env = environment::compile(&command.env);
                 let candidates = match command.program_fd {
                     Some(_) => program::Candidates { paths: Vec::new(), searched: None },
                     None => program::candidates(command, resolve)?,
                 };
-                (&own_env, candidates)
+                (environment::compile(&command.env), candidates)
             }
         };
         let descriptors = descriptors(command)?;
@@ -172,7 +173,7 @@ impl Plan {
         let words = arena.finish(arena::Parts {
             ops: &ops,
             argv: &command.args,
-            envp: env,
+            envp: &env,
             pairs: &descriptors.pairs,
             keep: &descriptors.keep,
             candidates: &paths,

@@ -1,0 +1,148 @@
+//! A child has the environment of the moment, whatever changes it, and however many variables there are.
+
+use crate::allocator;
+use crate::elf::Programs;
+use forkless::{Command, Stdio};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::{Command as Other, Stdio as OtherStdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Variables that are taken out one by one; between them are as many that stay.
+const TAKEN: usize = 300;
+
+fn name(letter: char, number: usize) -> String {
+    format!("{letter}{number:03}")
+}
+
+/// What a child gets, entry by entry.
+fn of_child() -> Vec<Vec<u8>> {
+    let output = Command::new("/usr/bin/env").arg("-0").stdin(Stdio::null()).output().expect("env");
+    assert!(output.status.success());
+    let mut entries: Vec<_> = output.stdout.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
+    assert_eq!(entries.pop().as_deref(), Some(&b""[..]));
+    entries
+}
+
+fn of_caller() -> Vec<Vec<u8>> {
+    let entry = |(name, value): (OsString, OsString)| [name.into_vec(), b"=".to_vec(), value.into_vec()].concat();
+    std::env::vars_os().map(entry).collect()
+}
+
+/// Again as a program with those variables.
+fn again(words: &[&str]) {
+    let mut command = Other::new("/proc/self/exe");
+    command.args(words).stdin(OtherStdio::null());
+    for number in 0..TAKEN {
+        command.env(name('T', number), "taken").env(name('S', number), "stays");
+    }
+    assert!(command.status().expect("starts").success());
+}
+
+/// One change after the other, beginning with one or the other kind, by the only thread and then beside others.
+pub fn changes(args: &[String]) {
+    if args.is_empty() {
+        for first in ["0", "1", "2", "5"] {
+            again(&["environment-changes", first]);
+            again(&["environment-changes", first, "beside"]);
+        }
+        return;
+    }
+    // SAFETY: the only thread that touches the environment.
+    let set = |name: &str, value: &str| unsafe { std::env::set_var(name, value) };
+    // SAFETY: as above.
+    let remove = |name: &str| unsafe { std::env::remove_var(name) };
+    let steps: [&dyn Fn(); 8] = [
+        &|| {},
+        &|| set("T005", "another value"),
+        &|| remove("T006"),
+        &|| remove("T007"),
+        &|| set("T005", "taken"),
+        &|| set("NEW", "1"),
+        &|| remove("NEW"),
+        &|| set("T006", "taken"),
+    ];
+    if args.get(1).is_some_and(|word| word == "beside") {
+        // From the first other thread on libc does not say any more that there is none.
+        thread::spawn(|| {}).join().expect("a thread");
+    }
+    assert_eq!(of_child(), of_caller());
+    let first = args[0].parse().expect("a number");
+    for (n, step) in steps.iter().enumerate().skip(first) {
+        step();
+        assert_eq!(of_child(), of_caller(), "after step {n}");
+    }
+}
+
+/// While another thread takes variables out, a child has all that stay, and of the others those that were there at one
+/// moment during its launch.
+pub fn taken_out(args: &[String]) {
+    if args.is_empty() {
+        return (0..crate::observe::scaled(10)).for_each(|_| again(&["environment-taken-out", "again"]));
+    }
+    // Seen whole before it changes.
+    assert_eq!(of_child(), of_caller());
+    let (gone, start) = (AtomicUsize::new(0), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            for number in 0..TAKEN {
+                // SAFETY: no other thread reads the environment but by `std::env`, and by the library under test.
+                unsafe { std::env::remove_var(name('T', number)) };
+                gone.store(number + 1, Ordering::SeqCst);
+                if number % 8 == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        start.wait();
+        loop {
+            let before = gone.load(Ordering::SeqCst);
+            let entries = of_child();
+            let after = (gone.load(Ordering::SeqCst) + 1).min(TAKEN);
+            let numbers = |letter: u8| -> Vec<usize> {
+                let value = if letter == b'T' { "=taken" } else { "=stays" };
+                let ours = entries.iter().filter(|entry| entry[0] == letter && entry.ends_with(value.as_bytes()));
+                let number = |entry: &Vec<u8>| String::from_utf8_lossy(&entry[1..4]).parse().expect("a number");
+                ours.map(number).collect()
+            };
+            let sorted = |mut numbers: Vec<usize>| {
+                numbers.sort_unstable();
+                numbers
+            };
+            assert_eq!(sorted(numbers(b'S')), (0..TAKEN).collect::<Vec<_>>(), "those that stay");
+            let left = sorted(numbers(b'T'));
+            assert!((before..=after).contains(&(TAKEN - left.len())), "{} left of {before}..={after}", left.len());
+            assert_eq!(left, (TAKEN - left.len()..TAKEN).collect::<Vec<_>>(), "a moment's");
+            if before == TAKEN {
+                break;
+            }
+        }
+    });
+}
+
+/// Beside another thread a launch allocates no more for many variables than for few.
+pub fn cost(args: &[String]) {
+    let programs = Programs::new();
+    if args.is_empty() {
+        let run = |more: usize| {
+            let mut command = Other::new("/proc/self/exe");
+            command.args(["environment-cost", "again"]).env_clear();
+            (0..more).for_each(|number| _ = command.env(name('T', number), "x"));
+            let output = command.output().expect("starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("a number").trim().parse::<u64>().expect("a number")
+        };
+        let (few, many) = (run(3), run(300));
+        assert!(few > 0);
+        return assert_eq!(few, many, "allocations in 10 launches");
+    }
+    thread::spawn(|| {}).join().expect("a thread");
+    let launch = || assert!(Command::new(programs.exits(0)).status().expect("status").success());
+    launch();
+    let before = allocator::calls();
+    (0..10).for_each(|_| launch());
+    println!("{}", allocator::calls() - before);
+}
