@@ -139,11 +139,13 @@ pub(crate) trait Launcher {
     /// When it was not launched or did not exit with 0.
     fn launch(&mut self) -> Result<Sample>;
 
-    /// Launches until the goal is reached, and adds the launches to `series`, with the time and the CPU time they took.
+    /// Launches once, uncounted, and then until the goal is reached; adds those launches to `series`, with the time and the CPU
+    /// time they took.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
     fn turn(&mut self, goal: &Goal, series: &mut Series) -> Result<()> {
+        self.launch()?;
         let cpu = super::race::cpu_time();
         let start = Instant::now();
         let mut count = 0;

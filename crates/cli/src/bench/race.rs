@@ -1,4 +1,4 @@
-//! The run loop: contestants in turn, a millisecond each, so that whatever drifts on the machine hits them all alike.
+//! The run loop: contestants in turn, some milliseconds each, so that whatever drifts on the machine hits them all alike.
 
 use std::{
     sync::{
@@ -25,9 +25,13 @@ use super::{
 
 /// Launches made before measuring, so that nobody pays for first touches.
 const WARM_UP: usize = 5;
-/// How long a turn lasts, about: long enough that the caches are the contestant's own, short enough that the turns come
-/// often.
-const TURN: Duration = Duration::from_millis(1);
+/// How long a turn lasts, about: long enough that the caches are the contestant's own and the other processor is awake, short
+/// enough that the turns come often. That of an engine is as long.
+pub(crate) const TURN: Duration = Duration::from_millis(8);
+/// Where there is little time turns are shorter, so that there are as many …
+const TURNS: u32 = 8;
+/// … but not shorter than that.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// Launches that every contestant makes, however slow: fewer say nothing.
 const FEWEST: usize = 5;
 /// Turns of each contestant in the thread sweep.
@@ -242,7 +246,8 @@ impl<'p> Runner<'p> {
 /// far sits out until the others have caught up, so that also the few launches of a slow one are spread over the whole
 /// time.
 fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) -> Result<()> {
-    let rounds = u32::try_from((budget.time.as_nanos() / TURN.as_nanos()).max(1)).unwrap_or(u32::MAX);
+    let time = (budget.time / TURNS).clamp(SHORTEST, TURN);
+    let rounds = u32::try_from((budget.time.as_nanos() / time.as_nanos()).max(1)).unwrap_or(u32::MAX);
     let samples = usize::try_from(budget.samples).unwrap_or(usize::MAX);
     let part = |whole: usize, round: u32| whole.saturating_mul(round as usize).div_ceil(rounds as usize);
     let count = runners.len();
@@ -253,7 +258,7 @@ fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) ->
         for turn in 0..count {
             runners[(round as usize + turn) % count].turn(&quota, round == rounds)?;
         }
-        progress.inc(count as u64 * TURN.as_millis() as u64);
+        progress.inc(count as u64 * time.as_millis() as u64);
     }
     Ok(())
 }

@@ -31,16 +31,13 @@ use super::{
     conditions::Condition,
     contestants::{Contestant, Job, Launcher},
     program::Program,
-    race::Goal,
+    race::{Goal, TURN},
     settings::Feature,
     statistics::{Sample, Series},
 };
 
 /// How long an engine may be silent, beyond the time it was given: to write to a lot of memory, to fork a large process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a turn of an engine lasts, about. It sleeps between its turns, so they are longer than those of the others,
-/// and come as much less often.
-const TURN: Duration = Duration::from_millis(8);
 /// Bytes of a variable of the environment that was made larger, with its name and all that belongs to it.
 const VARIABLE: u64 = 1 << 10;
 
