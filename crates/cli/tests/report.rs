@@ -317,8 +317,16 @@ fn the_readme_has_the_figures_of_its_record() {
 fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
     let mut record: Value =
         serde_json::from_slice(&fs::read(from.join("results.json")).expect("a record")).expect("JSON");
-    for (index, row) in record["rows"].as_array_mut().expect("rows").iter_mut().enumerate() {
-        let by = factor(row["launcher"].as_str().expect("a name"), index);
+    for list in ["rows", "alive"] {
+        change(record[list].as_array_mut().expect("rows"), &factor);
+    }
+    fs::write(to, record.to_string()).expect("written");
+}
+
+fn change(rows: &mut [Value], factor: impl Fn(&str, usize) -> f64) {
+    for (index, row) in rows.iter_mut().enumerate() {
+        let name = row.get("launcher").or_else(|| row.get("waiter")).and_then(Value::as_str);
+        let by = factor(name.expect("a name"), index);
         for field in row.as_object_mut().expect("a row").iter_mut() {
             if field.0.ends_with("_us")
                 && let Some(value) = field.1.as_f64()
@@ -327,7 +335,6 @@ fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
             }
         }
     }
-    fs::write(to, record.to_string()).expect("written");
 }
 
 #[test]
@@ -338,7 +345,8 @@ fn a_change_is_called_only_beyond_the_noise() {
     changed(&record(), &same, |_, _| 1.0);
     // Two percent up and down, and another machine, which is half as fast.
     changed(&record(), &noisy, |_, index| 2.0 * (1.0 + 0.02 * ((index * 7919 % 3) as f64 - 1.0)));
-    changed(&record(), &slower, |launcher, _| if launcher == "forkless-status" { 1.2 } else { 1.0 });
+    let ours = ["forkless-status", "forkless-wait-set"];
+    changed(&record(), &slower, |launcher, _| if ours.contains(&launcher) { 1.2 } else { 1.0 });
     let compare =
         |after: &Path, more: &[&str]| forkless(&[&["compare", &text(&record()), &text(after)], more].concat());
     for unchanged in [&same, &noisy] {
@@ -363,7 +371,7 @@ fn a_change_is_called_only_beyond_the_noise() {
     };
     let mut called = 0;
     for figure in figures {
-        let is_slower = figure["launcher"] == "forkless-status";
+        let is_slower = ours.iter().any(|name| figure["launcher"] == *name);
         if is_slower && is_sure(&figure["before"]) && is_sure(&figure["after"]) {
             assert_eq!(figure["verdict"], "slower", "{figure}");
             called += 1;
@@ -374,6 +382,8 @@ fn a_change_is_called_only_beyond_the_noise() {
         }
     }
     assert!(called > 0, "{found}");
+    let of_the_set = figures.iter().filter(|figure| figure["launcher"] == ours[1] && figure["verdict"] == "slower");
+    assert_eq!(of_the_set.count(), 4, "processor time and latency, with few children and with many");
     let tolerated = compare(&slower, &["--tolerance=50"]);
     assert_eq!(tolerated.status.code(), Some(0), "{tolerated:?}");
 }

@@ -23,7 +23,7 @@ use super::{
     program::Program,
     race::Budget,
     record::Name,
-    statistics::{microseconds, percentile, round},
+    statistics::{Spread, round},
 };
 
 /// The few, which the many are compared with.
@@ -71,9 +71,19 @@ pub(crate) struct AliveRow {
     pub(crate) children: usize,
     pub(crate) n: usize,
     pub(crate) cpu_p50_us: f64,
+    /// Bounds of the median, with 95 % confidence; none in records of before they were taken.
+    pub(crate) cpu_p50_low_us: Option<f64>,
+    pub(crate) cpu_p50_high_us: Option<f64>,
+    /// This and the largest are 0 in the same records.
+    pub(crate) cpu_p90_us: f64,
     pub(crate) cpu_p99_us: f64,
+    pub(crate) cpu_max_us: f64,
     pub(crate) latency_p50_us: f64,
+    pub(crate) latency_p50_low_us: Option<f64>,
+    pub(crate) latency_p50_high_us: Option<f64>,
+    pub(crate) latency_p90_us: f64,
     pub(crate) latency_p99_us: f64,
+    pub(crate) latency_max_us: f64,
     pub(crate) ratio_to_few: Option<f64>,
     pub(crate) parent_bytes: Option<f64>,
 }
@@ -150,31 +160,39 @@ fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, int
     Ok(())
 }
 
+impl AliveRow {
+    /// Of exits in the order in which they were measured, at least one. What needs both numbers of children comes later.
+    pub(crate) fn new(waiter: Name, children: usize, exits: &[Exit]) -> Self {
+        let spread = |field: fn(&Exit) -> u64| Spread::of(&exits.iter().map(field).collect::<Vec<_>>());
+        let (cpu, latency) = (spread(|exit| exit.cpu_ns), spread(|exit| exit.latency_ns));
+        Self {
+            waiter,
+            children,
+            n: exits.len(),
+            cpu_p50_us: cpu.p50,
+            cpu_p50_low_us: Some(cpu.low),
+            cpu_p50_high_us: Some(cpu.high),
+            cpu_p90_us: cpu.p90,
+            cpu_p99_us: cpu.p99,
+            cpu_max_us: cpu.max,
+            latency_p50_us: latency.p50,
+            latency_p50_low_us: Some(latency.low),
+            latency_p50_high_us: Some(latency.high),
+            latency_p90_us: latency.p90,
+            latency_p99_us: latency.p99,
+            latency_max_us: latency.max,
+            ratio_to_few: None,
+            parent_bytes: None,
+        }
+    }
+}
+
 impl Found {
-    fn rows(self, waiter: &'static str, many: usize) -> [AliveRow; 2] {
-        let row = |children, exits: &[Exit], few: Option<f64>, bytes| {
-            let sorted = |field: fn(&Exit) -> u64| {
-                let mut values: Vec<u64> = exits.iter().map(field).collect();
-                values.sort_unstable();
-                values
-            };
-            let (cpu, latency) = (sorted(|exit| exit.cpu_ns), sorted(|exit| exit.latency_ns));
-            let cpu_p50_us = microseconds(percentile(&cpu, 50));
-            AliveRow {
-                waiter,
-                children,
-                n: cpu.len(),
-                cpu_p50_us,
-                cpu_p99_us: microseconds(percentile(&cpu, 99)),
-                latency_p50_us: microseconds(percentile(&latency, 50)),
-                latency_p99_us: microseconds(percentile(&latency, 99)),
-                ratio_to_few: few.map(|few| round(cpu_p50_us / few)),
-                parent_bytes: bytes,
-            }
-        };
-        let few = row(FEW, &self.few, None, None);
-        let many = row(many, &self.many, Some(few.cpu_p50_us), Some(round(self.bytes)));
-        [few, many]
+    fn rows(self, waiter: Name, many: usize) -> [AliveRow; 2] {
+        let few = AliveRow::new(waiter, FEW, &self.few);
+        let many = AliveRow::new(waiter, many, &self.many);
+        let ratio_to_few = Some(round(many.cpu_p50_us / few.cpu_p50_us));
+        [few, AliveRow { ratio_to_few, parent_bytes: Some(round(self.bytes)), ..many }]
     }
 }
 

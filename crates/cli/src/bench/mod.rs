@@ -290,6 +290,9 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     write_to(&out.join("results.json"), &json)?;
     write_to(&out.join("results.csv"), &csv)?;
+    if !record.report.alive.is_empty() {
+        write_to(&out.join("alive.csv"), &record.report.alive_csv()?)?;
+    }
     write_to(&out.join("table.txt"), &table::render(&record.report, &record.notes, false))?;
     let page = report::write(out, &[record])?;
     Ok(format!("Plots and tables: {}", page.display()))
