@@ -25,6 +25,7 @@ mod findings;
 mod charts;
 mod plots;
 mod page;
+mod background;
 mod archive;
 mod report;
 mod readme;
@@ -294,7 +295,7 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
         write_to(&out.join("alive.csv"), &record.report.alive_csv()?)?;
     }
     write_to(&out.join("table.txt"), &table::render(&record.report, &record.notes, false))?;
-    let page = report::write(out, &[record])?;
+    let page = report::write(out, &[record], background::found_in(out)?.as_ref())?;
     Ok(format!("Plots and tables: {}", page.display()))
 }
 
