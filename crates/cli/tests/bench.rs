@@ -159,11 +159,19 @@ fn every_way_to_wait_has_rows() {
     assert_eq!(names, expected);
     for row in alive {
         assert!(row["cpu_p50_us"].as_f64().is_some_and(|value| value > 0.0), "{row}");
-        assert!(row["latency_p50_us"].as_f64() <= row["latency_p99_us"].as_f64(), "{row}");
+        for time in ["cpu", "latency"] {
+            let spread = ["p50_low", "p50", "p50_high"].map(|part| row[format!("{time}_{part}_us")].as_f64());
+            assert!(spread.is_sorted() && spread[0].is_some(), "{row}");
+            let spread = ["p50", "p90", "p99", "max"].map(|part| row[format!("{time}_{part}_us")].as_f64());
+            assert!(spread.is_sorted(), "{row}");
+        }
         let many = row["children"] == 120;
         assert!(many || row["children"] == 100, "{row}");
         assert_eq!((row["ratio_to_few"].is_f64(), row["parent_bytes"].is_f64()), (many, many), "{row}");
     }
+    let csv = fs::read_to_string(out.path().join("alive.csv")).expect("alive.csv");
+    let heads: BTreeSet<String> = csv.lines().next().expect("a head").split(',').map(str::to_owned).collect();
+    assert_eq!((heads, csv.lines().count() - 1), (documented()["alive"].clone(), alive.len()));
     let few = bench(out.path(), &["--only=alive", "--children=50", "--json=-"]);
     assert!(json(&few)["alive"].as_array().expect("alive").is_empty());
 }

@@ -29,6 +29,11 @@ fn text(path: &Path) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
+/// A short run of `cargo xtask background` that is part of the project.
+fn background() -> PathBuf {
+    root().join("bench/record/2026-11-21-background")
+}
+
 /// The page of a record, in a directory.
 fn report(record: &Path, out: &Path) -> Output {
     let output = forkless(&["report", &text(record), "--out", &text(out)]);
@@ -64,7 +69,9 @@ const look = async frame => {
     svg.dispatchEvent(new win.PointerEvent('pointermove', at));
     const tip = doc.querySelector('.tip');
     const t = tip.getBoundingClientRect();
-    shown.push({ words: tip.hidden ? '' : tip.textContent, inside: t.left >= 0 && t.right <= root.clientWidth });
+    const names = [...tip.children].map(block => block.textContent.split(' · ')[0]);
+    const once = new Set(names).size === names.length;
+    shown.push({ words: tip.hidden ? '' : tip.textContent, inside: t.left >= 0 && t.right <= root.clientWidth, once });
   }
   const luminance = colour => {
     const [r, g, b] = colour.match(/[\d.]+/g).map(Number).map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -185,8 +192,8 @@ fn faults(found: &Value, console: &[String], charts: usize) -> Vec<String> {
         must(frame["charts"] == charts && frame["drawn"] == charts, format!("{} of {charts} drawn", frame["drawn"]));
         must(frame["faint"] == serde_json::json!([]), format!("hard to read: {}", frame["faint"]));
         let shown = frame["shown"].as_array().cloned().unwrap_or_default();
-        let told =
-            |tip: &Value| tip["inside"] == true && tip["words"].as_str().is_some_and(|words| words.contains(" · "));
+        let has_words = |tip: &Value| tip["words"].as_str().is_some_and(|words| words.contains(" · "));
+        let told = |tip: &Value| tip["inside"] == true && tip["once"] == true && has_words(tip);
         let untold: Vec<&Value> = shown.iter().filter(|tip| !told(tip)).collect();
         must(shown.len() == charts && untold.is_empty(), format!("no value under the pointer: {untold:?}"));
     }
@@ -203,9 +210,15 @@ fn the_page_is_well_in_a_browser() {
     };
     let out = directory();
     report(&record(), out.path());
+    let without = fs::read_to_string(out.path().join("index.html")).expect("a page");
+    let words = ["report", &text(&record()), "--background", &text(&background()), "--out", &text(out.path())];
+    let output = forkless(&words);
+    assert!(output.status.success(), "{output:?}");
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
-    let charts = page.matches("<svg role=\"img\"").count();
+    let charts_of = |page: &str| page.matches("<svg role=\"img\"").count();
+    let charts = charts_of(&page);
     assert!(charts > 20, "{charts}");
+    assert_eq!(charts - charts_of(&without), 4, "three graphs of the background, and one of them again without fork");
     let (found, console) = probed(chromium, &page);
     assert_eq!(faults(&found, &console, charts), Vec::<String>::new());
 
@@ -214,10 +227,13 @@ fn the_page_is_well_in_a_browser() {
         .replacen("<h1>", "<h1 style=\"width:1500px\">", 1)
         .replacen("</main>", "<script>console.error('odd');nothing.at.all()</script></main>", 1)
         .replacen("role=\"img\"", "role=\"img\" style=\"display:none\"", 1);
+    // The last graph is of the background.
+    let (before, last) = broken.rsplit_once("role=\"img\"").expect("a graph");
+    let broken = format!("{before}role=\"img\" style=\"display:none\"{last}");
     let (found, console) = probed(chromium, &broken);
     let faults = faults(&found, &console, charts).join("\n");
     for part in
-        ["odd", "nothing is not defined", "phone: wider", "desk: wider", &format!("{} of {charts} drawn", charts - 1)]
+        ["odd", "nothing is not defined", "phone: wider", "desk: wider", &format!("{} of {charts} drawn", charts - 2)]
     {
         assert!(faults.contains(part), "{part} is not found: {faults}");
     }
@@ -250,12 +266,67 @@ fn a_report_has_page_pictures_and_words() {
     }
 }
 
+#[test]
+fn the_background_is_beside_what_was_published() {
+    let place = directory();
+    let [beside, out] = ["record", "page"].map(|name| place.path().join(name));
+    fs::create_dir(&beside).expect("a directory");
+    fs::copy(record().join("results.json"), beside.join("results.json")).expect("a record");
+    fs::copy(background().join("background.json"), beside.join("background.json")).expect("a record");
+    report(&beside, &out);
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    assert!(page.contains("href=\"#background\"") && page.contains("id=\"background\""));
+    let quoted = |text: &Value| {
+        let text = text.as_str().expect("text").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        text.replace('"', "&quot;")
+    };
+    let known: Value =
+        serde_json::from_slice(&fs::read(background().join("background.json")).expect("a record")).expect("JSON");
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let figure = |value: &Value| {
+        let value = value.as_f64().expect("a figure");
+        if value < 99.95 { format!("{value:.1}") } else { with_commas(value.round()) }
+    };
+    for row in list(&known["tables"]).iter().flat_map(|table| list(&table["rows"])) {
+        let named = format!("<th scope=\"row\">{}</th>", quoted(&row["name"]));
+        let reason = format!("<td class=\"why\">{}</td>", quoted(&row["reason"]));
+        let lines: Vec<&str> = page.lines().filter(|line| line.contains(&named) && line.contains(&reason)).collect();
+        let figures = [list(&row["published"]), list(&row["here"])].concat();
+        let has = |line: &&str| figures.iter().all(|value| line.contains(&format!(">{}</td>", figure(value))));
+        assert!(lines.iter().any(has), "{row} is not on the page: {lines:?}");
+    }
+    for curve in list(&known["curves"]) {
+        for line in list(&curve["lines"]) {
+            for point in list(&line["points"]) {
+                let thousandths = (point[1].as_f64().expect("a time") * 1e3).round() / 1e3;
+                let x = with_commas(point[0].as_f64().expect("a number"));
+                let at = format!("{} · {x} {}\n", quoted(&line["name"]), quoted(&curve["x"]));
+                let words = page.split(&at).nth(1).and_then(|rest| rest.split(" µs").next());
+                assert_eq!(words, Some(with_commas(thousandths).as_str()), "{at}");
+            }
+        }
+    }
+
+    fs::write(beside.join("background.json"), "{}").expect("written");
+    let refused = forkless(&["report", &text(&beside), "--out", &text(&out)]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("background.json"), "{refused:?}");
+    let missing = forkless(&["report", &text(&record()), "--out", &text(&out), "--background", "/nowhere"]);
+    assert_eq!(missing.status.code(), Some(1));
+    report(&record(), &out);
+    assert!(!fs::read_to_string(out.join("index.html")).expect("a page").contains("id=\"background\""));
+}
+
 fn with_commas(value: f64) -> String {
     let text = value.to_string();
     match text.split_once('.') {
         Some((whole, part)) if whole.len() > 3 => {
             let (thousands, rest) = whole.split_at(whole.len() - 3);
             format!("{thousands},{rest}.{part}")
+        }
+        None if text.len() > 3 => {
+            let (thousands, rest) = text.split_at(text.len() - 3);
+            format!("{thousands},{rest}")
         }
         _ => text,
     }
@@ -317,8 +388,16 @@ fn the_readme_has_the_figures_of_its_record() {
 fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
     let mut record: Value =
         serde_json::from_slice(&fs::read(from.join("results.json")).expect("a record")).expect("JSON");
-    for (index, row) in record["rows"].as_array_mut().expect("rows").iter_mut().enumerate() {
-        let by = factor(row["launcher"].as_str().expect("a name"), index);
+    for list in ["rows", "alive"] {
+        change(record[list].as_array_mut().expect("rows"), &factor);
+    }
+    fs::write(to, record.to_string()).expect("written");
+}
+
+fn change(rows: &mut [Value], factor: impl Fn(&str, usize) -> f64) {
+    for (index, row) in rows.iter_mut().enumerate() {
+        let name = row.get("launcher").or_else(|| row.get("waiter")).and_then(Value::as_str);
+        let by = factor(name.expect("a name"), index);
         for field in row.as_object_mut().expect("a row").iter_mut() {
             if field.0.ends_with("_us")
                 && let Some(value) = field.1.as_f64()
@@ -327,7 +406,6 @@ fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
             }
         }
     }
-    fs::write(to, record.to_string()).expect("written");
 }
 
 #[test]
@@ -338,7 +416,8 @@ fn a_change_is_called_only_beyond_the_noise() {
     changed(&record(), &same, |_, _| 1.0);
     // Two percent up and down, and another machine, which is half as fast.
     changed(&record(), &noisy, |_, index| 2.0 * (1.0 + 0.02 * ((index * 7919 % 3) as f64 - 1.0)));
-    changed(&record(), &slower, |launcher, _| if launcher == "forkless-status" { 1.2 } else { 1.0 });
+    let ours = ["forkless-status", "forkless-wait-set"];
+    changed(&record(), &slower, |launcher, _| if ours.contains(&launcher) { 1.2 } else { 1.0 });
     let compare =
         |after: &Path, more: &[&str]| forkless(&[&["compare", &text(&record()), &text(after)], more].concat());
     for unchanged in [&same, &noisy] {
@@ -363,7 +442,7 @@ fn a_change_is_called_only_beyond_the_noise() {
     };
     let mut called = 0;
     for figure in figures {
-        let is_slower = figure["launcher"] == "forkless-status";
+        let is_slower = ours.iter().any(|name| figure["launcher"] == *name);
         if is_slower && is_sure(&figure["before"]) && is_sure(&figure["after"]) {
             assert_eq!(figure["verdict"], "slower", "{figure}");
             called += 1;
@@ -374,6 +453,8 @@ fn a_change_is_called_only_beyond_the_noise() {
         }
     }
     assert!(called > 0, "{found}");
+    let of_the_set = figures.iter().filter(|figure| figure["launcher"] == ours[1] && figure["verdict"] == "slower");
+    assert_eq!(of_the_set.count(), 4, "processor time and latency, with few children and with many");
     let tolerated = compare(&slower, &["--tolerance=50"]);
     assert_eq!(tolerated.status.code(), Some(0), "{tolerated:?}");
 }

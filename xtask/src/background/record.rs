@@ -11,7 +11,7 @@ use std::path::Path;
 /// The curve that was published as two graphs, of which the second is without fork.
 const CLONE_GRAPH: &str = "mapped";
 
-/// All of it. The fields are explained in bench/background/README.md.
+/// All of it. The fields are explained in bench/FORMAT.md, and a test compares.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Record {
     #[serde(skip_deserializing)]
@@ -279,6 +279,8 @@ fn slope(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{Record, slope};
+    use serde_json::Value;
+    use std::collections::BTreeSet;
 
     #[test]
     fn slopes_are_of_the_best_line() {
@@ -299,6 +301,26 @@ mod tests {
                 assert!(!row.reason.is_empty() && !row.reason.contains(['|', '\n']), "{}", row.id);
             }
         }
+    }
+
+    #[test]
+    fn the_format_is_described() {
+        let format = include_str!("../../../bench/FORMAT.md");
+        let part = format.split("\n## ").find(|part| part.starts_with("background.json")).expect("a section");
+        let names = |part: &str| -> BTreeSet<String> {
+            part.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+        };
+        let parts: Vec<&str> = part.split("\nEach of ").collect();
+        let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
+        let with = |part: &str, shared: &[&str]| &names(part) | &shared.iter().map(|name| (*name).to_owned()).collect();
+        let record = serde_json::to_value(Record::published().expect("the file")).expect("JSON");
+        let [table, curve] = ["tables", "curves"].map(|list| &record[list][0]);
+        assert_eq!(parts.len(), 5);
+        assert_eq!(keys(&record), names(parts[0]));
+        assert_eq!(keys(table), names(parts[1]));
+        assert_eq!(keys(&table["rows"][0]), names(parts[2]));
+        assert_eq!(keys(curve), with(parts[3], &["name", "title", "source", "measured"]));
+        assert_eq!(keys(&curve["lines"][0]), with(parts[4], &["id", "name", "launches", "reason"]));
     }
 
     #[test]

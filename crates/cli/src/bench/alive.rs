@@ -23,11 +23,14 @@ use super::{
     program::Program,
     race::Budget,
     record::Name,
-    statistics::{microseconds, percentile, round},
+    statistics::{Spread, round},
 };
 
 /// The few, which the many are compared with.
 pub(crate) const FEW: usize = 100;
+/// How often each way to wait is measured, with a part of the exits. Measuring one takes a second or so, in which a neighbour may or
+/// may not have been busy: only another time shows that, so that the bounds of the medians know it.
+const TURNS: usize = 2;
 /// Exits that are waited for before measuring, with each number of children.
 const WARM_UP: usize = 5;
 /// Exits in a row, before the children that ended are replaced.
@@ -71,9 +74,19 @@ pub(crate) struct AliveRow {
     pub(crate) children: usize,
     pub(crate) n: usize,
     pub(crate) cpu_p50_us: f64,
+    /// Bounds of the median, with 95 % confidence; none in records of before they were taken.
+    pub(crate) cpu_p50_low_us: Option<f64>,
+    pub(crate) cpu_p50_high_us: Option<f64>,
+    /// This and the largest are 0 in the same records.
+    pub(crate) cpu_p90_us: f64,
     pub(crate) cpu_p99_us: f64,
+    pub(crate) cpu_max_us: f64,
     pub(crate) latency_p50_us: f64,
+    pub(crate) latency_p50_low_us: Option<f64>,
+    pub(crate) latency_p50_high_us: Option<f64>,
+    pub(crate) latency_p90_us: f64,
     pub(crate) latency_p99_us: f64,
+    pub(crate) latency_max_us: f64,
     pub(crate) ratio_to_few: Option<f64>,
     pub(crate) parent_bytes: Option<f64>,
 }
@@ -99,44 +112,47 @@ pub(crate) fn measure(
     tick: impl Fn(String),
 ) -> Result<Vec<AliveRow>> {
     let program = Program::waiter()?;
-    let mut rows = Vec::new();
-    for waiter in Waiter::ALL {
-        let mut crowd: Box<dyn Crowd> = match waiter {
-            Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
-            Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program, false)? })),
-            Waiter::Libuv if !engines.has(super::contestants::Contestant::Libuv) => continue,
-            Waiter::Libuv => Box::new(engines.start_alive(super::contestants::Contestant::Libuv, &program)?),
-            Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
-        };
-        tick(format!("{} children alive, {}", super::conditions::thousands(many as u64), waiter.name()));
-        let found =
-            series(&mut *crowd, many, exits, budget).with_context(|| format!("contestant {}", waiter.name()))?;
-        rows.extend(found.rows(waiter.name(), many));
+    let mut all = Waiter::ALL.map(|waiter| (waiter, Found::default()));
+    for turn in 0..TURNS {
+        let part = exits * (turn + 1) / TURNS - exits * turn / TURNS;
+        for (waiter, found) in &mut all {
+            let name = waiter.name();
+            let mut crowd: Box<dyn Crowd> = match waiter {
+                Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
+                Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program, false)? })),
+                Waiter::Libuv if !engines.has(super::contestants::Contestant::Libuv) => continue,
+                Waiter::Libuv => Box::new(engines.start_alive(super::contestants::Contestant::Libuv, &program)?),
+                Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
+            };
+            tick(format!("{} children alive, {name}", super::conditions::thousands(many as u64)));
+            series(&mut *crowd, many, part, budget, found).with_context(|| format!("contestant {name}"))?;
+        }
     }
-    Ok(rows)
+    let measured = all.into_iter().filter(|(_, found)| !found.many.is_empty());
+    Ok(measured.flat_map(|(waiter, found)| found.rows(waiter.name(), many)).collect())
 }
 
 /// What was measured of one way to wait.
+#[derive(Default)]
 struct Found {
     few: Vec<Exit>,
     many: Vec<Exit>,
-    /// Memory of the parent for each of the many.
-    bytes: f64,
+    /// Memory of the parent for each of the many, when it had them for the first time.
+    bytes: Option<f64>,
 }
 
 /// Few, many, and few again, so that a machine that becomes slower or faster meanwhile is not taken for a difference.
-fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget) -> Result<Found> {
-    let mut found = Found { few: Vec::new(), many: Vec::new(), bytes: 0.0 };
+fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget, found: &mut Found) -> Result<()> {
     crowd.resize(FEW)?;
     run(crowd, FEW, exits / 2, budget, &mut found.few)?;
     let before = crowd.memory()?;
     crowd.resize(many)?;
-    found.bytes = crowd.memory()?.growth_since(before) / (many - FEW).max(1) as f64;
+    let growth = crowd.memory()?.growth_since(before);
+    found.bytes.get_or_insert(growth / (many - FEW).max(1) as f64);
     run(crowd, many, exits, budget, &mut found.many)?;
     crowd.resize(FEW)?;
     run(crowd, FEW, exits - exits / 2, budget, &mut found.few)?;
-    crowd.resize(0)?;
-    Ok(found)
+    crowd.resize(0)
 }
 
 fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, into: &mut Vec<Exit>) -> Result<()> {
@@ -150,31 +166,39 @@ fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, int
     Ok(())
 }
 
+impl AliveRow {
+    /// Of exits in the order in which they were measured, at least one. What needs both numbers of children comes later.
+    pub(crate) fn new(waiter: Name, children: usize, exits: &[Exit]) -> Self {
+        let spread = |field: fn(&Exit) -> u64| Spread::of(&exits.iter().map(field).collect::<Vec<_>>());
+        let (cpu, latency) = (spread(|exit| exit.cpu_ns), spread(|exit| exit.latency_ns));
+        Self {
+            waiter,
+            children,
+            n: exits.len(),
+            cpu_p50_us: cpu.p50,
+            cpu_p50_low_us: Some(cpu.low),
+            cpu_p50_high_us: Some(cpu.high),
+            cpu_p90_us: cpu.p90,
+            cpu_p99_us: cpu.p99,
+            cpu_max_us: cpu.max,
+            latency_p50_us: latency.p50,
+            latency_p50_low_us: Some(latency.low),
+            latency_p50_high_us: Some(latency.high),
+            latency_p90_us: latency.p90,
+            latency_p99_us: latency.p99,
+            latency_max_us: latency.max,
+            ratio_to_few: None,
+            parent_bytes: None,
+        }
+    }
+}
+
 impl Found {
-    fn rows(self, waiter: &'static str, many: usize) -> [AliveRow; 2] {
-        let row = |children, exits: &[Exit], few: Option<f64>, bytes| {
-            let sorted = |field: fn(&Exit) -> u64| {
-                let mut values: Vec<u64> = exits.iter().map(field).collect();
-                values.sort_unstable();
-                values
-            };
-            let (cpu, latency) = (sorted(|exit| exit.cpu_ns), sorted(|exit| exit.latency_ns));
-            let cpu_p50_us = microseconds(percentile(&cpu, 50));
-            AliveRow {
-                waiter,
-                children,
-                n: cpu.len(),
-                cpu_p50_us,
-                cpu_p99_us: microseconds(percentile(&cpu, 99)),
-                latency_p50_us: microseconds(percentile(&latency, 50)),
-                latency_p99_us: microseconds(percentile(&latency, 99)),
-                ratio_to_few: few.map(|few| round(cpu_p50_us / few)),
-                parent_bytes: bytes,
-            }
-        };
-        let few = row(FEW, &self.few, None, None);
-        let many = row(many, &self.many, Some(few.cpu_p50_us), Some(round(self.bytes)));
-        [few, many]
+    fn rows(self, waiter: Name, many: usize) -> [AliveRow; 2] {
+        let few = AliveRow::new(waiter, FEW, &self.few);
+        let many = AliveRow::new(waiter, many, &self.many);
+        let ratio_to_few = Some(round(many.cpu_p50_us / few.cpu_p50_us));
+        [few, AliveRow { ratio_to_few, parent_bytes: self.bytes.map(round), ..many }]
     }
 }
 
@@ -456,8 +480,12 @@ mod tests {
 
     fn check(crowd: &mut dyn Crowd) {
         let budget = Budget { time: Duration::ZERO, samples: 1, stop: &AtomicBool::new(false) };
-        let found = series(crowd, 150, 21, budget).expect("measured");
-        assert_eq!((found.few.len(), found.many.len()), (21, 21));
+        let mut found = Found::default();
+        series(crowd, 150, 21, budget, &mut found).expect("measured");
+        let bytes = found.bytes;
+        series(crowd, 150, 4, budget, &mut found).expect("measured");
+        assert_eq!((found.few.len(), found.many.len()), (25, 25));
+        assert!(bytes.is_some() && found.bytes == bytes, "{bytes:?}, and another time {:?}", found.bytes);
         assert!(found.few.iter().chain(&found.many).all(|exit| exit.latency_ns > 0 && exit.cpu_ns > 0));
     }
 

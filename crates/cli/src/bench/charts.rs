@@ -159,10 +159,15 @@ const RATES: [Metric; 3] = [RATE, TOTAL, TAIL];
 const TOTALS: [Metric; 2] =
     [Metric { title: "total, median, and a stroke at p99", tail: Some(1), ..TOTAL }, Metric { drawn: false, ..TAIL }];
 const RATE_ONLY: [Metric; 2] = [Metric { title: "launches per second", ..RATE }, Metric { drawn: false, ..TAIL }];
-const CPU: [Metric; 3] = [
+const CPU: [Metric; 8] = [
     Metric { title: "CPU time of the parent, median", head: "CPU µs", ..TOTAL },
-    Metric { title: "CPU time of the parent, 99th percentile", head: "p99 µs", ..TOTAL },
+    Metric { head: "CPU p90 µs", drawn: false, ..TOTAL },
+    Metric { title: "CPU time of the parent, 99th percentile", head: "CPU p99 µs", ..TOTAL },
+    Metric { head: "CPU max µs", drawn: false, ..TOTAL },
     Metric { title: "Latency from the kill on, median", head: "latency µs", ..TOTAL },
+    Metric { head: "latency p90 µs", drawn: false, ..TOTAL },
+    Metric { head: "latency p99 µs", drawn: false, ..TOTAL },
+    Metric { head: "latency max µs", drawn: false, ..TOTAL },
 ];
 
 fn times_and_calls(row: &Row) -> Vec<f64> {
@@ -175,6 +180,14 @@ fn times(row: &Row) -> Vec<f64> {
 
 fn rates(row: &Row) -> Vec<f64> {
     vec![row.rate_per_s, row.total_p50_us, row.total_p99_us]
+}
+
+/// In the order of [`CPU`].
+fn costs(row: &AliveRow) -> Vec<f64> {
+    let known = |value: f64| if value > 0.0 { value } else { f64::NAN };
+    let cpu = [row.cpu_p50_us, known(row.cpu_p90_us), row.cpu_p99_us, known(row.cpu_max_us)];
+    let latency = [row.latency_p50_us, known(row.latency_p90_us), row.latency_p99_us, known(row.latency_max_us)];
+    [cpu, latency].concat()
 }
 
 fn totals(row: &Row) -> Vec<f64> {
@@ -420,7 +433,7 @@ fn alive(report: &Report) -> Option<Chart> {
         launcher: row.waiter,
         tick: counts.iter().position(|count| *count == row.children).unwrap_or(0),
         n: row.n as u64,
-        values: vec![row.cpu_p50_us, row.cpu_p99_us, row.latency_p50_us],
+        values: costs(row),
         marks: String::new(),
     };
     let cells: Vec<Cell> = report.alive.iter().map(cell).collect();
@@ -631,6 +644,7 @@ mod tests {
         let charts = charts(&Report::new(Machine::read(), Vec::new(), rows));
         assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["alive"]);
         assert_eq!(charts[0].table.groups, ["100", "10,000"]);
+        assert_eq!(charts[0].table.rows[0].1[..2], ["5.0", "–"], "a p90 of 0 is none");
     }
 
     #[test]

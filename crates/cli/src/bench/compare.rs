@@ -1,7 +1,7 @@
 //! `forkless bench compare`: what changed between two records, beyond the noise.
 //!
 //! Each figure is divided by the floor's under the same condition in the same record, which cancels the speed of the machine, and
-//! has the bounds that the record gives for both medians. It is called changed when the bounds of the two records do not meet, by
+//! has the bounds that the record gives for both medians; what an exit costs with children alive is divided by epoll's. It is called changed when the bounds of the two records do not meet, by
 //! more than a tolerance for what differs between two runs of one program.
 
 use std::{
@@ -15,8 +15,9 @@ use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use super::{
+    alive::AliveRow,
     archive,
-    conditions::Condition,
+    conditions::{Condition, thousands},
     record::{Report, Row, write_to},
     statistics::round,
     table::{headline, new_table},
@@ -65,7 +66,7 @@ pub(crate) fn main(options: &CompareOptions) -> Result<ExitCode> {
 }
 
 /// What came of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Comparison {
     /// Figures that are slower or faster.
     changed: usize,
@@ -82,11 +83,12 @@ struct Comparison {
 /// One median in both records.
 #[derive(Debug, Serialize)]
 struct Figure {
+    /// Or who waits, with children alive.
     launcher: &'static str,
     condition: String,
-    /// `held` or `total`.
+    /// `held` or `total`; `cpu` or `latency` with children alive.
     time: &'static str,
-    /// What both are divided by: the same time of this launcher, or nothing.
+    /// What both are divided by: the time of this launcher, or nothing.
     by: Option<&'static str>,
     before: Bounded,
     after: Bounded,
@@ -139,6 +141,14 @@ fn held(row: &Row) -> Median {
     Median { us: row.held_p50_us, bounds: row.held_p50_low_us.zip(row.held_p50_high_us) }
 }
 
+fn cpu(row: &AliveRow) -> Median {
+    Median { us: row.cpu_p50_us, bounds: row.cpu_p50_low_us.zip(row.cpu_p50_high_us) }
+}
+
+fn latency(row: &AliveRow) -> Median {
+    Median { us: row.latency_p50_us, bounds: row.latency_p50_low_us.zip(row.latency_p50_high_us) }
+}
+
 fn verdict(before: Bounded, after: Bounded, tolerance: f64) -> Verdict {
     if after.low > before.high * (1.0 + tolerance) {
         Verdict::Slower
@@ -155,14 +165,30 @@ fn yardstick<'a>(report: &'a Report, condition: &Condition) -> Option<&'a Row> {
     of("floor").or_else(|| of("tokio"))
 }
 
+/// As [`yardstick`], of so many children alive.
+fn alive_yardstick(report: &Report, children: usize) -> Option<&AliveRow> {
+    report.alive.iter().find(|row| row.waiter == "epoll" && row.children == children)
+}
+
 impl Comparison {
     fn new(before: &Report, after: &Report, tolerance: f64) -> Result<Self> {
-        let mut figures = Vec::new();
-        let mut matched = 0;
+        let mut found = Self { tolerance, ..Self::default() };
+        found.compare_rows(before, after);
+        found.compare_alive(before, after);
+        ensure!(!found.figures.is_empty(), "the records have nothing in common that could be compared");
+        let floors = yardstick(before, &Condition::SMALL).zip(yardstick(after, &Condition::SMALL));
+        found.changed = found.figures.iter().filter(|figure| figure.verdict != Verdict::Same).count();
+        found.compared = found.figures.len();
+        found.machine = floors.map(|(old, new)| round(new.total_p50_us / old.total_p50_us));
+        Ok(found)
+    }
+
+    fn compare_rows(&mut self, before: &Report, after: &Report) {
+        self.unmatched += before.rows.len() + after.rows.len();
         for new in &after.rows {
             let condition = new.condition();
             let Some(old) = before.rows_of(&condition).find(|row| row.launcher == new.launcher) else { continue };
-            matched += 1;
+            self.unmatched -= 2;
             let yardsticks = yardstick(before, &condition).zip(yardstick(after, &condition));
             let yardsticks = yardsticks.filter(|(old, new)| old.launcher == new.launcher);
             if yardsticks.is_some_and(|(yardstick, _)| yardstick.launcher == new.launcher) {
@@ -175,28 +201,41 @@ impl Comparison {
                 // Against the total of the yardstick: it is what the record has most of, and held follows it.
                 let ratios =
                     (of(old).by(yardsticks.map(|(by, _)| total(by))), of(new).by(yardsticks.map(|(_, by)| total(by))));
-                figures.push(Figure {
-                    launcher: new.launcher,
-                    condition: headline(&condition),
-                    time,
-                    by: yardsticks.map(|(yardstick, _)| yardstick.launcher),
-                    before: ratios.0,
-                    after: ratios.1,
-                    ratio: round(ratios.1.median / ratios.0.median),
-                    verdict: verdict(ratios.0, ratios.1, tolerance),
-                });
+                let by = yardsticks.map(|(yardstick, _)| yardstick.launcher);
+                self.push((new.launcher, headline(&condition), time), by, ratios);
             }
         }
-        ensure!(!figures.is_empty(), "the records have nothing in common that could be compared");
-        let floors = yardstick(before, &Condition::SMALL).zip(yardstick(after, &Condition::SMALL));
-        Ok(Self {
-            changed: figures.iter().filter(|figure| figure.verdict != Verdict::Same).count(),
-            compared: figures.len(),
-            unmatched: before.rows.len() + after.rows.len() - 2 * matched,
-            tolerance,
-            machine: floors.map(|(old, new)| round(new.total_p50_us / old.total_p50_us)),
-            figures,
-        })
+    }
+
+    fn compare_alive(&mut self, before: &Report, after: &Report) {
+        self.unmatched += before.alive.len() + after.alive.len();
+        for new in &after.alive {
+            let is_it = |row: &&AliveRow| row.waiter == new.waiter && row.children == new.children;
+            let Some(old) = before.alive.iter().find(is_it) else { continue };
+            self.unmatched -= 2;
+            let yardsticks = alive_yardstick(before, new.children).zip(alive_yardstick(after, new.children));
+            if yardsticks.is_some_and(|(yardstick, _)| yardstick.waiter == new.waiter) {
+                continue;
+            }
+            // Each against the same of the yardstick: they are of different kinds, and the machine may slow down one of them only.
+            for (time, of) in [("cpu", cpu as fn(&AliveRow) -> Median), ("latency", latency)] {
+                let ratios =
+                    (of(old).by(yardsticks.map(|(by, _)| of(by))), of(new).by(yardsticks.map(|(_, by)| of(by))));
+                let condition = format!("{} children alive", thousands(new.children as u64));
+                self.push((new.waiter, condition, time), yardsticks.map(|(yardstick, _)| yardstick.waiter), ratios);
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        (launcher, condition, time): (&'static str, String, &'static str),
+        by: Option<&'static str>,
+        (before, after): (Bounded, Bounded),
+    ) {
+        let ratio = round(after.median / before.median);
+        let verdict = verdict(before, after, self.tolerance);
+        self.figures.push(Figure { launcher, condition, time, by, before, after, ratio, verdict });
     }
 
     /// The changes as a table, and what that is out of.
@@ -248,7 +287,7 @@ pub(crate) fn status(outcome: Result<ExitCode>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{machine::Machine, record::tests::row},
+        super::{alive::Exit, machine::Machine, record::tests::row},
         *,
     };
 
@@ -304,6 +343,56 @@ mod tests {
         };
         assert!(changed(&without(1.0), &without(1.1)).is_empty());
         assert_eq!(changed(&without(1.0), &without(1.3)).len(), 2);
+    }
+
+    /// A record of children alive: what an exit costs drifts by a twentieth up and down, as it does on a machine with neighbours, and
+    /// that of forkless is changed.
+    fn alive(machine: f64, change: f64) -> Report {
+        let exits = |us: f64| -> Vec<Exit> {
+            let cost = |n: u64| us * machine * (1_000.0 + 50.0 * ((n * 7919 % 41) as f64 / 20.0 - 1.0));
+            (0..400).map(|n| Exit { cpu_ns: cost(n) as u64, latency_ns: 10 * cost(n) as u64 }).collect()
+        };
+        let rows = [100, 10_000].into_iter().flat_map(|children| {
+            [("epoll", 5.0), ("wait-any", children as f64 / 20.0), ("forkless-wait-set", 5.2 * change)]
+                .map(|(waiter, us)| AliveRow::new(waiter, children, &exits(us)))
+        });
+        Report::new(Machine::read(), Vec::new(), rows.collect())
+    }
+
+    #[test]
+    fn children_alive_are_compared_as_launches_are() {
+        let usual = alive(1.0, 1.0);
+        let found = Comparison::new(&usual, &usual, 0.05).expect("comparable");
+        assert_eq!((found.compared, found.changed, found.unmatched), (8, 0, 0), "two ways, two numbers, two times");
+        assert!(found.figures.iter().all(|figure| figure.by == Some("epoll")));
+        assert!(changed(&usual, &alive(1.0, 1.04)).is_empty(), "within the noise");
+        assert!(changed(&usual, &alive(3.0, 1.0)).is_empty(), "another machine is no change");
+        let both = |verdict| ["cpu", "latency", "cpu", "latency"].map(|time| ("forkless-wait-set", time, verdict));
+        assert_eq!(changed(&usual, &alive(1.0, 1.3)), both(Verdict::Slower));
+        assert_eq!(changed(&usual, &alive(3.0, 1.3)), both(Verdict::Slower), "also on another machine");
+        assert_eq!(changed(&alive(1.0, 1.3), &usual), both(Verdict::Faster));
+    }
+
+    #[test]
+    fn children_alive_without_bounds_or_in_other_numbers() {
+        let without = |change| {
+            let mut report = alive(1.0, change);
+            for row in &mut report.alive {
+                (row.cpu_p50_low_us, row.cpu_p50_high_us) = (None, None);
+                (row.latency_p50_low_us, row.latency_p50_high_us) = (None, None);
+            }
+            report
+        };
+        assert!(changed(&without(1.0), &without(1.1)).is_empty());
+        assert_eq!(changed(&without(1.0), &without(1.3)).len(), 4);
+        let mut unsure = alive(1.0, 1.3);
+        unsure.alive.iter_mut().for_each(|row| row.cpu_p50_low_us = Some(row.cpu_p50_us * 0.7));
+        assert!(changed(&alive(1.0, 1.0), &unsure).iter().all(|(_, time, _)| *time == "latency"), "wide bounds");
+
+        let mut fewer = alive(1.0, 1.3);
+        fewer.alive.iter_mut().filter(|row| row.children > 100).for_each(|row| row.children = 9_000);
+        let found = Comparison::new(&alive(1.0, 1.0), &fewer, 0.05).expect("comparable");
+        assert_eq!((found.compared, found.changed, found.unmatched), (4, 2, 6));
     }
 
     #[test]

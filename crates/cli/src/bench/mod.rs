@@ -25,6 +25,7 @@ mod findings;
 mod charts;
 mod plots;
 mod page;
+mod background;
 mod archive;
 mod report;
 mod readme;
@@ -290,8 +291,11 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     write_to(&out.join("results.json"), &json)?;
     write_to(&out.join("results.csv"), &csv)?;
+    if !record.report.alive.is_empty() {
+        write_to(&out.join("alive.csv"), &record.report.alive_csv()?)?;
+    }
     write_to(&out.join("table.txt"), &table::render(&record.report, &record.notes, false))?;
-    let page = report::write(out, &[record])?;
+    let page = report::write(out, &[record], background::found_in(out)?.as_ref())?;
     Ok(format!("Plots and tables: {}", page.display()))
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Where to put results.json, results.csv, table.txt, the plots and index.html
+    /// Where to put results.json, results.csv, alive.csv, table.txt, the plots and index.html
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) out: PathBuf,
 

@@ -36,7 +36,7 @@
       if (lines ? far(near) > 42 : Math.min(...spots.map(spot => Math.abs(spot.y - y))) > 12) return leave();
       const chosen = lines ? near : spots.reduce((a, b) => (Math.abs(b.y - y) < Math.abs(a.y - y) ? b : a));
       // Lines that meet are told together.
-      const met = lines ? spots.filter(spot => Math.hypot(spot.x - chosen.x, spot.y - chosen.y) < 5) : [chosen];
+      const met = lines ? spots.filter(spot => spot.x === chosen.x && Math.abs(spot.y - chosen.y) < 5) : [chosen];
       if (shown !== svg) leave();
       shown = svg;
       tip.replaceChildren(...met.slice(0, 4).map(spot => {

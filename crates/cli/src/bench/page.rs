@@ -7,8 +7,10 @@ use anyhow::Result;
 
 use super::{
     archive::Archived,
+    background::{self, Background},
     charts::{Body, Chart, Panel, charts},
     findings,
+    plots::Spot,
     record::Report,
     table::{ALIVE_HEADS, ALIVE_TITLE, HEADS, alive_cells, cells, footnotes, headline, target_words},
 };
@@ -30,11 +32,11 @@ milliseconds most of these differences vanish. Rows marked * did less than was a
 something else than the floor does: the lines below the tables under “Every row” say what. The same people wrote the bench and \
 forkless: see bench/METHODOLOGY.md and bench/BIAS.md, and run it on your machine.</p>\n</details>\n";
 
-/// Writes the page, of one record or of several one after the other.
+/// Writes the page, of one record or of several one after the other, and of the background if that is there.
 ///
 /// # Errors
 /// When a chart cannot be drawn.
-pub(crate) fn render(records: &[&Archived]) -> Result<String> {
+pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> Result<String> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -47,24 +49,28 @@ pub(crate) fn render(records: &[&Archived]) -> Result<String> {
     for (index, record) in records.iter().enumerate() {
         // Places of several records on one page must not have the same name.
         let prefix = if index == 0 { String::new() } else { format!("r{}-", index + 1) };
-        one(record, &prefix, &mut page)?;
+        one(record, &prefix, background.is_some(), &mut page)?;
     }
+    if let Some(background) = background {
+        background::section(background, &mut page)?;
+    }
+    let too = if background.is_some() { " and background.json" } else { "" };
     let _ = write!(
         page,
-        "</main>\n<footer>Written by forkless {}. The figures are those of results.json.</footer>\n<script>\n{SCRIPT}</script>\n\
+        "</main>\n<footer>Written by forkless {}. The figures are those of results.json{too}.</footer>\n<script>\n{SCRIPT}</script>\n\
          </body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     );
     Ok(page)
 }
 
-fn one(record: &Archived, prefix: &str, page: &mut String) -> Result<()> {
+fn one(record: &Archived, prefix: &str, has_background: bool, page: &mut String) -> Result<()> {
     let (report, charts) = (&record.report, charts(&record.report));
     let _ = writeln!(page, "<p class=\"machine\">{}</p>", escape(&report.machine.words()));
     if !report.machine.own_target {
         page.push_str("<p><b>What was started is a program of the user's choice, not one that only exits.</b></p>\n");
     }
-    contents(&charts, report, prefix, page);
+    contents(&charts, report, prefix, has_background, page);
     in_short(record, prefix, page);
     page.push_str(HOW);
     page.push_str("</section>\n");
@@ -76,17 +82,21 @@ fn one(record: &Archived, prefix: &str, page: &mut String) -> Result<()> {
     Ok(())
 }
 
-fn contents(charts: &[Chart], report: &Report, prefix: &str, page: &mut String) {
+fn contents(charts: &[Chart], report: &Report, prefix: &str, has_background: bool, page: &mut String) {
     page.push_str("<nav class=\"scroll\" aria-label=\"Contents\"><ul>\n");
-    let mut entry = |name: &str, title: &str| {
-        let _ = writeln!(page, "<li><a href=\"#{prefix}{name}\">{}</a></li>", escape(title));
+    let mut entry = |place: &str, title: &str| {
+        let _ = writeln!(page, "<li><a href=\"#{place}\">{}</a></li>", escape(title));
     };
-    entry("short", "In short");
-    charts.iter().for_each(|chart| entry(chart.name, chart.title));
+    let here = |name: &str| format!("{prefix}{name}");
+    entry(&here("short"), "In short");
+    charts.iter().for_each(|chart| entry(&here(chart.name), chart.title));
     if !report.targets.is_empty() {
-        entry("targets", "Targets");
+        entry(&here("targets"), "Targets");
     }
-    entry("rows", "Every row");
+    entry(&here("rows"), "Every row");
+    if has_background {
+        entry("background", "The background");
+    }
     page.push_str("</ul></nav>\n");
 }
 
@@ -131,7 +141,7 @@ fn factor(value: f64) -> String {
     }
 }
 
-fn list(lines: &[String], page: &mut String) {
+pub(super) fn list(lines: &[String], page: &mut String) {
     let many = if lines.len() > 6 { " many" } else { "" };
     let _ = writeln!(page, "<ul class=\"plain{many}\">");
     for line in lines {
@@ -184,7 +194,7 @@ fn section(chart: &Chart, prefix: &str, page: &mut String) -> Result<()> {
 }
 
 /// A rule stands before each group.
-fn first(index: usize) -> &'static str {
+pub(super) fn first(index: usize) -> &'static str {
     if index == 0 { " class=\"first\"" } else { "" }
 }
 
@@ -197,15 +207,17 @@ fn class(launcher: &str) -> &'static str {
     }
 }
 
-/// The SVG element without a size of its own, with its words for those who cannot see it, and a title at each value.
 fn drawing(chart: &Chart, panel: &Panel) -> Result<String> {
-    let (svg, spots) = panel.svg()?;
-    let inner = svg.find("viewBox").map_or(svg.as_str(), |start| &svg[start..]);
-    let inner = inner.trim_end().strip_suffix("</svg>").unwrap_or(inner);
+    let (svg, values) = panel.svg()?;
     let lines = if matches!(panel.body, Body::Lines { .. }) { " data-lines" } else { "" };
-    let label = format!("{}. {}. {}", chart.title, panel.title, in_words(panel));
-    let mut drawing =
-        format!("<svg role=\"img\"{lines} aria-label=\"{}\" {inner}<g class=\"spots\">\n", escape(&label));
+    Ok(spots(&svg, lines, &format!("{}. {}. {}", chart.title, panel.title, in_words(panel)), values))
+}
+
+/// The SVG element without a size of its own, with its words for those who cannot see it, and a title at each value.
+pub(super) fn spots(svg: &str, kind: &str, label: &str, spots: Vec<Spot>) -> String {
+    let inner = svg.find("viewBox").map_or(svg, |start| &svg[start..]);
+    let inner = inner.trim_end().strip_suffix("</svg>").unwrap_or(inner);
+    let mut drawing = format!("<svg role=\"img\"{kind} aria-label=\"{}\" {inner}<g class=\"spots\">\n", escape(label));
     for spot in spots {
         let ((x, y), words) = (spot.at, escape(&spot.words));
         let _ = writeln!(
@@ -215,7 +227,7 @@ fn drawing(chart: &Chart, panel: &Panel) -> Result<String> {
         );
     }
     drawing.push_str("</g></svg>");
-    Ok(drawing)
+    drawing
 }
 
 /// What a diagram shows, in words: each line's ends, each dot's value.
@@ -286,7 +298,12 @@ fn every_row(report: &Report, prefix: &str, page: &mut String) {
     let _ = writeln!(page, "<p class=\"notes\">Mitigations of the processor's flaws: {mitigations}</p>\n</section>");
 }
 
-fn plain_table<'a>(title: &str, heads: &[&str], rows: impl Iterator<Item = (&'a str, Vec<String>)>, page: &mut String) {
+pub(super) fn plain_table<'a>(
+    title: &str,
+    heads: &[&str],
+    rows: impl Iterator<Item = (&'a str, Vec<String>)>,
+    page: &mut String,
+) {
     let _ = writeln!(
         page,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<thead><tr>"
@@ -308,7 +325,7 @@ fn plain_table<'a>(title: &str, heads: &[&str], rows: impl Iterator<Item = (&'a 
 }
 
 /// Text for HTML, in elements as well as in quoted attributes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -333,7 +350,7 @@ mod tests {
 
     #[test]
     fn page_is_self_contained_and_says_all() {
-        let page = render(&[&archived()]).expect("page");
+        let page = render(&[&archived()], None).expect("page");
         for outside in ["src=", "<link", "@import", "url(", "fetch("] {
             assert!(!page.contains(outside), "{outside}");
         }
@@ -353,7 +370,7 @@ mod tests {
 
     #[test]
     fn several_records_have_places_of_their_own() {
-        let page = render(&[&archived(), &archived()]).expect("page");
+        let page = render(&[&archived(), &archived()], None).expect("page");
         for place in ["id=\"memory\"", "id=\"r2-memory\"", "href=\"#r2-memory\""] {
             assert_eq!(page.matches(place).count(), 1, "{place}");
         }

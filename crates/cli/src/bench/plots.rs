@@ -17,7 +17,7 @@ use plotters::{
 
 use super::charts::{Body, Chart, Line, Panel, Point, Unit};
 
-const FONT: &str = "sans-serif";
+pub(crate) const FONT: &str = "sans-serif";
 
 /// Sizes, in pixels.
 struct Layout {
@@ -63,9 +63,9 @@ const DOT_VALUE: f64 = 5.2;
 const DOT_LINE: f64 = 1.45;
 
 /// How a line is told from the others: people who see few colours have the mark, and those of one kind differ in lightness.
-struct Look {
+pub(crate) struct Look {
     launcher: &'static str,
-    light: RGBColor,
+    pub(crate) light: RGBColor,
     /// For a dark page, which has its own.
     dark: &'static str,
     mark: Mark,
@@ -86,7 +86,7 @@ const fn look(launcher: &'static str, light: (u8, u8, u8), dark: &'static str, m
 
 /// Launchers worth a line. Ours are blue; the others warm, violet or green. The prepared forms lie so close to the plain ones
 /// that their lines would cover them: the tables have them all.
-const LOOKS: [Look; 19] = [
+static LOOKS: [Look; 19] = [
     look("fork", (190, 45, 10), "#ff8f66", Mark::Square),
     look("posix_spawn", (150, 85, 0), "#f0b04a", Mark::Diamond),
     look("system", (104, 104, 104), "#a6a6a6", Mark::Cross),
@@ -114,13 +114,18 @@ const OTHER: (RGBColor, &str) = (RGBColor(130, 84, 40), "#d9a877");
 const OURS: (RGBColor, &str) = (RGBColor(10, 76, 162), "#5ca4ff");
 const BOUND: (RGBColor, &str) = (RGBColor(31, 31, 31), "#f1f1f1");
 /// Lines of the grid, and words of the axes.
-const GRID: (RGBColor, &str) = (RGBColor(221, 221, 219), "#3a3d42");
-const AXIS: (RGBColor, &str) = (RGBColor(92, 92, 90), "#a9adb3");
-const PAPER: (RGBColor, &str) = (RGBColor(255, 255, 254), "none");
+pub(crate) const GRID: (RGBColor, &str) = (RGBColor(221, 221, 219), "#3a3d42");
+pub(crate) const AXIS: (RGBColor, &str) = (RGBColor(92, 92, 90), "#a9adb3");
+pub(crate) const PAPER: (RGBColor, &str) = (RGBColor(255, 255, 254), "none");
 
 /// The launchers that have a line, in the order in which they are drawn.
 pub(crate) fn drawn() -> impl Iterator<Item = &'static str> {
     LOOKS.iter().map(|look| look.launcher)
+}
+
+/// How the line of a launcher looks.
+pub(crate) fn look_of(launcher: &str) -> Option<&'static Look> {
+    LOOKS.iter().find(|look| look.launcher == launcher)
 }
 
 /// Rules that give the parts of a drawing their colours on a dark page, and leave out its paper.
@@ -133,7 +138,7 @@ pub(crate) fn dark_style() -> String {
     looks.chain([OTHER, OURS, BOUND, GRID, AXIS, PAPER]).map(rule).collect()
 }
 
-fn hex(colour: RGBColor) -> String {
+pub(crate) fn hex(colour: RGBColor) -> String {
     format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
 }
 
@@ -286,7 +291,7 @@ impl Lines<'_> {
             .draw()?;
         let (mut labels, mut spots) = (Vec::new(), Vec::new());
         for line in self.lines {
-            let Some(look) = LOOKS.iter().find(|look| look.launcher == line.launcher) else { continue };
+            let Some(look) = look_of(line.launcher) else { continue };
             let width = if is_ours(line.launcher) { layout.stroke } else { layout.stroke.div_ceil(2) };
             let style = ShapeStyle::from(&look.light).stroke_width(width);
             let at: Vec<(f64, f64)> = line.points.iter().map(|point| (point.tick as f64, point.value)).collect();
@@ -334,7 +339,7 @@ impl Lines<'_> {
     }
 }
 
-fn draw_mark<B: DrawingBackend>(
+pub(crate) fn draw_mark<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     (x, y): (i32, i32),
     size: i32,
@@ -507,7 +512,7 @@ fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
 
 /// The bitmap backend draws with a font of ours, because a bare machine has none. In an SVG the viewer's own font is
 /// used; ours only serves to measure.
-fn register_fonts() {
+pub(crate) fn register_fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let font = dejavu::sans::regular();

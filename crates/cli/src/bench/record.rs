@@ -182,12 +182,21 @@ impl Report {
 
     /// The rows alone, with a head line.
     pub(crate) fn csv(&self) -> Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for row in &self.rows {
-            writer.serialize(row)?;
-        }
-        Ok(String::from_utf8(writer.into_inner()?)?)
+        lines(&self.rows)
     }
+
+    /// The rows of children alive, with a head line; empty where there are none.
+    pub(crate) fn alive_csv(&self) -> Result<String> {
+        lines(&self.alive)
+    }
+}
+
+fn lines<T: Serialize>(rows: &[T]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
 /// Writes to a file, or to standard output for `-`.

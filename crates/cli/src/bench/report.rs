@@ -8,7 +8,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{archive, archive::Archived, charts::charts, findings, page, readme, record::write_to};
+use super::{
+    archive,
+    archive::Archived,
+    background::{self, Background},
+    charts::charts,
+    findings, page, readme,
+    record::write_to,
+};
 
 /// Make the page, the pictures and a summary from records.
 #[derive(Args, Debug)]
@@ -16,6 +23,11 @@ pub(crate) struct ReportOptions {
     /// Records: directories with a results.json, or such files; several become one page
     #[arg(value_name = "RECORD", default_value = "target/bench")]
     records: Vec<PathBuf>,
+
+    /// Also show the background's tables and graphs: a directory of `cargo xtask background`, or its background.json
+    /// [default: beside the record, if it is there]
+    #[arg(long, value_name = "DIR")]
+    background: Option<PathBuf>,
 
     /// Where to put index.html and the pictures [default: beside the record]
     #[arg(long, value_name = "DIR")]
@@ -33,12 +45,18 @@ pub(crate) struct ReportOptions {
 pub(crate) fn main(options: &ReportOptions) -> Result<()> {
     let records: Vec<Archived> = options.records.iter().map(|path| archive::read(path)).collect::<Result<_>>()?;
     let [first, others @ ..] = records.as_slice() else { bail!("no record") };
+    let beside = archive::file(&options.records[0]).parent().map_or_else(PathBuf::new, Path::to_owned);
+    let background = match (&options.background, others) {
+        (Some(place), _) => Some(background::read(place)?),
+        (None, []) => background::found_in(&beside)?,
+        (None, _) => None,
+    };
     let out = match (&options.out, others) {
         (Some(out), _) => out.clone(),
-        (None, []) => archive::file(&options.records[0]).parent().map_or_else(PathBuf::new, Path::to_owned),
+        (None, []) => beside,
         (None, _) => bail!("--out is needed to make one page of several records"),
     };
-    let place = write(&out, &records.iter().collect::<Vec<_>>())?;
+    let place = write(&out, &records.iter().collect::<Vec<_>>(), background.as_ref())?;
     if let Some(file) = &options.readme {
         if !others.is_empty() {
             bail!("a README has the figures of one record");
@@ -56,7 +74,7 @@ pub(crate) fn main(options: &ReportOptions) -> Result<()> {
 ///
 /// # Errors
 /// When one of them cannot be made or written.
-pub(crate) fn write(out: &Path, records: &[&Archived]) -> Result<PathBuf> {
+pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Background>) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     if let [record] = records {
         for chart in charts(&record.report) {
@@ -65,7 +83,7 @@ pub(crate) fn write(out: &Path, records: &[&Archived]) -> Result<PathBuf> {
         }
     }
     let place = out.join("index.html");
-    write_to(&place, &page::render(records)?)?;
+    write_to(&place, &page::render(records, background)?)?;
     Ok(place)
 }
 

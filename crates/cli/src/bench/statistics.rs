@@ -45,19 +45,16 @@ impl Series {
     }
 
     /// The figures of a row, or `None` where nothing was measured.
-    pub(crate) fn summary(mut self) -> Option<Summary> {
+    pub(crate) fn summary(self) -> Option<Summary> {
         if self.total.is_empty() {
             return None;
         }
-        let (held, total) = (median_bounds(&self.held), median_bounds(&self.total));
-        self.held.sort_unstable();
-        self.total.sort_unstable();
         let n = self.total.len() as f64;
         let wall = self.wall.as_secs_f64();
         Some(Summary {
             n: self.total.len() as u64,
-            held: Spread::of(&self.held, held),
-            total: Spread::of(&self.total, total),
+            held: Spread::of(&self.held),
+            total: Spread::of(&self.total),
             rate_per_s: round(if wall > 0.0 { n / wall } else { 0.0 }),
             cpu_us: round(self.cpu.as_secs_f64() * 1e6 / n),
         })
@@ -87,9 +84,11 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of nanoseconds in ascending order, at least one, and the bounds of their median.
-    fn of(sorted: &[u64], (low, high): (u64, u64)) -> Self {
-        let at = |percent| microseconds(percentile(sorted, percent));
+    /// Of nanoseconds in the order in which they were measured, at least one.
+    pub(crate) fn of(values: &[u64]) -> Self {
+        let (low, high) = median_bounds(values);
+        let sorted = ascending(values);
+        let at = |percent| microseconds(percentile(&sorted, percent));
         Self { p50: at(50), low: microseconds(low), high: microseconds(high), p90: at(90), p99: at(99), max: at(100) }
     }
 }
@@ -112,18 +111,19 @@ const BLOCKS: usize = 20;
 /// the series is cut into up to [`BLOCKS`] parts, and the medians of the parts are the witnesses. No distribution is assumed:
 /// the bounds are those of the sign test, of 20 parts the 6th and the 15th. With fewer than six values they are the smallest
 /// and the largest, which is less than 95 %.
-pub(crate) fn median_bounds(values: &[u64]) -> (u64, u64) {
-    let sorted = |part: &[u64]| {
-        let mut part = part.to_vec();
-        part.sort_unstable();
-        part
-    };
+fn median_bounds(values: &[u64]) -> (u64, u64) {
     let (count, blocks) = (values.len(), values.len().min(BLOCKS));
     let part = |block: usize| &values[block * count / blocks..(block + 1) * count / blocks];
-    let medians = sorted(&(0..blocks).map(|block| percentile(&sorted(part(block)), 50)).collect::<Vec<_>>());
+    let medians = ascending(&(0..blocks).map(|block| percentile(&ascending(part(block)), 50)).collect::<Vec<_>>());
     let outside = witnesses_outside(blocks);
-    let median = percentile(&sorted(values), 50);
+    let median = percentile(&ascending(values), 50);
     (medians[outside].min(median), medians[blocks - 1 - outside].max(median))
+}
+
+fn ascending(values: &[u64]) -> Vec<u64> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values
 }
 
 /// How many of so many witnesses may lie beyond either bound: the most for which fair coins would do so in 2.5 % of the cases.

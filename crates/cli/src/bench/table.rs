@@ -32,8 +32,6 @@ pub(crate) const HEADS: [&str; 14] = [
 
 /// A row in the words of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 14] {
-    // Records of before there were such figures have zeroes.
-    let or_dash = |value: f64| if value > 0.0 { figure(value) } else { "–".to_owned() };
     [
         format!("{}{}", row.launcher, marks(row)),
         figure(row.held_p50_us),
@@ -50,6 +48,11 @@ pub(crate) fn cells(row: &Row) -> [String; 14] {
         row.system_calls.map_or_else(|| "–".to_owned(), |calls| format!("{calls:.1}")),
         super::conditions::thousands(row.n),
     ]
+}
+
+/// Records of before there were such figures have zeroes.
+fn or_dash(value: f64) -> String {
+    if value > 0.0 { figure(value) } else { "–".to_owned() }
 }
 
 /// What stands after the name of a row that is not as the others; [`footnotes`] explain it.
@@ -105,30 +108,38 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
 }
 
 /// Heads of the table with many children alive.
-pub(crate) const ALIVE_HEADS: [&str; 9] = [
+pub(crate) const ALIVE_HEADS: [&str; 13] = [
     "waiter",
     "children",
     "CPU p50 µs",
-    "CPU p99 µs",
+    "p90",
+    "p99",
+    "max",
     "× few",
     "latency p50 µs",
-    "latency p99 µs",
+    "p90",
+    "p99",
+    "max",
     "bytes per child",
     "n",
 ];
 
 /// A row in the words of [`ALIVE_HEADS`].
-pub(crate) fn alive_cells(row: &AliveRow) -> [String; 9] {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+pub(crate) fn alive_cells(row: &AliveRow) -> [String; 13] {
+    let if_any = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     [
         row.waiter.to_owned(),
         super::conditions::thousands(row.children as u64),
         figure(row.cpu_p50_us),
+        or_dash(row.cpu_p90_us),
         figure(row.cpu_p99_us),
-        or_dash(row.ratio_to_few.map(|ratio| format!("{ratio:.2}"))),
+        or_dash(row.cpu_max_us),
+        if_any(row.ratio_to_few.map(|ratio| format!("{ratio:.2}"))),
         figure(row.latency_p50_us),
+        or_dash(row.latency_p90_us),
         figure(row.latency_p99_us),
-        or_dash(row.parent_bytes.map(figure)),
+        or_dash(row.latency_max_us),
+        if_any(row.parent_bytes.map(figure)),
         super::conditions::thousands(row.n as u64),
     ]
 }
@@ -220,7 +231,10 @@ pub(crate) fn target_words(figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::machine::Machine, super::record::tests::row, super::settings::Setting, *};
+    use super::{
+        super::{alive::Exit, machine::Machine, record::tests::row, settings::Setting},
+        *,
+    };
 
     fn report() -> Report {
         let small = Condition::SMALL;
@@ -273,6 +287,19 @@ mod tests {
         assert!(text.contains("Note: 1 instead of 2 files."));
         assert!(!text.contains('\u{1b}'));
         assert!(render(&report, &[], true).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn children_alive_have_a_dash_where_a_record_knows_no_more() {
+        let exits: Vec<Exit> = (1..=100).map(|n| Exit { cpu_ns: n * 100, latency_ns: n * 1_000 }).collect();
+        let row = AliveRow::new("epoll", 100, &exits);
+        let heads = |row: &AliveRow| ALIVE_HEADS.into_iter().zip(alive_cells(row)).skip(2).collect::<Vec<_>>();
+        let shown = |cells: [&str; 11]| -> Vec<(&str, String)> {
+            ALIVE_HEADS.into_iter().skip(2).zip(cells.map(str::to_owned)).collect()
+        };
+        assert_eq!(heads(&row), shown(["5.0", "9.0", "9.9", "10.0", "–", "50.0", "90.0", "99.0", "100", "–", "100"]));
+        let zero = AliveRow { cpu_p90_us: 0.0, cpu_max_us: 0.0, latency_p90_us: 0.0, latency_max_us: 0.0, ..row };
+        assert_eq!(heads(&zero), shown(["5.0", "–", "9.9", "–", "–", "50.0", "–", "99.0", "–", "–", "100"]));
     }
 
     #[test]
