@@ -1,8 +1,9 @@
-//! What tasks and tests share: how the C library is built and installed, what comes from other packages, and what real programs
-//! gain.
+//! What tasks and tests share: how the C library and the modules of other languages are built and installed, what comes from other
+//! packages, and what real programs gain.
 
 pub mod background;
 pub mod dist;
+pub mod modules;
 pub mod noshell;
 pub mod packages;
 pub mod preload;

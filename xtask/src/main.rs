@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use xtask::modules::{self, Modules, Profile};
 use xtask::{background, dist, noshell, packages, preload, real};
 
 #[derive(Parser)]
@@ -63,15 +64,15 @@ fn main() -> Result<()> {
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
         Task::Test { names } => test(&names),
-        Task::Ci => ci(),
-        Task::Record { words } => record(&words),
+        Task::Ci => ci(&target),
+        Task::Record { words } => record(&words, &target),
         Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
             unreachable!("done above")
         }
     }
 }
 
-fn ci() -> Result<()> {
+fn ci(target: &Path) -> Result<()> {
     require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
@@ -81,15 +82,23 @@ fn ci() -> Result<()> {
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[])?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
-    step("benchmark", &mut cargo(&quick))
+    // Those of the tests: the figures say nothing anyway.
+    let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
+    modules.skipped().iter().for_each(|line| println!("{line}"));
+    let mut quick = cargo(&quick);
+    step("benchmark", modules.add_to(&mut quick)?)?;
+    let record = std::fs::read_to_string("target/bench-ci/results.json").context("the record")?;
+    modules.have_rows(&serde_json::from_str(&record)?)
 }
 
 /// A record of today: on a machine that has nothing else to do.
-fn record(words: &[String]) -> Result<()> {
+fn record(words: &[String], target: &Path) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let out = format!("bench/record/{}", String::from_utf8(date.stdout)?.trim());
     let bench = ["run", "--release", "--locked", "--", "bench"];
-    step("benchmark", cargo(&bench).args(["--out", &out]).args(words))?;
+    let modules = Modules::build(&target.join("modules"), target, Profile::Release)?;
+    modules.skipped().iter().for_each(|line| println!("{line}"));
+    step("benchmark", modules.add_to(cargo(&bench).args(["--out", &out]).args(words))?)?;
     step("README", cargo(&bench).args(["report", "--readme", "README.md", &out]))
 }
 
@@ -100,7 +109,8 @@ fn test(names: &[String]) -> Result<()> {
     packages::debian()?;
     let mut command =
         cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
-    let mut child = command.args(names).stdout(Stdio::piped()).spawn().context("cargo test")?;
+    command.args(names).env(modules::RUN, &*modules::THIS_RUN);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
         let line = line?;

@@ -1,4 +1,7 @@
-"""The CPython engine of `forkless bench`: subprocess.Popen, or asyncio's subprocesses. The protocol is in ../README.md."""
+"""The CPython engine of `forkless bench`: subprocess.Popen, asyncio's subprocesses, or those of the package forkless and its run().
+
+The protocol is in ../README.md.
+"""
 
 import asyncio
 import mmap
@@ -16,10 +19,24 @@ class Failed(Exception):
 
 class Engine:
     def __init__(self, way, command):
-        self.launch = {"subprocess": self.by_subprocess, "asyncio": self.by_asyncio}[way]
+        self.version, self.features = platform.python_version(), ["ids"]
+        if way.startswith("forkless"):
+            self.use_forkless()
+        else:
+            self.popen, self.create = subprocess.Popen, asyncio.create_subprocess_exec
+        self.launch = WAYS[way].__get__(self)
         self.command = command
         self.settings = {}
         self.memory = []  # kept until the end
+
+    def use_forkless(self):
+        try:
+            import forkless.asyncio
+        except ModuleNotFoundError as error:
+            raise Failed(f"{error.name} is not installed") from error
+        self.version += f",forkless-{forkless.__version__}"
+        self.features += ["user-namespace", "cgroup", "limits", "no-new-privs", "seccomp"]
+        self.popen, self.create, self.run = forkless.Popen, forkless.asyncio.create_subprocess_exec, forkless.run
 
     async def answer(self, request):
         word, *rest = request.split(" ")
@@ -29,7 +46,20 @@ class Engine:
             self.settings = {}
         elif word == "ids":
             uid, gid = map(int, rest)
-            self.settings = {"user": uid, "group": gid, "extra_groups": []}
+            self.settings.update(user=uid, group=gid, extra_groups=[])
+        elif word == "user-namespace":
+            inside, uid, gid, count = map(int, rest[:4])
+            # An ordinary user's are denied setgroups by themselves.
+            self.settings.update(unshare=["user"], uid_map=[(inside, uid, count)], gid_map=[(inside, gid, count)])
+        elif word == "cgroup":
+            self.settings.update(cgroup=" ".join(rest))
+        elif word == "limits":
+            pairs = [map(int, pair.split("=")) for pair in rest]
+            self.settings.update(rlimits=dict(pairs))
+        elif word == "no-new-privs":
+            self.settings.update(no_new_privs=True)
+        elif word == "seccomp":
+            self.settings.update(seccomp=bytes.fromhex(rest[0]))
         elif word == "turn":
             return await self.turn(*map(int, rest))
         else:
@@ -44,7 +74,7 @@ class Engine:
 
     async def by_subprocess(self):
         start = time.monotonic_ns()
-        child = subprocess.Popen(self.command, **self.settings)
+        child = self.popen(self.command, **self.settings)
         held = time.monotonic_ns()
         status = child.wait()
         total = time.monotonic_ns()
@@ -52,11 +82,17 @@ class Engine:
 
     async def by_asyncio(self):
         start = time.monotonic_ns()
-        child = await asyncio.create_subprocess_exec(*self.command, **self.settings)
+        child = await self.create(*self.command, **self.settings)
         held = time.monotonic_ns()
         status = await child.wait()
         total = time.monotonic_ns()
         return status, held - start, total - start
+
+    async def by_run(self):
+        start = time.monotonic_ns()
+        status = self.run(self.command, **self.settings).returncode
+        total = time.monotonic_ns()
+        return status, total - start, total - start
 
     async def sample(self):
         status, held, total = await self.launch()
@@ -76,13 +112,22 @@ class Engine:
         return f"done {wall} {cpu_time() - cpu} {figures}"
 
 
+WAYS = {
+    "subprocess": Engine.by_subprocess,
+    "asyncio": Engine.by_asyncio,
+    "forkless": Engine.by_subprocess,
+    "forkless-asyncio": Engine.by_asyncio,
+    "forkless-run": Engine.by_run,
+}
+
+
 def cpu_time():
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(int((usage.ru_utime + usage.ru_stime) * 1e9) for usage in usages)
 
 
 async def serve(engine, requests, answers):
-    print("forkless-engine 2", platform.python_version(), "ids", file=answers, flush=True)
+    print("forkless-engine 2", engine.version, *engine.features, file=answers, flush=True)
     # No child is alive while it waits for a request.
     for line in requests:
         try:
@@ -96,10 +141,16 @@ async def serve(engine, requests, answers):
 
 def main():
     if len(sys.argv) < 3:
-        sys.exit("usage: engine.py subprocess|asyncio PROGRAM [ARGS]...; requests at 3, answers at 4")
+        sys.exit(f"usage: engine.py {'|'.join(WAYS)} PROGRAM [ARGS]...; requests at 3, answers at 4")
     for fd in (3, 4):
         os.set_inheritable(fd, False)
-    asyncio.run(serve(Engine(sys.argv[1], sys.argv[2:]), os.fdopen(3), os.fdopen(4, "w")))
+    requests, answers = os.fdopen(3), os.fdopen(4, "w")
+    try:
+        engine = Engine(sys.argv[1], sys.argv[2:])
+    except Failed as error:
+        print("failed", error, file=answers)
+        sys.exit(1)
+    asyncio.run(serve(engine, requests, answers))
 
 
 main()

@@ -1,38 +1,38 @@
-# The Perl engine of `forkless bench`: system, backticks, Proc::FastSpawn, IPC::Run. The protocol is in ../README.md.
+# The Perl engine of `forkless bench`: system, backticks, Proc::FastSpawn, IPC::Run, and what the module Forkless has for the first three.
+# The protocol is in ../README.md.
 use strict;
 use warnings;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my ($way, @command) = @ARGV;
-die "usage: engine.pl system|backticks|fastspawn|ipc-run PROGRAM [ARGS]...; requests at 3, answers at 4\n" unless @command;
+die "usage: engine.pl [forkless-]system|backticks|fastspawn|ipc-run PROGRAM [ARGS]...; requests at 3, answers at 4\n" unless @command;
 
 # What is opened above $^F is close-on-exec.
 open my $requests, '<&=', 3 or die "3: $!\n";
 open my $answers, '>&=', 4 or die "4: $!\n";
 $_->autoflush for $answers;
 
-# Each returns the wait status, and the time at which the caller had control back where that was before the end.
+# Each returns the wait status, and the time at which the caller had control back where that was before the end. Those in quotes are
+# compiled when their module is loaded: below `use Forkless` the same words mean something else.
 my %ways = (
     'system' => sub { (system { $command[0] } @command) },
     'backticks' => sub { my $output = `$_[0]`; $? },
-    'fastspawn' => sub {
-        my $pid = ($command[0] =~ m{/} ? \&Proc::FastSpawn::spawn : \&Proc::FastSpawn::spawnp)->($command[0], \@command);
-        my $held = now();
-        return -1 unless $pid;
-        waitpid $pid, 0;
-        ($?, $held);
-    },
+    'fastspawn' => 'fastspawn("Proc::FastSpawn")',
     'ipc-run' => sub { IPC::Run::run(\@command); $? },
+    'forkless-system' => 'use Forkless "system"; sub { (system { $command[0] } @command) }',
+    'forkless-backticks' => 'use Forkless "readpipe"; sub { my $output = `$_[0]`; $? }',
+    'forkless-fastspawn' => 'use Forkless::FastSpawn (); fastspawn("Forkless::FastSpawn")',
 );
 my %modules = ('fastspawn' => 'Proc::FastSpawn', 'ipc-run' => 'IPC::Run');
 
 my $launch = $ways{$way} or die "$way?\n";
 my $line = join ' ', map { m{^[\w/.,:=@%+-]+$}a ? $_ : "'" . s/'/'\\''/gr . "'" } @command;
 my $version = sprintf '%vd', $^V;
-if (my $module = $modules{$way}) {
-    eval "require $module; 1" or failed("$module is not installed");
+if (my $module = $way =~ /^forkless-/ ? 'Forkless' : $modules{$way}) {
+    eval "require $module; 1" or failed($@ =~ /^Can't locate/ ? "$module is not installed" : split /\n/, $@);
     $version .= ",$module-" . $module->VERSION;
 }
+$launch = eval $launch || failed(split /\n/, $@) unless ref $launch;
 my @memory; # kept until the end
 
 print $answers "forkless-engine 2 $version\n";
@@ -42,6 +42,18 @@ while (my $request = <$requests>) {
 }
 
 sub now { int(clock_gettime(CLOCK_MONOTONIC) * 1e9) }
+
+sub fastspawn {
+    my ($package) = @_;
+    my $spawn = $package->can($command[0] =~ m{/} ? 'spawn' : 'spawnp');
+    sub {
+        my $pid = $spawn->($command[0], \@command);
+        my $held = now();
+        return -1 unless $pid;
+        waitpid $pid, 0;
+        ($?, $held);
+    };
+}
 
 sub cpu_time {
     my $sum = 0;

@@ -1,51 +1,28 @@
 //! The Python package as its users meet it: built as a wheel, installed into a virtual environment, and tested there by its own tests and by
 //! those that CPython has for `subprocess`.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use xtask::modules::Profile;
 
 /// The interpreter that has the package; none where there is no Python that could.
 fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PYTHON.get_or_init(|| {
-        let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
-        if fs::create_dir_all(&own).is_err() || tempfile::tempfile_in(&own).is_err() {
-            // A tree that is someone else's: they may have installed it there before.
-            let there = own.join("venv/bin/python");
-            if own.join("wheels").exists() && there.exists() {
-                return Some(there);
+        let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let target = own.parent().expect("a directory of cargo's");
+        let built = xtask::modules::python(&own.join("python"), target, Profile::Dev);
+        match built.unwrap_or_else(|error| panic!("{error:#}")) {
+            Ok(python) => Some(python),
+            Err(why) => {
+                say(&format!("SKIPPED: tests in Python because {why}"));
+                None
             }
-            say("SKIPPED: tests in Python because cargo cannot build as this user");
-            return None;
         }
-        let requirements = Path::new("bindings/python/requirements.txt");
-        let Some(python) = xtask::packages::venv(&own, requirements).unwrap_or_else(|error| panic!("{error:#}")) else {
-            say("SKIPPED: tests in Python because there is no Python of 3.9 or later with venv");
-            return None;
-        };
-        install(&python, &own.join("wheels"));
-        Some(python)
     });
     made.as_deref()
-}
-
-/// Builds the wheel, in cargo's own directory and as its tests are built, and installs it.
-fn install(python: &Path, wheels: &Path) {
-    let _ = fs::remove_dir_all(wheels);
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a directory of cargo's");
-    let mut maturin = Command::new(python);
-    maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]);
-    maturin.arg(wheels).arg("--manifest-path").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    must(maturin.arg("--interpreter").arg(python).env("CARGO_TARGET_DIR", target));
-    let wheel = fs::read_dir(wheels).expect("the wheels").map(|entry| entry.expect("an entry").path());
-    let wheel: Vec<_> = wheel.filter(|path| path.extension().is_some_and(|kind| kind == "whl")).collect();
-    assert!(wheel.len() == 1 && wheel[0].to_string_lossy().contains("-cp39-abi3-"), "{wheel:?}");
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
-    must(pip.arg("--force-reinstall").arg(&wheel[0]));
 }
 
 /// Past the harness, which swallows what a passing test prints.

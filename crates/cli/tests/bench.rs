@@ -8,19 +8,24 @@ use std::{
 };
 
 use serde_json::Value;
+use xtask::modules::{Modules, Profile};
 
 /// A program that exits with 0.
 const TRUE: &str = "/bin/true";
 
 /// A small bench: seconds, not minutes, in a debug build too.
 fn bench(out: &Path, words: &[&str]) -> Output {
+    bench_command(out, words).output().expect("forkless starts")
+}
+
+fn bench_command(out: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["bench", "--no-progress", "--samples=5", "--time=1", "--out"]).arg(out);
     if !words.iter().any(|word| word.starts_with("--children")) {
         command.arg("--children=120");
     }
     command.args(words);
-    command.output().expect("forkless starts")
+    command
 }
 
 fn directory() -> tempfile::TempDir {
@@ -80,16 +85,29 @@ fn json_has_exactly_the_documented_fields() {
     targets.iter().for_each(|target| assert_eq!(keys(target), documented["targets"]));
 }
 
+/// The same where our modules are found, built as for their own tests.
+fn bench_with_modules(out: &Path, words: &[&str]) -> (Output, Modules) {
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let modules = Modules::build(own, own.parent().expect("a directory of cargo's"), Profile::Dev);
+    let modules = modules.unwrap_or_else(|error| panic!("{error:#}"));
+    modules.skipped().iter().for_each(|line| eprintln!("{line}"));
+    let mut command = bench_command(out, words);
+    let output = modules.add_to(&mut command).expect("no colon").output().expect("forkless starts");
+    (output, modules)
+}
+
 #[test]
 fn every_launcher_of_the_format_has_a_row() {
     let out = directory();
-    let output = bench(out.path(), &["--memory=0,1", "--mappings=100", "--fds=3,64", "--threads=2", "--json=-"]);
+    let (output, modules) =
+        bench_with_modules(out.path(), &["--memory=0,1", "--mappings=100", "--fds=3,64", "--threads=2", "--json=-"]);
     let report = json(&output);
     let rows = report["rows"].as_array().expect("rows");
     let names: BTreeSet<String> = rows.iter().map(|row| row["launcher"].as_str().expect("a name").to_owned()).collect();
     let engines = report["machine"]["engines"].as_object().expect("an object");
     let absent: BTreeSet<String> = engines.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name.clone()).collect();
     absent.iter().for_each(|name| eprintln!("SKIPPED: {name}, because it is not installed"));
+    modules.have_rows(&report).expect("all of ours");
     assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
     for row in rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
@@ -115,7 +133,7 @@ fn every_launcher_of_the_format_has_a_row() {
 #[test]
 fn settings_are_measured_small_and_large() {
     let out = directory();
-    let output = bench(out.path(), &["--quick", "--only=settings", "--memory=0,8", "--json=-"]);
+    let (output, _) = bench_with_modules(out.path(), &["--quick", "--only=settings", "--memory=0,8", "--json=-"]);
     let report = json(&output);
     let rows = report["rows"].as_array().expect("rows");
     if rows.is_empty() {
@@ -138,9 +156,10 @@ fn settings_are_measured_small_and_large() {
     let text = report["machine"]["engines"].as_object().expect("an object");
     for (name, version) in text {
         let here = rows.iter().any(|row| row["launcher"] == name.as_str());
-        // Go alone has something of what an ordinary user may ask for; these have nothing at all.
-        let none = name.starts_with("perl") || ["java", "glib"].contains(&name.as_str());
-        let asked = name == "go" || rows.iter().any(|row| row["setting"] == "user") && !none;
+        // Only Go and our package have something of what an ordinary user may ask for; these have nothing at all.
+        let none = name.contains("perl") || ["java", "glib"].contains(&name.as_str());
+        let has_namespaces = name == "go" || name.starts_with("forkless-cpython");
+        let asked = has_namespaces || rows.iter().any(|row| row["setting"] == "user") && !none;
         assert_eq!(here, asked && version.is_string(), "{name}");
     }
 }

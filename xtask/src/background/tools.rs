@@ -1,9 +1,7 @@
 //! The programs that launch, built; and what of Perl and Raku is here.
 
-use super::turns;
-use crate::{dist, noshell};
-use anyhow::{Context, Result};
-use std::fs;
+use crate::{dist, modules, noshell};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -50,25 +48,11 @@ impl Tools {
 
     /// Builds bindings/perl in a copy; where perl's headers are.
     fn module(&self) -> Result<Result<PathBuf, &'static str>> {
-        let headers = "use Config; exit !-e \"$Config{archlibexp}/CORE/perl.h\"";
-        if !answers(Command::new("perl").args(["-MExtUtils::MakeMaker", "-e", headers])) {
+        if modules::has_headers().is_err() {
             return Ok(Err("perl's headers (libperl-dev) are not installed"));
         }
-        let (from, copy) = (dist::root().join("bindings/perl"), self.program("perl"));
-        if copy.exists() {
-            fs::remove_dir_all(&copy)?;
-        }
-        for name in fs::read_to_string(from.join("MANIFEST"))?.lines().filter_map(|line| line.split(' ').next()) {
-            // Those that only a release has are made for it.
-            if from.join(name).is_file() {
-                let to = copy.join(name);
-                fs::create_dir_all(to.parent().context("a directory")?)?;
-                fs::copy(from.join(name), to)?;
-            }
-        }
-        let mut configure = Command::new("perl");
-        turns::run(configure.arg("Makefile.PL").current_dir(&copy).env("FORKLESS_PREFIX", &self.place))?;
-        turns::run(Command::new("make").current_dir(&copy))?;
+        let copy = self.program("perl");
+        modules::perl_with(&self.place, &copy)?;
         Ok(Ok(copy.join("blib")))
     }
 

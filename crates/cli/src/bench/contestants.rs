@@ -118,6 +118,22 @@ pub(crate) enum Contestant {
     /// forkless_popen of the C library, read to the end, forkless_pclose
     #[value(name = "forkless-c-popen")]
     ForklessCPopen,
+    /// Perl's system with a list, under `use Forkless`
+    ForklessPerlSystem,
+    /// Perl's backticks, under `use Forkless`
+    ForklessPerlBackticks,
+    /// Perl's Forkless::FastSpawn and waitpid
+    #[value(name = "forkless-perl-fastspawn")]
+    ForklessPerlFastSpawn,
+    /// forkless.Popen of the Python package and wait
+    #[value(name = "forkless-cpython")]
+    ForklessCPython,
+    /// forkless.run of the Python package
+    #[value(name = "forkless-cpython-run")]
+    ForklessCPythonRun,
+    /// forkless.asyncio.create_subprocess_exec of the Python package and wait
+    #[value(name = "forkless-cpython-asyncio")]
+    ForklessCPythonAsyncio,
     /// posix_spawn and waitpid in C, under the preload library
     #[value(name = "forkless-preload-posix_spawn")]
     ForklessPreloadPosixSpawn,
@@ -176,7 +192,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 47] = [
+    pub(crate) const ALL: [Self; 53] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -219,6 +235,12 @@ impl Contestant {
         Self::ForklessCSpawn,
         Self::ForklessCSystem,
         Self::ForklessCPopen,
+        Self::ForklessPerlSystem,
+        Self::ForklessPerlBackticks,
+        Self::ForklessPerlFastSpawn,
+        Self::ForklessCPython,
+        Self::ForklessCPythonRun,
+        Self::ForklessCPythonAsyncio,
         Self::ForklessPreloadPosixSpawn,
         Self::ForklessPreloadClosefrom,
         Self::ForklessPreloadStdio,
@@ -271,6 +293,12 @@ impl Contestant {
             Self::ForklessCSpawn => "forkless-c-spawn",
             Self::ForklessCSystem => "forkless-c-system",
             Self::ForklessCPopen => "forkless-c-popen",
+            Self::ForklessPerlSystem => "forkless-perl-system",
+            Self::ForklessPerlBackticks => "forkless-perl-backticks",
+            Self::ForklessPerlFastSpawn => "forkless-perl-fastspawn",
+            Self::ForklessCPython => "forkless-cpython",
+            Self::ForklessCPythonRun => "forkless-cpython-run",
+            Self::ForklessCPythonAsyncio => "forkless-cpython-asyncio",
             Self::ForklessPreloadPosixSpawn => "forkless-preload-posix_spawn",
             Self::ForklessPreloadClosefrom => "forkless-preload-closefrom",
             Self::ForklessPreloadStdio => "forkless-preload-stdio",
@@ -339,10 +367,13 @@ impl Contestant {
         functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
     }
 
-    /// Of the engines of a language those that do not fork as another does.
+    /// Of the engines of a language those that do not launch as another does: one for each of our modules.
     pub(crate) fn grows(self) -> bool {
         let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
-        !alike.contains(&self) && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
+        let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];
+        let in_python = [Self::ForklessCPythonRun, Self::ForklessCPythonAsyncio];
+        let is_alike = [&alike[..], &in_perl, &in_python].iter().any(|list| list.contains(&self));
+        !is_alike && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
     }
 
     /// Whether the C library that the bench was built with has what it needs.
@@ -361,10 +392,10 @@ impl Contestant {
             | Self::PerlIpcRun
             | Self::ForklessInherit
             | Self::ForklessCSpawn => None,
-            Self::ForklessPreloadPosixSpawn => None,
+            Self::ForklessPreloadPosixSpawn | Self::ForklessPerlSystem | Self::ForklessPerlFastSpawn => None,
             Self::System | Self::ForklessPreloadSystem => Some("shell"),
             Self::Popen | Self::ForklessPreloadPopen => Some("stdio, shell"),
-            Self::PerlBackticks => Some("stdio"),
+            Self::PerlBackticks | Self::ForklessPerlBackticks => Some("stdio"),
             // No shell runs, but the line is read as by one, and PWD set.
             Self::ForklessCSystem => Some("fds, shell"),
             Self::ForklessCPopen => Some("stdio, fds, shell"),
@@ -406,6 +437,12 @@ impl Contestant {
             | Self::ForklessPreloadStdio
             | Self::ForklessPreloadSystem
             | Self::ForklessPreloadPopen
+            | Self::ForklessPerlSystem
+            | Self::ForklessPerlBackticks
+            | Self::ForklessPerlFastSpawn
+            | Self::ForklessCPython
+            | Self::ForklessCPythonRun
+            | Self::ForklessCPythonAsyncio
             | Self::Go
             | Self::CPython
             | Self::CPythonAsyncio

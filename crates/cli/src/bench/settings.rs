@@ -204,6 +204,13 @@ impl Wishes {
         Ok(())
     }
 
+    /// Limits, by their numbers in C, and the filter as the kernel has it in memory; `None` if they are not asked for.
+    pub(crate) fn restrictions(&self) -> Option<(impl Iterator<Item = (u32, u64)>, Vec<u8>)> {
+        let bytes = |i: &libc::sock_filter| [&i.code.to_ne_bytes()[..], &[i.jt, i.jf], &i.k.to_ne_bytes()].concat();
+        let filter = self.filter.iter().flat_map(bytes).collect();
+        self.restricted.then(|| (LIMITS.iter().map(|&(_, resource, value)| (resource, value)), filter))
+    }
+
     /// The same for the contestants of C; `None` if nothing is asked for. Points into `self`.
     pub(crate) fn for_c(&self) -> Option<CWishes> {
         use std::os::fd::AsRawFd;

@@ -312,6 +312,13 @@ fn requests(job: &Job, can: &[Feature]) -> Vec<String> {
     });
     request(Feature::UserNamespace, map);
     request(Feature::Cgroup, job.wishes.cgroup.as_ref().map(|(_, path)| format!("cgroup {}", path.display())));
+    if let Some((limits, filter)) = job.wishes.restrictions() {
+        let limits: String = limits.map(|(resource, value)| format!(" {resource}={value}")).collect();
+        request(Feature::Limits, Some(format!("limits{limits}")));
+        request(Feature::NoNewPrivs, Some("no-new-privs".to_owned()));
+        let digits: String = filter.iter().map(|byte| format!("{byte:02x}")).collect();
+        request(Feature::Seccomp, Some(format!("seccomp {digits}")));
+    }
     requests
 }
 
@@ -420,7 +427,30 @@ impl Crowd for Engine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use xtask::modules::{Modules, Profile};
+
     use super::{super::settings::Wishes, *};
+
+    /// Whether this process is to do the test: one that finds our modules as programs of their users do. Else such a one has been
+    /// started, and has done it.
+    fn has_modules(test: &str) -> bool {
+        const HAS: &str = "FORKLESS_TEST_HAS_MODULES";
+        if env::var_os(HAS).is_some() {
+            return true;
+        }
+        let program = env::current_exe().expect("this program");
+        // Cargo's directory for tests, of which it tells other tests than these only.
+        let target = program.ancestors().nth(3).expect("target/debug/deps/forkless");
+        let modules = Modules::build(&target.join("tmp"), target, Profile::Dev).unwrap_or_else(|e| panic!("{e:#}"));
+        modules.skipped().iter().for_each(|line| eprintln!("{line}"));
+        let mut again = std::process::Command::new(&program);
+        again.args(["--exact", "--nocapture", &format!("bench::engines::tests::{test}")]).env(HAS, "1");
+        let output = modules.add_to(&mut again).expect("no colon").output().expect("this program");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        eprint!("{err}");
+        assert!(output.status.success() && out.contains("1 passed"), "{out}");
+        false
+    }
 
     fn large(parent_mib: u64) -> Condition {
         Condition { parent_mib, ..Condition::SMALL }
@@ -429,6 +459,9 @@ mod tests {
     /// Every engine that can run here: its greeting, its figures, its complaints.
     #[test]
     fn engines_launch_and_tell_failures() {
+        if !has_modules("engines_launch_and_tell_failures") {
+            return;
+        }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         engines.missing.iter().for_each(|(c, why)| eprintln!("SKIPPED: engine {}, because {why}", c.name()));
         let program = Program::embedded().expect("temporary directory");
@@ -458,6 +491,9 @@ mod tests {
     /// The memory that an engine is asked for is in it, touched.
     #[test]
     fn engines_have_their_memory() {
+        if !has_modules("engines_have_their_memory") {
+            return;
+        }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         let (program, none) = (Program::embedded().expect("temporary directory"), Wishes::none());
         for found in &engines.found {
@@ -475,6 +511,9 @@ mod tests {
     /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.
     #[test]
     fn large_engines_are_kept() {
+        if !has_modules("large_engines_are_kept") {
+            return;
+        }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         // It fails as another user, if it may be launched as one at all.
         let me = rustix::process::getuid().as_raw();

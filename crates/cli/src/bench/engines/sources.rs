@@ -63,7 +63,7 @@ const PRELOADED: Source = Source {
 };
 
 /// All of them, a language's together.
-pub(super) const SOURCES: [Source; 17] = [
+pub(super) const SOURCES: [Source; 23] = [
     Source {
         contestant: Contestant::Go,
         file: "engine.go",
@@ -104,6 +104,28 @@ pub(super) const SOURCES: [Source; 17] = [
         build: Some(&["cc", "-O2", "-o", "engine-libuv", "libuv.c", "-luv"]),
         run: &["@/engine-libuv"],
         environment: &[],
+    },
+    Source { contestant: Contestant::ForklessPerlSystem, run: &["perl", "@/engine.pl", "forkless-system"], ..PERL },
+    Source {
+        contestant: Contestant::ForklessPerlBackticks,
+        run: &["perl", "@/engine.pl", "forkless-backticks"],
+        ..PERL
+    },
+    Source {
+        contestant: Contestant::ForklessPerlFastSpawn,
+        run: &["perl", "@/engine.pl", "forkless-fastspawn"],
+        ..PERL
+    },
+    Source { contestant: Contestant::ForklessCPython, run: &["python3", "-I", "@/engine.py", "forkless"], ..CPYTHON },
+    Source {
+        contestant: Contestant::ForklessCPythonRun,
+        run: &["python3", "-I", "@/engine.py", "forkless-run"],
+        ..CPYTHON
+    },
+    Source {
+        contestant: Contestant::ForklessCPythonAsyncio,
+        run: &["python3", "-I", "@/engine.py", "forkless-asyncio"],
+        ..CPYTHON
     },
     PRELOADED,
     Source {

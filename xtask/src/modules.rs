@@ -1,0 +1,268 @@
+//! Our Perl distribution and our Python package, built as who installs them builds them, for their own tests, for the benchmark and
+//! for its tests.
+
+use crate::{dist, packages};
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
+
+/// Where a module was built; or why it cannot be here.
+pub type Built = Result<PathBuf, String>;
+
+/// The variable that has the word for one run of `cargo xtask`, or of a test without it: what was built in a run is not built again in the
+/// same one, whoever asks for it.
+pub const RUN: &str = "FORKLESS_XTASK_RUN";
+
+/// The word for this run.
+pub static THIS_RUN: LazyLock<String> = LazyLock::new(|| {
+    let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    std::env::var(RUN).unwrap_or_else(|_| format!("{}-{now}", std::process::id()))
+});
+
+/// What building the Python package takes.
+const REQUIREMENTS: &str = "bindings/python/requirements.txt";
+
+/// Tests run at once, and build one after the other.
+fn building() -> MutexGuard<'static, ()> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the Python package is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// As tests are, of which it shares what was compiled.
+    Dev,
+    /// As users have it.
+    Release,
+}
+
+/// Both.
+pub struct Modules {
+    /// The copy of the distribution in which it was built.
+    pub perl: Built,
+    /// The interpreter of a virtual environment that has the package.
+    pub python: Built,
+}
+
+impl Modules {
+    /// Builds them below `place`, with libraries from cargo's directory `target`.
+    ///
+    /// # Errors
+    /// When one could be built here, and was not.
+    pub fn build(place: &Path, target: &Path, profile: Profile) -> Result<Self> {
+        let (place, target) = (std::path::absolute(place)?, std::path::absolute(target)?);
+        let (for_perl, for_python) = (place.join("perl"), place.join("python"));
+        let perl = perl(&for_perl, &target)?;
+        // Where pip has nothing to install from there is nothing to build with.
+        let venv = {
+            let _building = building();
+            packages::venv(&for_python, Path::new(REQUIREMENTS))
+        };
+        let python = match venv {
+            Err(error) => Err(format!("{error:#}")),
+            Ok(_) => python(&for_python, &target, profile)?,
+        };
+        Ok(Self { perl, python })
+    }
+
+    /// Has the command find them: in PERL5LIB, and by the `python3` of PATH.
+    ///
+    /// # Errors
+    /// When a directory has a colon in its name.
+    pub fn add_to<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
+        if let Ok(copy) = &self.perl {
+            command.env("PERL5LIB", before("PERL5LIB", &["arch", "lib"].map(|part| copy.join("blib").join(part)))?);
+        }
+        if let Ok(python) = &self.python {
+            let programs = python.parent().context("a directory")?.to_owned();
+            command.env("PATH", before("PATH", &[programs])?);
+        }
+        Ok(command)
+    }
+
+    /// Those that were built, or not, with what the names of their contestants begin with.
+    fn contestants(&self) -> [(&'static str, &Built); 2] {
+        [("forkless-perl-", &self.perl), ("forkless-cpython", &self.python)]
+    }
+
+    /// Whether it is a contestant by a module that was built.
+    pub fn must_have(&self, name: &str) -> bool {
+        self.contestants().into_iter().any(|(begin, built)| built.is_ok() && name.starts_with(begin))
+    }
+
+    /// What is missing, a line each.
+    pub fn skipped(&self) -> Vec<String> {
+        let line = |(names, built): (&str, &Built)| {
+            built.as_ref().err().map(|why| format!("SKIPPED: the benchmark's rows of {names}… because {why}"))
+        };
+        self.contestants().into_iter().filter_map(line).collect()
+    }
+
+    /// Sees to it that each contestant by a module that was built has a row in a record of the benchmark.
+    ///
+    /// # Errors
+    /// When one has none, named, or the record knows of none at all.
+    pub fn have_rows(&self, record: &serde_json::Value) -> Result<()> {
+        let engines = record["machine"]["engines"].as_object().context("no engines")?;
+        let rows = record["rows"].as_array().context("no rows")?;
+        let wanted: Vec<_> = engines.keys().filter(|name| self.must_have(name)).collect();
+        let missing = wanted.iter().find(|name| !rows.iter().any(|row| row["launcher"] == ***name));
+        ensure!(missing.is_none(), "no rows of {missing:?}, whose module is built");
+        ensure!(!wanted.is_empty() || self.contestants().iter().all(|(_, built)| built.is_err()), "no contestants");
+        Ok(())
+    }
+}
+
+/// A variable of ours with these directories before what it has.
+fn before(name: &str, directories: &[PathBuf]) -> Result<OsString> {
+    let old = std::env::var_os(name).unwrap_or_default();
+    let old = std::env::split_paths(&old).filter(|directory| !directory.as_os_str().is_empty());
+    Ok(std::env::join_paths(directories.iter().cloned().chain(old))?)
+}
+
+/// Builds bindings/perl in `Forkless` below `place`, with a library from cargo's directory `target`.
+///
+/// # Errors
+/// What cargo, perl or make say.
+pub fn perl(place: &Path, target: &Path) -> Result<Built> {
+    let _building = building();
+    let copy = place.join("Forkless");
+    if !is_ours(place) {
+        // Whose it is may have built it there.
+        let there = copy.join("blib/arch/auto/Forkless/Forkless.so").exists();
+        return Ok(if there {
+            Ok(copy)
+        } else {
+            Err("cargo's directory cannot be written to by this user".to_owned())
+        });
+    }
+    if is_of_this_run(place) {
+        return Ok(Ok(copy));
+    }
+    if let Err(why) = has_headers() {
+        return Ok(Err(why));
+    }
+    let prefix = place.join("prefix");
+    dist::install(&prefix, target)?;
+    perl_with(&prefix, &copy)?;
+    done(place)?;
+    Ok(Ok(copy))
+}
+
+/// Builds bindings/perl in the directory `copy`, which is made anew, with the library that is installed below `prefix`.
+///
+/// # Errors
+/// When a file of the MANIFEST is not there; what perl or make say.
+pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
+    let from = dist::root().join("bindings/perl");
+    if copy.exists() {
+        fs::remove_dir_all(copy)?;
+    }
+    // What the MANIFEST has, so a file that it lacks is missed.
+    for name in fs::read_to_string(from.join("MANIFEST"))?.lines() {
+        let to = copy.join(name);
+        fs::create_dir_all(to.parent().context("a directory")?)?;
+        fs::copy(from.join(name), to).with_context(|| name.to_owned())?;
+    }
+    run(Command::new("perl").arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix))?;
+    run(Command::new("make").current_dir(copy))
+}
+
+/// Whether modules in C can be built for perl; else why not.
+pub fn has_headers() -> Result<(), String> {
+    let headers = "use Config; my $h = \"$Config{archlibexp}/CORE/perl.h\"; print -e $h ? \"\" : $h";
+    match Command::new("perl").args(["-MExtUtils::MakeMaker", "-MTest::More", "-e", headers]).output() {
+        Ok(output) if output.status.success() && output.stdout.is_empty() => Ok(()),
+        Ok(output) if output.status.success() => {
+            Err(format!("perl's headers are missing: {}", String::from_utf8_lossy(&output.stdout)))
+        }
+        _ => Err("there is no perl with MakeMaker and Test::More".to_owned()),
+    }
+}
+
+/// Builds the wheel of bindings/python in cargo's directory `target` and installs it into a virtual environment in `place`: its
+/// interpreter.
+///
+/// # Errors
+/// What venv, pip or maturin say.
+pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
+    let _building = building();
+    let wheels = place.join("wheels");
+    if !is_ours(place) {
+        // Whose it is may have installed it there.
+        let there = place.join("venv/bin/python");
+        let has_it = wheels.exists() && there.exists();
+        return Ok(if has_it { Ok(there) } else { Err("cargo cannot build as this user".to_owned()) });
+    }
+    if is_of_this_run(place) {
+        return Ok(Ok(place.join("venv/bin/python")));
+    }
+    let Some(python) = packages::venv(place, Path::new(REQUIREMENTS))? else {
+        return Ok(Err("there is no Python of 3.9 or later with venv".to_owned()));
+    };
+    if wheels.exists() {
+        fs::remove_dir_all(&wheels)?;
+    }
+    let mut maturin = Command::new(&python);
+    maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
+    maturin.args((profile == Profile::Release).then_some("--release"));
+    maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
+    run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
+    let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let [wheel] = &entries[..] else { bail!("{entries:?}") };
+    ensure!(wheel.to_string_lossy().ends_with(".whl") && wheel.to_string_lossy().contains("-cp39-abi3-"), "{wheel:?}");
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
+    run(pip.arg("--force-reinstall").arg(wheel))?;
+    done(place)?;
+    Ok(Ok(python))
+}
+
+/// Whether this user may build in the directory, which is made.
+fn is_ours(place: &Path) -> bool {
+    fs::create_dir_all(place).is_ok() && fs::write(place.join("probe"), "").is_ok()
+}
+
+/// Whether it was built in this run of `cargo xtask`.
+fn is_of_this_run(place: &Path) -> bool {
+    fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
+}
+
+/// Notes that it is built.
+fn done(place: &Path) -> Result<()> {
+    Ok(fs::write(place.join("run"), &*THIS_RUN)?)
+}
+
+/// Runs it; what it has said is told if it fails.
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Modules;
+    use serde_json::json;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_built_module_must_have_rows() {
+        let modules = Modules { perl: Ok(PathBuf::from("/there")), python: Err("there is none".to_owned()) };
+        let record = |version, launcher: &str| json!({"machine": {"engines": {"forkless-perl-system": version}}, "rows": [{"launcher": launcher}]});
+        assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "forkless-perl-system")).is_ok());
+        assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "perl-system")).is_err());
+        assert!(modules.have_rows(&json!({"machine": {"engines": {}}, "rows": []})).is_err());
+        assert_eq!(modules.skipped(), ["SKIPPED: the benchmark's rows of forkless-cpython… because there is none"]);
+        let mut command = std::process::Command::new("perl");
+        modules.add_to(&mut command).expect("no colon");
+        let set: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
+        assert_eq!(set, ["PERL5LIB"]);
+    }
+}
