@@ -61,7 +61,7 @@ impl Modules {
         // Where pip has nothing to install from there is nothing to build with.
         let venv = {
             let _building = building();
-            packages::venv(&for_python, Path::new(REQUIREMENTS))
+            if is_ours(&for_python) { packages::venv(&for_python, Path::new(REQUIREMENTS)) } else { Ok(None) }
         };
         let python = match venv {
             Err(error) => Err(format!("{error:#}")),
