@@ -154,9 +154,17 @@ impl Child {
         }
     }
 
-    /// Has the program been executed? Raises why it could not be. Does not wait.
-    fn has_executed(&self, py: Python<'_>) -> PyResult<bool> {
-        self.lock().wait_exec_timeout(Duration::ZERO).map_err(|error| self.error(py, error))
+    /// Has the program been executed? Raises why it could not be. Sleeps until then, `timeout` seconds at most.
+    #[pyo3(signature = (timeout=None))]
+    fn has_executed(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<bool> {
+        let there = match &timeout {
+            None => self.lock().wait_exec_timeout(Duration::ZERO),
+            Some(timeout) => {
+                let limit = seconds(timeout)?;
+                py.detach(|| self.lock().wait_exec_timeout(limit))
+            }
+        };
+        there.map_err(|error| self.error(py, error))
     }
 
     /// Sends a signal. Nothing happens if the child has ended.

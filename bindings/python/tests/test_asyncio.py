@@ -198,3 +198,13 @@ def test_a_loop_in_another_thread():
     thread.start()
     thread.join(50)
     assert found == [b"x\n"]
+
+
+def test_whether_it_has_been_executed():
+    handle = forkless.prepare(["true"]).launch()
+    assert handle.has_executed(50)
+    with pytest.raises(ValueError):
+        handle.has_executed(-1)
+    assert handle.wait() == 0
+    with pytest.raises(FileNotFoundError):
+        forkless.prepare(["true"], cwd="/no/such/directory").launch().has_executed(50)

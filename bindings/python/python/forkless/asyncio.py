@@ -64,20 +64,30 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
 
 
 async def _executed(handle):
-    """Until the program has been executed, which takes some 50 µs, the loop does what else there is to do. Raises why it could not be."""
+    """Until the program has been executed, which takes some 50 µs, the loop does what else there is to do. Raises why it could not be.
+
+    A launch that is alone sleeps for moments instead: on a busy machine its child may be waiting for this very processor, and the loop's own
+    sleep is a millisecond at least.
+    """
     turns = 0
+    _underway.add(handle)
     try:
-        while not handle.has_executed():
+        while not handle.has_executed(_MOMENT if 0 < turns < _TURNS and len(_underway) == 1 else None):
             # Soon, or else the machine is busy, and better left alone.
             await asyncio.sleep(0 if turns < _TURNS else 0.0005)
             turns += 1
     except asyncio.CancelledError:
         handle.kill()
         raise
+    finally:
+        _underway.discard(handle)
 
 
-# So many times it is looked at once more as soon as the loop has come round.
-_TURNS = 20
+# So many times it is looked at once more as soon as the loop has come round; a moment, in seconds.
+_TURNS, _MOMENT = 20, 0.0001
+
+# Launches, in all loops.
+_underway = set()
 
 
 def _start(words, stdin, stdout, stderr, kwargs):
