@@ -4,12 +4,14 @@ The protocol is in ../README.md.
 """
 
 import asyncio
+import concurrent.futures
 import mmap
 import os
 import platform
 import resource
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -19,7 +21,7 @@ class Failed(Exception):
 
 class Engine:
     def __init__(self, way, command):
-        self.version, self.features = platform.python_version(), ["ids"]
+        self.version, self.features = platform.python_version(), ["ids", "threads"]
         if way.startswith("forkless"):
             self.use_forkless()
         else:
@@ -28,6 +30,8 @@ class Engine:
         self.command = command
         self.settings = {}
         self.memory = []  # kept until the end
+        self.crowd = 1  # threads that launch at once; of asyncio, tasks
+        self.has_tasks = way.endswith("asyncio")
 
     def use_forkless(self):
         try:
@@ -60,6 +64,8 @@ class Engine:
             self.settings.update(no_new_privs=True)
         elif word == "seccomp":
             self.settings.update(seccomp=bytes.fromhex(rest[0]))
+        elif word == "threads":
+            self.crowd = int(rest[0])
         elif word == "turn":
             return await self.turn(*map(int, rest))
         else:
@@ -100,16 +106,53 @@ class Engine:
             raise Failed(f"the program did not exit with 0 but with {status}")
         return held, total
 
-    async def turn(self, limit, fewest, most):
-        await self.sample()
+    async def launches(self, goal, begin):
+        """One launch after the other, the first of them uncounted and before `begin`, for which others wait."""
+        try:
+            await self.sample()
+        finally:
+            await begin()
+        limit, fewest, most = goal
         samples = []
-        cpu = cpu_time()
         start = time.monotonic_ns()
         while len(samples) < most and (len(samples) < fewest or time.monotonic_ns() - start < limit):
             samples.append(await self.sample())
-        wall = time.monotonic_ns() - start
-        figures = " ".join(f"{held} {total}" for held, total in samples)
-        return f"done {wall} {cpu_time() - cpu} {figures}"
+        return samples
+
+    async def turn(self, *goal):
+        begun = Begun(self.crowd)
+        if self.crowd == 1 or self.has_tasks:
+            runs = await asyncio.gather(*(self.launches(goal, begun.task) for _ in range(self.crowd)))
+        else:
+            with concurrent.futures.ThreadPoolExecutor(self.crowd) as pool:
+                run = lambda _: asyncio.run(self.launches(goal, begun.thread))
+                runs = list(pool.map(run, range(self.crowd)))
+        wall = time.monotonic_ns() - begun.start
+        figures = " | ".join(" ".join(f"{held} {total}" for held, total in samples) for samples in runs)
+        return f"done {wall} {cpu_time() - begun.cpu} {figures}"
+
+
+class Begun:
+    """Where so many threads or tasks wait for each other, and what time it was then."""
+
+    def __init__(self, count):
+        self.waiting = count
+        self.event = asyncio.Event()
+        self.barrier = threading.Barrier(count, action=self.begin)
+
+    def begin(self):
+        self.cpu = cpu_time()
+        self.start = time.monotonic_ns()
+
+    async def thread(self):
+        self.barrier.wait()
+
+    async def task(self):
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.begin()
+            self.event.set()
+        await self.event.wait()
 
 
 WAYS = {

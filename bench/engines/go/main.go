@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,6 +20,7 @@ type engine struct {
 	attr   *syscall.SysProcAttr
 	memory [][]byte // kept until the end
 	group  *os.File // kept open: attr has its number
+	crowd  int      // goroutines that launch at once
 }
 
 var answers = os.NewFile(4, "answers")
@@ -32,9 +34,9 @@ func main() {
 	}
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
-	e := &engine{path: os.Args[1], args: os.Args[2:]}
+	e := &engine{path: os.Args[1], args: os.Args[2:], crowd: 1}
 	fmt.Fprintln(answers, "forkless-engine 2", strings.TrimPrefix(strings.Fields(runtime.Version())[0], "go"),
-		"ids user-namespace cgroup")
+		"ids user-namespace cgroup threads parent")
 	requests := bufio.NewScanner(os.NewFile(3, "requests"))
 	for requests.Scan() {
 		answer, err := e.answer(requests.Text())
@@ -58,7 +60,7 @@ func (e *engine) answer(request string) (string, error) {
 	case "plain":
 		e.attr, e.group = nil, nil
 		return "ok", nil
-	case "memory", "ids", "user-namespace", "turn":
+	case "memory", "files", "mappings", "threads", "ids", "user-namespace", "turn":
 	default:
 		return "", fmt.Errorf("unknown request %q", request)
 	}
@@ -69,13 +71,24 @@ func (e *engine) answer(request string) (string, error) {
 			numbers = append(numbers, number)
 		}
 	}
-	expected := map[string]int{"memory": 1, "ids": 2, "user-namespace": 4, "turn": 3}[word]
+	expected := map[string]int{"ids": 2, "user-namespace": 4, "turn": 3}[word]
+	if expected == 0 {
+		expected = 1
+	}
 	if len(numbers) != expected {
 		return "", fmt.Errorf("%d numbers expected in %q", expected, request)
 	}
 	switch word {
 	case "memory":
-		return "ok", e.touch(numbers[0] << 20)
+		_, err := e.touch(numbers[0] << 20)
+		return "ok", err
+	case "files":
+		return "ok", openUntil(numbers[0], strings.HasSuffix(request, " cloexec"))
+	case "mappings":
+		return "ok", e.stripe(numbers[0])
+	case "threads":
+		e.crowd = numbers[0]
+		return "ok", nil
 	case "ids":
 		e.settings().Credential = &syscall.Credential{Uid: uint32(numbers[0]), Gid: uint32(numbers[1])}
 		return "ok", nil
@@ -110,17 +123,46 @@ func (e *engine) setGroup(path string) error {
 }
 
 // touch has memory outside Go's heap, so that the garbage collector has nothing to do with it.
-func (e *engine) touch(length int) error {
+func (e *engine) touch(length int) ([]byte, error) {
 	memory, err := syscall.Mmap(-1, 0, length, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_PRIVATE|syscall.MAP_ANON)
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	// Kernels without huge pages refuse it, which is as good.
+	_ = syscall.Madvise(memory, syscall.MADV_NOHUGEPAGE)
 	for offset := 0; offset < length; offset += os.Getpagesize() {
 		memory[offset] = 1
 	}
 	e.memory = append(e.memory, memory)
-	return nil
+	return memory, nil
+}
+
+// stripe has mappings of one touched page: neighbours differ in protection, so the kernel cannot merge them.
+func (e *engine) stripe(count int) error {
+	page := os.Getpagesize()
+	memory, err := e.touch(count * page)
+	for at := page; at < len(memory) && err == nil; at += 2 * page {
+		err = syscall.Mprotect(memory[at:at+page], syscall.PROT_READ)
+	}
+	return err
+}
+
+// openUntil opens sockets until all numbers below count are taken.
+func openUntil(count int, closeOnExec bool) error {
+	kind := syscall.SOCK_DGRAM
+	if closeOnExec {
+		kind |= syscall.SOCK_CLOEXEC
+	}
+	for {
+		fd, err := syscall.Socket(syscall.AF_UNIX, kind, 0)
+		if err != nil {
+			return fmt.Errorf("cannot have %d open files: %w", count, err)
+		}
+		if fd >= count {
+			return syscall.Close(fd)
+		}
+	}
 }
 
 func (e *engine) launch() (sample, error) {
@@ -137,24 +179,57 @@ func (e *engine) launch() (sample, error) {
 	return sample{held.Nanoseconds(), total.Nanoseconds()}, err
 }
 
-func (e *engine) turn(limit time.Duration, fewest, most int) (string, error) {
-	if _, err := e.launch(); err != nil {
-		return "", err
-	}
+// launches makes one launch after the other, the first of them uncounted and before begin.
+func (e *engine) launches(limit time.Duration, fewest, most int, begin func()) ([]sample, error) {
+	_, err := e.launch()
+	// Others wait for this one, whatever became of it.
+	begin()
 	samples := []sample{}
-	cpu := cpuTime()
 	start := time.Now()
-	for len(samples) < most && (len(samples) < fewest || time.Since(start) < limit) {
-		sample, err := e.launch()
-		if err != nil {
-			return "", err
+	for err == nil && len(samples) < most && (len(samples) < fewest || time.Since(start) < limit) {
+		var next sample
+		next, err = e.launch()
+		samples = append(samples, next)
+	}
+	return samples, err
+}
+
+func (e *engine) turn(limit time.Duration, fewest, most int) (string, error) {
+	var cpu time.Duration
+	var start time.Time
+	begin := func() { cpu, start = cpuTime(), time.Now() }
+	runs := make([][]sample, e.crowd)
+	errs := make([]error, e.crowd)
+	if e.crowd == 1 {
+		runs[0], errs[0] = e.launches(limit, fewest, most, begin)
+	} else {
+		var ready, done sync.WaitGroup
+		ready.Add(e.crowd)
+		done.Add(e.crowd)
+		begun := make(chan struct{})
+		for i := range runs {
+			go func(i int) {
+				defer done.Done()
+				runs[i], errs[i] = e.launches(limit, fewest, most, func() { ready.Done(); <-begun })
+			}(i)
 		}
-		samples = append(samples, sample)
+		ready.Wait()
+		begin()
+		close(begun)
+		done.Wait()
 	}
 	wall := time.Since(start)
 	answer := fmt.Appendf(nil, "done %d %d", wall.Nanoseconds(), (cpuTime() - cpu).Nanoseconds())
-	for _, sample := range samples {
-		answer = fmt.Appendf(answer, " %d %d", sample.held, sample.total)
+	for i, samples := range runs {
+		if errs[i] != nil {
+			return "", errs[i]
+		}
+		if i > 0 {
+			answer = append(answer, " |"...)
+		}
+		for _, sample := range samples {
+			answer = fmt.Appendf(answer, " %d %d", sample.held, sample.total)
+		}
 	}
 	return string(answer), nil
 }

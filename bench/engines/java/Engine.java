@@ -11,10 +11,19 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 
 final class Engine {
     private final List<String> command;
     private final List<ByteBuffer> memory = new ArrayList<>(); // kept until the end
+    private int crowd = 1; // threads that launch at once
+    // When the launches began that are counted.
+    private long begun;
+    private long cpuBefore;
 
     private Engine(List<String> command) {
         this.command = command;
@@ -28,25 +37,29 @@ final class Engine {
         Engine engine = new Engine(List.of(args));
         try (BufferedReader requests = new BufferedReader(new FileReader("/proc/self/fd/3"));
                 PrintWriter answers = new PrintWriter(new FileWriter("/proc/self/fd/4"), true)) {
-            answers.println("forkless-engine 2 " + System.getProperty("java.version"));
+            answers.println("forkless-engine 2 " + System.getProperty("java.version") + " threads");
             for (String line = requests.readLine(); line != null; line = requests.readLine()) {
                 try {
                     answers.println(engine.answer(line));
-                } catch (IOException | InterruptedException | IllegalStateException error) {
-                    answers.println("failed " + String.valueOf(error.getMessage()).replace('\n', ' '));
+                } catch (Exception error) {
+                    Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
+                    answers.println("failed " + String.valueOf(cause.getMessage()).replace('\n', ' '));
                     System.exit(1);
                 }
             }
         }
     }
 
-    private String answer(String request) throws IOException, InterruptedException {
+    private String answer(String request) throws Exception {
         String[] words = request.split(" ");
         switch (words[0]) {
             case "plain":
                 return "ok";
             case "memory":
                 touch(Integer.parseInt(words[1]));
+                return "ok";
+            case "threads":
+                crowd = Integer.parseInt(words[1]);
                 return "ok";
             case "turn":
                 return turn(Long.parseLong(words[1]), Long.parseLong(words[2]), Long.parseLong(words[3]));
@@ -79,24 +92,60 @@ final class Engine {
         samples.add(total);
     }
 
-    private String turn(long limit, long fewest, long most) throws IOException, InterruptedException {
-        launch(new ArrayList<>());
+    // One launch after the other, the first of them uncounted and before the barrier, where others wait for this one.
+    private List<Long> launches(long limit, long fewest, long most, CyclicBarrier barrier) throws Exception {
+        try {
+            launch(new ArrayList<>());
+        } finally {
+            barrier.await();
+        }
         List<Long> samples = new ArrayList<>();
-        long cpu = cpuTime();
         long start = System.nanoTime();
         for (long n = 0; n < most && (n < fewest || System.nanoTime() - start < limit); n++) {
             launch(samples);
         }
-        long wall = System.nanoTime() - start;
-        StringBuilder answer = new StringBuilder("done " + wall + " " + Math.max(0, cpuTime() - cpu));
-        samples.forEach(figure -> answer.append(' ').append(figure));
+        return samples;
+    }
+
+    private String turn(long limit, long fewest, long most) throws Exception {
+        CyclicBarrier barrier = new CyclicBarrier(crowd, () -> {
+            cpuBefore = cpuTime();
+            begun = System.nanoTime();
+        });
+        List<List<Long>> runs = new ArrayList<>();
+        if (crowd == 1) {
+            runs.add(launches(limit, fewest, most, barrier));
+        } else {
+            ExecutorService pool = Executors.newFixedThreadPool(crowd);
+            List<Future<List<Long>>> futures = new ArrayList<>();
+            for (int i = 0; i < crowd; i++) {
+                futures.add(pool.submit(() -> launches(limit, fewest, most, barrier)));
+            }
+            for (Future<List<Long>> future : futures) {
+                runs.add(future.get());
+            }
+            pool.shutdown();
+        }
+        long wall = System.nanoTime() - begun;
+        StringBuilder answer = new StringBuilder("done " + wall + " " + Math.max(0, cpuTime() - cpuBefore));
+        String between = "";
+        for (List<Long> samples : runs) {
+            answer.append(between);
+            samples.forEach(figure -> answer.append(' ').append(figure));
+            between = " |";
+        }
         return answer.toString();
     }
 
     // Java tells nothing of its children's time; the kernel does, in ticks.
-    private static long cpuTime() throws IOException {
+    private static long cpuTime() {
         var own = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        String stat = Files.readString(Path.of("/proc/self/stat"));
+        String stat;
+        try {
+            stat = Files.readString(Path.of("/proc/self/stat"));
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
         String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
         long ticks = Long.parseLong(fields[13]) + Long.parseLong(fields[14]);
         return own.getProcessCpuTime() + ticks * 10_000_000;

@@ -128,6 +128,19 @@ fn every_launcher_of_the_format_has_a_row() {
     }
     let has = |field: &str, value: u64| rows.iter().any(|row| row[field] == value);
     assert!(has("parent_mib", 1) && has("mappings", 100) && has("fds", 64) && has("threads", 2) && has("pipes", 3));
+    // Every engine is in the sweeps, but for those that fork as another; those that launch from threads in that of threads.
+    let notes = fs::read_to_string(out.path().join("table.txt")).expect("text");
+    for name in engines.keys().filter(|name| !absent.contains(*name)) {
+        let of = |field: &str, value: Value| rows.iter().any(|row| row["launcher"] == **name && row[field] == value);
+        let alike = ["cpython-asyncio", "perl-backticks", "perl-ipc-run", "node-spawnsync"].contains(&name.as_str());
+        assert_eq!(of("mappings", 100.into()), !alike, "{name}");
+        assert!(of("fds", 64.into()), "{name}");
+        let told = notes.contains(&format!("no row of {name} with 64 open files, not close-on-exec: "));
+        assert_eq!(of("close_on_exec", false.into()), !told, "{name}");
+        assert_eq!(told, name.starts_with("node"), "{name}");
+        let threads = ["go", "java", "cpython", "cpython-asyncio"].contains(&name.as_str());
+        assert_eq!(of("threads", 2.into()), threads, "{name}");
+    }
 }
 
 #[test]

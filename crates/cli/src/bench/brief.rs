@@ -69,7 +69,8 @@ impl Brief {
             quick: true,
         };
         let run = |condition: &Condition, contestants: &[Contestant], time| {
-            race(condition, contestants, &stage, Budget { time, samples: SAMPLES, stop }, &ProgressBar::hidden())
+            let budget = Budget { time, samples: SAMPLES, stop };
+            race(condition, contestants, &stage, budget, &ProgressBar::hidden()).map(|raced| raced.rows)
         };
         let mut rows = run(&Condition::SMALL, contestants, time)?;
         let large = Condition { parent_mib: PARENT_MIB, ..Condition::SMALL };

@@ -80,6 +80,16 @@ impl Condition {
         self.environment > 0 || self.path_misses > 0
     }
 
+    /// Whether the parent has more open files or mappings than the small one.
+    pub(crate) fn has_files_or_mappings(&self) -> bool {
+        self.fds > Self::SMALL.fds || self.mappings > 0
+    }
+
+    /// Whether the parent has something that not every process can have.
+    pub(crate) fn is_demanding(&self) -> bool {
+        self.parent_mib > 0 || self.has_files_or_mappings()
+    }
+
     /// Whether the launch may be another than from the small parent, so that system calls are worth counting, and short
     /// enough to be counted.
     pub(crate) fn is_countable(&self) -> bool {

@@ -14,6 +14,7 @@ mod quiet;
 mod faulting;
 mod conditions;
 mod race;
+mod crowd;
 mod flock;
 mod alive;
 mod statistics;
@@ -62,7 +63,7 @@ use self::{
     options::{Part, WithRecords},
     program::Program,
     quiet::Quiet,
-    race::{Budget, Stage},
+    race::{Budget, Raced, Stage},
     record::{Report, write_to},
     settings::Settings,
 };
@@ -107,7 +108,8 @@ fn run(options: &BenchOptions) -> Result<()> {
     sweeps.notes.extend(stage.engines.absences());
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
-    let mut rows = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
+    let Raced { mut rows, notes } = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;
+    sweeps.notes.extend(notes);
     count(options, &stage, &mut rows, &stop, &mut sweeps.notes)?;
     drop(quiet);
     let alive = alive(options, &limits, &stage, &stop, &mut sweeps.notes)?;
@@ -130,13 +132,9 @@ fn run(options: &BenchOptions) -> Result<()> {
 fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
     let program = Program::from_words(&options.program)?;
     let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
-    // Processes of other languages cannot have our files or threads, and only one of them has many children.
-    let race =
-        [Part::Memory, Part::Settings, Part::Environment, Part::Path].into_iter().any(|part| options.measures(part));
-    let wanted = |c: &&Contestant| {
-        race || c.is_preloaded() && options.measures(Part::Fds)
-            || **c == Contestant::Libuv && options.measures(Part::Alive)
-    };
+    // Only one of the processes of other languages has many children.
+    let race = options.sweeps() || options.measures(Part::Settings);
+    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
     let wanted: Vec<_> = contestants.iter().filter(wanted).copied().collect();
     let engines = Engines::find(&wanted, options.preload.as_deref())?;
     let outputs = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
@@ -155,15 +153,20 @@ fn measure(
     conditions: &[Condition],
     contestants: &[Contestant],
     stop: &AtomicBool,
-) -> Result<Vec<Row>> {
+) -> Result<Raced> {
     let weight = |c: &Condition| if *c == Condition::SMALL || c.output == OUTPUTS[1] { LARGE_SHARE } else { 1 };
-    let cells = |c: &Condition| stage.entrants(c, contestants).len() as u32 * weight(c);
+    let cells = |c: &Condition| {
+        let entrants = stage.entrants(c, contestants);
+        // The floor takes turns with each of them that must be alone.
+        let alone = entrants.iter().filter(|contestant| contestant.is_engine() && stage.is_narrow(c)).count();
+        (entrants.len() + alone) as u32 * weight(c)
+    };
     let shares: u32 = conditions.iter().map(cells).sum();
     ensure!(shares > 0 || conditions.is_empty(), "no contestant can take part");
     let share = options.measuring_time() / shares.max(1);
 
     let progress = progress_bar(options, share * shares);
-    let mut rows = Vec::new();
+    let Raced { mut rows, mut notes } = Raced::default();
     let mut parent: Option<Parent> = None;
     for condition in &with_large_parents_together(conditions) {
         if stage.entrants(condition, contestants).is_empty() {
@@ -177,12 +180,15 @@ fn measure(
             same => same,
         };
         let budget = Budget { time: share * weight(condition), samples: options.samples, stop };
-        rows.extend(race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?);
+        let raced = race::race(condition, contestants, stage, budget, &progress).with_context(|| condition.words())?;
+        rows.extend(raced.rows);
+        notes.extend(raced.notes);
     }
     stage.engines.keep_only(0);
     progress.finish_and_clear();
-    rows.sort_by_key(|row| conditions.iter().position(|condition| *condition == row.condition()));
-    Ok(rows)
+    let place = |row: &Row| Contestant::ALL.iter().position(|contestant| contestant.name() == row.launcher);
+    rows.sort_by_key(|row| (conditions.iter().position(|condition| *condition == row.condition()), place(row)));
+    Ok(Raced { rows, notes })
 }
 
 /// System calls per launch, for the rows of which that says something the others do not. Not with `--quick`: it takes seconds.

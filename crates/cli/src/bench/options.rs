@@ -17,11 +17,11 @@ pub(crate) struct BenchOptions {
     #[command(subcommand)]
     pub(crate) with_records: Option<WithRecords>,
 
-    /// Fewer conditions and fewer launches: done in under 20 seconds
+    /// Fewer conditions and fewer launches: done in half a minute
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Everything, up to 8 GiB of memory where that is free, 60,000 mappings and all files that are allowed: ten minutes or so
+    /// Everything, up to 8 GiB of memory where that is free, 60,000 mappings and all files that are allowed: a quarter of an hour or so
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
@@ -66,7 +66,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "COUNT")]
     pub(crate) children: Option<usize>,
 
-    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 48; quick: 7; full: 400]
+    /// Seconds to measure for, shared among all cells; setting up and the children alive come on top [default: 56; quick: 8; full: 440]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
@@ -164,9 +164,9 @@ impl BenchOptions {
     /// Time to share among the cells.
     pub(crate) fn measuring_time(&self) -> Duration {
         self.time.unwrap_or(Duration::from_secs(match (self.quick, self.full) {
-            (true, _) => 7,
-            (false, false) => 48,
-            (false, true) => 400,
+            (true, _) => 8,
+            (false, false) => 56,
+            (false, true) => 440,
         }))
     }
 

@@ -1,10 +1,7 @@
 //! The run loop: contestants in turn, some milliseconds each, so that whatever drifts on the machine hits them all alike.
 
 use std::{
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -20,11 +17,11 @@ use super::{
     program::Program,
     record::Row,
     settings::{self, Feature, Setting, Settings},
-    statistics::{Sample, Series},
+    statistics::Series,
 };
 
 /// Launches made before measuring, so that nobody pays for first touches.
-const WARM_UP: usize = 5;
+pub(crate) const WARM_UP: usize = 5;
 /// How long a turn lasts, about: long enough that the caches are the contestant's own and the other processor is awake, short
 /// enough that the turns come often. That of an engine is as long.
 pub(crate) const TURN: Duration = Duration::from_millis(8);
@@ -34,8 +31,6 @@ const TURNS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Launches that every contestant makes, however slow: fewer say nothing.
 const FEWEST: usize = 5;
-/// Turns of each contestant in the thread sweep.
-const CROWD_ROUNDS: u32 = 8;
 
 /// What is there for every condition.
 pub(crate) struct Stage {
@@ -65,7 +60,7 @@ impl Stage {
     pub(crate) fn entrants(&self, condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
         let fits = |c: &&Contestant| {
             (condition.pipes == 0 || c.takes_pipes())
-                && (condition.threads == 1 || c.joins_crowd())
+                && (condition.threads == 1 || c.joins_crowd() || c.is_engine())
                 && (!c.is_engine() || self.engine_fits(**c, condition))
                 && self.settings_fit(**c, condition)
                 && (condition.faulting == 0 || c.bears_faults())
@@ -77,18 +72,32 @@ impl Stage {
         contestants.iter().filter(fits).copied().collect()
     }
 
-    /// An engine is a process of its own: its memory and its settings can be had there, our files and threads cannot.
+    /// An engine is a process of its own: our pipes, output and threads that touch memory cannot be had there.
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
-        let Condition { parent_mib, setting, environment, path_misses, .. } = *condition;
-        let inside = Condition { parent_mib, setting, environment, path_misses, ..Condition::SMALL };
-        // Ours can open files.
-        let fds = if contestant.is_preloaded() { condition.fds } else { inside.fds };
-        let inside = Condition { fds, ..inside };
-        let too_long = parent_mib > 0 && (self.quick || !contestant.grows());
+        let Condition { parent_mib, mappings, fds, close_on_exec, threads, setting, .. } = *condition;
+        let Condition { environment, path_misses, .. } = *condition;
+        let parent = Condition { parent_mib, mappings, fds, close_on_exec, threads, ..Condition::SMALL };
+        let inside = Condition { setting, environment, path_misses, ..parent };
+        let quick_files = self.quick && fds > Condition::SMALL.fds && !contestant.is_preloaded();
+        let is_alike = (parent_mib > 0 || mappings > 0 || quick_files) && !contestant.grows();
         self.engines.has(contestant)
             && *condition == inside
-            && !too_long
-            && condition.parent_mib.saturating_mul(1 + self.engines.large()) <= self.memory_mib
+            && !is_alike
+            && !(self.quick && parent_mib > 0)
+            && (threads == 1 || self.engines.has_threads(contestant))
+            && self.has_room_for(1, condition)
+            // A sweep is worth the time that it takes to make each of them as large, one after the other.
+            && !(setting != Setting::None && self.is_narrow(condition))
+    }
+
+    /// Whether that many engines can be as large as this process besides.
+    fn has_room_for(&self, engines: u64, condition: &Condition) -> bool {
+        condition.parent_mib.saturating_mul(1 + engines) <= self.memory_mib
+    }
+
+    /// Whether no more than one engine can be large at a time.
+    pub(crate) fn is_narrow(&self, condition: &Condition) -> bool {
+        condition.parent_mib > 0 && !self.has_room_for(self.engines.large(), condition)
     }
 
     /// Whoever can do all that is asked for takes part, and, marked, whoever can do the namespace, which makes the others
@@ -145,6 +154,14 @@ impl Budget<'_> {
     }
 }
 
+/// What a race found.
+#[derive(Debug, Default)]
+pub(crate) struct Raced {
+    pub(crate) rows: Vec<Row>,
+    /// Who has no row though it was to take part, and why.
+    pub(crate) notes: Vec<String>,
+}
+
 /// Measures all contestants that can take part under one condition, which the process must already be in.
 ///
 /// # Errors
@@ -155,32 +172,88 @@ pub(crate) fn race(
     stage: &Stage,
     budget: Budget,
     progress: &ProgressBar,
-) -> Result<Vec<Row>> {
+) -> Result<Raced> {
     let contestants = stage.entrants(condition, contestants);
     if condition.tasks > 0 {
-        return super::flock::race(condition, &contestants, stage, budget, progress);
+        let rows = super::flock::race(condition, &contestants, stage, budget, progress)?;
+        return Ok(Raced { rows, ..Raced::default() });
     }
     if condition.threads > 1 {
-        return race_crowd(condition, &contestants, stage, budget, progress);
+        let rows = super::crowd::race(condition, &contestants, stage, budget, progress)?;
+        return Ok(Raced { rows, ..Raced::default() });
     }
     stage.prove(condition, &contestants)?;
+    let mut notes = Vec::new();
+    let (apart, together): (Vec<_>, Vec<_>) =
+        contestants.into_iter().partition(|c| c.is_engine() && stage.is_narrow(condition));
     let mut runners = Vec::new();
-    for &contestant in &contestants {
-        let name = || format!("contestant {}", contestant.name());
-        let job = stage.job(condition);
-        let launcher = if condition.is_apart() && !contestant.is_engine() {
-            Box::new(stage.engines.serve(contestant, &job).with_context(name)?)
-        } else {
-            contestant.ready(&job).with_context(name)?
-        };
-        runners.push(Runner::warmed_up(contestant, launcher, budget).with_context(name)?);
+    for contestant in together {
+        runners.extend(runner(contestant, condition, stage, budget, &mut notes)?);
     }
     take_turns(&mut runners, budget, progress)?;
-    let row = |runner: Runner| {
-        let lacks = stage.lacks(runner.contestant, condition);
-        Some(Row { lacks, ..Row::new(runner.contestant, condition, runner.series.summary()?) })
+    let mut finished: Vec<(Contestant, Series)> = runners.into_iter().map(|r| (r.contestant, r.series)).collect();
+    for contestant in apart {
+        let Some(alone) = runner(contestant, condition, stage, budget, &mut notes)? else { continue };
+        let floor = finished.iter_mut().find(|(contestant, _)| *contestant == Contestant::Floor);
+        let series = beside_the_floor(alone, floor.map(|(_, series)| series), condition, stage, budget, progress)?;
+        finished.push((contestant, series));
+        // The next one needs its memory.
+        stage.engines.keep_only(0);
+    }
+    let row = |(contestant, series): (Contestant, Series)| {
+        let lacks = stage.lacks(contestant, condition);
+        Some(Row { lacks, ..Row::new(contestant, condition, series.summary()?) })
     };
-    Ok(runners.into_iter().filter_map(row).collect())
+    Ok(Raced { rows: finished.into_iter().filter_map(row).collect(), notes })
+}
+
+/// The contestant, ready; or a note, where it is an engine that cannot be had under the condition.
+fn runner<'s>(
+    contestant: Contestant,
+    condition: &Condition,
+    stage: &'s Stage,
+    budget: Budget,
+    notes: &mut Vec<String>,
+) -> Result<Option<Runner<'s>>> {
+    let job = stage.job(condition);
+    let name = contestant.name();
+    let start = || -> Result<Runner<'s>> {
+        let launcher = if condition.is_apart() && !contestant.is_engine() {
+            Box::new(stage.engines.serve(contestant, &job)?)
+        } else {
+            contestant.ready(&job)?
+        };
+        Runner::warmed_up(contestant, launcher, budget)
+    };
+    match start() {
+        Ok(runner) => Ok(Some(runner)),
+        Err(error) if contestant.is_engine() && condition.is_demanding() => {
+            notes.push(format!("no row of {name} with {}: {error:#}", condition.words()));
+            Ok(None)
+        }
+        Err(error) => Err(error.context(format!("contestant {name}"))),
+    }
+}
+
+/// A stretch of time in which the one and the floor, where that takes part, take turns; what the floor did is added to what it has.
+fn beside_the_floor(
+    alone: Runner,
+    floor: Option<&mut Series>,
+    condition: &Condition,
+    stage: &Stage,
+    budget: Budget,
+    progress: &ProgressBar,
+) -> Result<Series> {
+    let mut pair = vec![alone];
+    if floor.is_some() {
+        let launcher = Contestant::Floor.ready(&stage.job(condition))?;
+        pair.push(Runner::warmed_up(Contestant::Floor, launcher, budget)?);
+    }
+    take_turns(&mut pair, budget, progress)?;
+    if let (Some(floor), Some(stretch)) = (floor, pair.get_mut(1)) {
+        floor.append(std::mem::take(&mut stretch.series));
+    }
+    Ok(pair.swap_remove(0).series)
 }
 
 /// One contestant with what it has done so far.
@@ -263,82 +336,6 @@ fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) ->
     Ok(())
 }
 
-/// The thread sweep: in each turn, all threads launch by the same contestant for a slice of time.
-fn race_crowd(
-    condition: &Condition,
-    contestants: &[Contestant],
-    stage: &Stage,
-    budget: Budget,
-    progress: &ProgressBar,
-) -> Result<Vec<Row>> {
-    let slice = budget.time / CROWD_ROUNDS;
-    let most = usize::try_from(budget.samples).unwrap_or(usize::MAX);
-    let per_thread = most.div_ceil(CROWD_ROUNDS as usize).div_ceil(condition.threads);
-    let mut series: Vec<(Contestant, Series)> = contestants.iter().map(|&c| (c, Series::default())).collect();
-    for round in 0..CROWD_ROUNDS as usize {
-        for turn in 0..series.len() {
-            budget.go_on()?;
-            let index = (round + turn) % contestants.len();
-            let (contestant, series) = &mut series[index];
-            let crowd = Crowd { contestant: *contestant, condition, stage, slice, per_thread };
-            crowd.run(series).with_context(|| format!("contestant {}", contestant.name()))?;
-            progress.inc(slice.as_millis() as u64);
-        }
-    }
-    Ok(series.into_iter().filter_map(|(c, s)| Some(Row::new(c, condition, s.summary()?))).collect())
-}
-
-/// Many threads that launch by one contestant at once.
-struct Crowd<'a> {
-    contestant: Contestant,
-    condition: &'a Condition,
-    stage: &'a Stage,
-    slice: Duration,
-    per_thread: usize,
-}
-
-impl Crowd<'_> {
-    /// One slice, from the moment all threads are ready.
-    fn run(&self, series: &mut Series) -> Result<()> {
-        let barrier = Barrier::new(self.condition.threads);
-        let cpu = cpu_time();
-        let answers: Vec<Result<ThreadRun>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..self.condition.threads).map(|_| scope.spawn(|| self.run_thread(&barrier))).collect();
-            threads.into_iter().map(|t| t.join().expect("no contestant panics")).collect()
-        });
-        series.cpu += cpu_time().saturating_sub(cpu);
-        let runs = answers.into_iter().collect::<Result<Vec<_>>>()?;
-        let first = runs.iter().map(|r| r.start).min();
-        let last = runs.iter().map(|r| r.end).max();
-        if let (Some(first), Some(last)) = (first, last) {
-            series.wall += last - first;
-        }
-        runs.iter().flat_map(|r| &r.samples).for_each(|&sample| series.push(sample));
-        Ok(())
-    }
-
-    fn run_thread(&self, barrier: &Barrier) -> Result<ThreadRun> {
-        let ready = self.contestant.ready(&self.stage.job(self.condition));
-        // Every thread must come here, also one that failed, or the others would wait for ever.
-        barrier.wait();
-        let mut launcher = ready?;
-        let start = Instant::now();
-        let mut samples = Vec::new();
-        while samples.is_empty() || start.elapsed() < self.slice && samples.len() < self.per_thread {
-            samples.push(launcher.launch()?);
-        }
-        Ok(ThreadRun { start, end: Instant::now(), samples })
-    }
-}
-
-/// What one thread did in one slice.
-struct ThreadRun {
-    start: Instant,
-    end: Instant,
-    samples: Vec<Sample>,
-}
-
 /// User and system time of this process, but for threads that only touch memory, and of its reaped children.
 ///
 /// The process's own from its CPU clock, which counts nanoseconds; the children's from getrusage(2), which has no
@@ -387,13 +384,43 @@ mod tests {
         for threads in [1, 3] {
             let condition = Condition { threads, ..Condition::SMALL };
             let names = [Contestant::Floor, Contestant::PosixSpawn];
-            let rows = race(&condition, &names, &stage, budget, &ProgressBar::hidden()).expect("runs");
-            assert_eq!(rows.len(), 2);
-            for row in rows {
+            let raced = race(&condition, &names, &stage, budget, &ProgressBar::hidden()).expect("runs");
+            assert_eq!((raced.rows.len(), raced.notes.len()), (2, 0));
+            for row in raced.rows {
                 assert!(row.n >= 5 && row.n <= 48, "{row:?}");
                 assert!(row.rate_per_s > 0.0 && row.cpu_us > 0.0, "{row:?}");
             }
         }
+    }
+
+    /// Where there is room for one large engine, each has a stretch beside the floor, and is gone before the next begins.
+    #[test]
+    fn large_engines_come_one_after_the_other_where_not_all_have_room() {
+        let wanted = [Contestant::Floor, Contestant::Go, Contestant::CPython, Contestant::PerlSystem];
+        let engines = Engines::find(&wanted, None).expect("temporary directory");
+        engines.absences().iter().for_each(|absence| eprintln!("SKIPPED: {absence}"));
+        let names: Vec<_> = wanted.into_iter().filter(|c| !c.is_engine() || engines.has(*c)).collect();
+        if engines.large() < 2 {
+            return eprintln!("SKIPPED: large engines one after the other, because there are not two");
+        }
+        let condition = Condition { parent_mib: 2, ..Condition::SMALL };
+        let budget = Budget { time: Duration::from_millis(40), samples: 30, stop: &AtomicBool::new(false) };
+        let program = Program::embedded().expect("temporary directory");
+        let mut stage = Stage { engines, memory_mib: 4, ..stage(program) };
+        let run = |stage: &Stage| race(&condition, &names, stage, budget, &ProgressBar::hidden()).expect("runs");
+        let n = |raced: &Raced| raced.rows.iter().map(|row| (row.launcher, row.n)).collect::<Vec<_>>();
+        assert!(stage.is_narrow(&condition));
+        let narrow = run(&stage);
+        assert_eq!(stage.engines.idle_count(), 0);
+        stage.memory_mib = 2 * 20;
+        assert!(!stage.is_narrow(&condition));
+        let wide = run(&stage);
+        assert_eq!(stage.engines.idle_count(), names.len() - 1);
+        assert_eq!((narrow.rows.len(), narrow.notes.len()), (names.len(), 0));
+        // The floor is in every stretch.
+        assert!(n(&narrow)[0].1 > 30 && n(&wide)[0].1 <= 30, "{:?} {:?}", n(&narrow), n(&wide));
+        stage.memory_mib = 3;
+        assert_eq!(stage.entrants(&condition, &names), [Contestant::Floor]);
     }
 
     #[test]

@@ -29,6 +29,14 @@ impl Series {
         self.total.push(sample.total_ns);
     }
 
+    /// Adds launches that were made after those.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.held.extend(other.held);
+        self.total.extend(other.total);
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+    }
+
     /// The launch added last.
     pub(crate) fn last(&self) -> Option<Sample> {
         Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })

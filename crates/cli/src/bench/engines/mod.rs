@@ -3,6 +3,7 @@
 
 mod sources;
 mod process;
+mod parent;
 mod serve;
 mod count;
 
@@ -12,7 +13,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, OnceLock},
     time::Duration,
 };
 
@@ -48,6 +49,10 @@ pub(crate) struct Engines {
     missing: Vec<(Contestant, String)>,
     /// Large ones that have nothing to do, kept for the next condition with as large a parent.
     idle: Mutex<Vec<(Kind, Process)>>,
+    /// The library that gives them open files and mappings, or why there is none.
+    parent: OnceLock<Result<PathBuf, String>>,
+    /// Descriptors that we were given, which are passed on.
+    given: Vec<i32>,
     /// Where they are; removed in the end.
     directory: Option<tempfile::TempDir>,
 }
@@ -77,12 +82,19 @@ struct Found {
     source: &'static Source,
     version: String,
     can: Vec<Feature>,
+    /// Whether it launches from several threads.
+    has_threads: bool,
+    /// Whether it opens files and makes mappings by itself.
+    has_parent: bool,
+    /// What it runs as, which may be another than was started.
+    program: PathBuf,
 }
 
 impl Engines {
     /// None takes part.
     pub(crate) fn none() -> Self {
-        Self { found: Vec::new(), missing: Vec::new(), idle: Mutex::default(), directory: None }
+        let (idle, parent) = (Mutex::default(), OnceLock::new());
+        Self { found: Vec::new(), missing: Vec::new(), idle, parent, given: Vec::new(), directory: None }
     }
 
     /// Builds those of `contestants` that are engines and asks them who they are. `preload` is our library for LD_PRELOAD, where there
@@ -93,7 +105,7 @@ impl Engines {
     pub(crate) fn find(contestants: &[Contestant], preload: Option<&Path>) -> Result<Self> {
         let wanted: Vec<_> = SOURCES.iter().filter(|source| contestants.contains(&source.contestant)).collect();
         let directory = tempfile::Builder::new().prefix("forkless-engines-").tempdir().context("no temporary files")?;
-        let mut engines = Self { directory: Some(directory), ..Self::none() };
+        let mut engines = Self { directory: Some(directory), given: parent::inheritable()?, ..Self::none() };
         // Compilers and interpreters take their time.
         let made: Vec<(Contestant, Result<Found>)> = std::thread::scope(|scope| {
             let engines = &engines;
@@ -143,8 +155,11 @@ impl Engines {
         }
         let mut words = greeting.split_whitespace();
         let version = words.next().context("it did not tell its version")?.to_owned();
-        let can = words.filter_map(|word| Feature::ALL.into_iter().find(|feature| feature.name() == word)).collect();
-        Ok(Found { source, version, can })
+        let words: Vec<&str> = words.collect();
+        let can = Feature::ALL.into_iter().filter(|feature| words.contains(&feature.name())).collect();
+        let (has_threads, has_parent) = (words.contains(&"threads"), words.contains(&"parent"));
+        let program = fs::read_link(format!("/proc/{}/exe", process.id()))?;
+        Ok(Found { source, version, can, has_threads, has_parent, program })
     }
 
     fn get(&self, contestant: Contestant) -> Option<&Found> {
@@ -173,6 +188,11 @@ impl Engines {
         self.found.iter().filter(|found| found.source.contestant.grows()).count() as u64
     }
 
+    /// Whether the contestant launches from several threads.
+    pub(crate) fn has_threads(&self, contestant: Contestant) -> bool {
+        self.get(contestant).is_some_and(|found| found.has_threads)
+    }
+
     /// The settings that the contestant can give a child.
     pub(crate) fn can(&self, contestant: Contestant) -> &[Feature] {
         self.get(contestant).map_or(&[], |found| &found.can)
@@ -193,16 +213,27 @@ impl Engines {
         let kind = Kind::new(contestant, job);
         let mut process = match self.take_idle(&kind) {
             Some(process) => process,
-            None => self.start_process(self.command(found.source, &kind.program), job)?,
+            None => {
+                let mut command = self.command(found.source, &kind.program);
+                self.furnish(&mut command, found, &job.condition)?;
+                self.start_process(command, job)?
+            }
         };
         process.ask("plain", PATIENCE)?;
         for request in requests(job, &found.can) {
             process.ask(&request, PATIENCE)?;
         }
-        if found.source.is_preloaded() {
-            process.ask(&format!("files {}", job.condition.fds), PATIENCE)?;
+        if found.has_parent {
+            for request in parent::requests(&job.condition) {
+                process.ask(&request, PATIENCE)?;
+            }
         }
-        Ok(Engine { process: Some(process), home: Some((self, kind)) })
+        parent::prove(process.id(), &job.condition, self.given.len())?;
+        let threads = job.condition.threads;
+        if threads > 1 {
+            process.ask(&format!("threads {threads}"), PATIENCE)?;
+        }
+        Ok(Engine { process: Some(process), home: Some((self, kind)), threads })
     }
 
     /// Starts this program as the engine of a contestant that is none.
@@ -212,12 +243,12 @@ impl Engines {
     pub(crate) fn serve(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let kind = Kind::new(contestant, job);
         let mut command = Command::new("/proc/self/exe");
-        command.args(["bench", "--serve", contestant.name(), "--"]).args(&kind.program);
+        command.args(["bench", "--serve", contestant.name(), "--"]).args(&kind.program).inherit_all(true);
         let mut process = self.start_process(command, job)?;
         for (word, value) in [("pipes", u64::from(job.condition.pipes)), ("output", job.condition.output)] {
             process.ask(&format!("{word} {value}"), PATIENCE)?;
         }
-        Ok(Engine { process: Some(process), home: None })
+        Ok(Engine { process: Some(process), home: None, threads: 1 })
     }
 
     /// How the engine is run.
@@ -229,7 +260,8 @@ impl Engines {
         };
         let mut words = source.run.iter().map(|text| word(text));
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).args(program);
+        // It passes on what it has: our standard streams, and what else we were given.
+        command.args(words).args(program).inherit_all(true);
         for (name, value) in source.environment {
             command.env(name, word(value));
         }
@@ -272,6 +304,11 @@ impl Engines {
         Some(idle.swap_remove(at).1)
     }
 
+    #[cfg(test)]
+    pub(crate) fn idle_count(&self) -> usize {
+        self.idle.lock().expect("no panic").len()
+    }
+
     /// Ends those that are idle, but for those with so much memory.
     pub(crate) fn keep_only(&self, parent_mib: u64) {
         if let Ok(mut idle) = self.idle.lock() {
@@ -288,7 +325,7 @@ impl Engines {
     pub(crate) fn start_alive(&self, contestant: Contestant, program: &Program) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
         let (process, _) = Process::start(self.command(found.source, &[program.path.clone().into()]))?;
-        Ok(Engine { process: Some(process), home: None })
+        Ok(Engine { process: Some(process), home: None, threads: 1 })
     }
 }
 
@@ -350,6 +387,8 @@ pub(crate) struct Engine<'e> {
     process: Option<Process>,
     /// Where it goes when it has nothing more to do, and what it is.
     home: Option<(&'e Engines, Kind)>,
+    /// That launch at once.
+    threads: usize,
 }
 
 impl Engine<'_> {
@@ -384,28 +423,41 @@ impl Launcher for Engine<'_> {
     fn turn(&mut self, goal: &Goal, series: &mut Series) -> Result<()> {
         let request = format!("turn {} {} {}", goal.time.as_nanos(), goal.fewest, goal.most);
         let answer = self.ask(&request, goal.time + PATIENCE)?;
-        let figures: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>().context("its figures")?;
-        let [wall, cpu, samples @ ..] = &figures[..] else { bail!("it answered {answer:?}") };
-        let count = samples.len() / 2;
-        ensure!(
-            samples.len() % 2 == 0 && (goal.fewest.min(goal.most)..=goal.most).contains(&count),
-            "{count} launches"
-        );
-        // Launches are made one after the other, so their times cannot be more than the time of all.
-        let total: u64 = samples.iter().skip(1).step_by(2).sum();
-        ensure!(total <= *wall, "{total} ns in {wall} ns");
-        for pair in samples.chunks_exact(2) {
-            ensure!(0 < pair[0] && pair[0] <= pair[1], "held {} of {} ns", pair[0], pair[1]);
-            series.push(Sample { held_ns: pair[0], total_ns: pair[1] });
+        let numbers = |text: &str| -> Result<Vec<u64>> {
+            text.split_ascii_whitespace().map(|word| word.parse().context("its figures")).collect()
+        };
+        let runs: Vec<Vec<u64>> = answer.split('|').map(numbers).collect::<Result<_>>()?;
+        ensure!(runs.len() == self.threads, "launches of {} threads", runs.len());
+        let [wall, cpu, ..] = runs[0][..] else { bail!("it answered {answer:?}") };
+        for (thread, run) in runs.iter().enumerate() {
+            let samples = if thread == 0 { &run[2..] } else { &run[..] };
+            add_run(samples, wall, goal, series)?;
         }
-        series.wall += Duration::from_nanos(*wall);
-        series.cpu += Duration::from_nanos(*cpu);
+        series.wall += Duration::from_nanos(wall);
+        series.cpu += Duration::from_nanos(cpu);
         Ok(())
     }
 
     fn least_turn(&self) -> Duration {
         TURN
     }
+}
+
+/// Adds the launches that one thread has made in that time, held and total by turns.
+fn add_run(samples: &[u64], wall: u64, goal: &Goal, series: &mut Series) -> Result<()> {
+    let count = samples.len() / 2;
+    ensure!(
+        samples.len().is_multiple_of(2) && (goal.fewest.min(goal.most)..=goal.most).contains(&count),
+        "{count} launches"
+    );
+    // Launches are made one after the other, so their times cannot be more than the time of all.
+    let total: u64 = samples.iter().skip(1).step_by(2).sum();
+    ensure!(total <= wall, "{total} ns in {wall} ns");
+    for pair in samples.chunks_exact(2) {
+        ensure!(0 < pair[0] && pair[0] <= pair[1], "held {} of {} ns", pair[0], pair[1]);
+        series.push(Sample { held_ns: pair[0], total_ns: pair[1] });
+    }
+    Ok(())
 }
 
 impl Crowd for Engine<'_> {
@@ -508,6 +560,47 @@ mod tests {
         engine.process.as_ref().expect("it has not failed").id()
     }
 
+    /// Launched by hand, each sleeps until as many have been started as are told; it does not wait for ever.
+    const RENDEZVOUS: &str = r#": >"$0/$$"; left=$2
+        until [ "$(ls "$0" | wc -l)" -ge "$1" ]; do
+            left=$((left - 1)); [ $left -gt 0 ] || exit 3; sleep 0.02
+        done"#;
+
+    /// Threads launch at once, or nobody would meet the others.
+    #[test]
+    fn engines_launch_from_threads() {
+        let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
+        let none = Wishes::none();
+        let meeting = |tries: &str| {
+            let place = tempfile::tempdir().expect("temporary directory");
+            let words = ["sh", "-c", RENDEZVOUS, &place.path().to_string_lossy(), "3", tries].map(OsString::from);
+            (Program::from_words(&words).expect("sh"), place)
+        };
+        for found in engines.found.iter() {
+            let contestant = found.source.contestant;
+            let name = contestant.name();
+            let start = |threads, program| {
+                let condition = Condition { threads, ..Condition::SMALL };
+                engines.start(contestant, &Job { program, condition, wishes: &none, engines: Some(&engines) })
+            };
+            if !["go", "java"].contains(&name) && !name.starts_with("cpython") {
+                assert!(!found.has_threads, "{name}");
+                continue;
+            }
+            assert!(found.has_threads, "{name}");
+            let (program, _place) = meeting("1000");
+            let mut series = Series::default();
+            let mut engine = start(3, &program).expect("starts");
+            engine.turn(&Goal { time: Duration::ZERO, fewest: 2, most: 5 }, &mut series).expect(name);
+            assert_eq!(series.len(), 6, "{name}");
+            engine.turn(&Goal { time: Duration::from_secs(60), fewest: 1, most: 4 }, &mut series).expect(name);
+            assert_eq!(series.len(), 18, "{name}");
+            let (program, _place) = meeting("5");
+            let error = start(2, &program).expect("starts").launch().expect_err("two are not three");
+            assert!(format!("{error:#}").contains('3'), "{name}: {error:#}");
+        }
+    }
+
     /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.
     #[test]
     fn large_engines_are_kept() {
@@ -543,7 +636,7 @@ mod tests {
             }
             assert_ne!(pid(&start(2, &none)), first);
             engines.keep_only(1);
-            assert_eq!(engines.idle.lock().expect("no panic").len(), 1);
+            assert_eq!(engines.idle_count(), 1);
             engines.keep_only(0);
         }
     }

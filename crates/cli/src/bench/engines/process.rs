@@ -33,8 +33,7 @@ impl Process {
     pub(super) fn start(mut command: Command) -> Result<(Self, String)> {
         let (theirs, requests) = io::pipe()?;
         let (answers, answering) = io::pipe()?;
-        // It passes on what it has: our standard streams, and what else we were given.
-        command.inherit_all(true).fd(OwnedFd::from(theirs), REQUESTS).fd(OwnedFd::from(answering), ANSWERS);
+        command.fd(OwnedFd::from(theirs), REQUESTS).fd(OwnedFd::from(answering), ANSWERS);
         // In a process group of its own: Ctrl-C is for us, and the engine ends when we are gone.
         let child = command.process_group(0).spawn()?;
         // Our copies of its ends.

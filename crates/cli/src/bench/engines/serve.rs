@@ -30,15 +30,9 @@ use super::{
 pub(crate) fn serve(contestant: Contestant, words: &[OsString]) -> Result<()> {
     let (requests, mut answers) = (take(REQUESTS)?, take(ANSWERS)?);
     let program = Program::named(words)?;
-    writeln!(answers, "{GREETING}{}", env!("CARGO_PKG_VERSION"))?;
-    let mut served = Served {
-        contestant,
-        program: &program,
-        condition: Condition::SMALL,
-        parent: None,
-        memory: Vec::new(),
-        launcher: None,
-    };
+    writeln!(answers, "{GREETING}{} parent", env!("CARGO_PKG_VERSION"))?;
+    let mut served =
+        Served { contestant, program: &program, condition: Condition::SMALL, parents: Vec::new(), launcher: None };
     for request in BufReader::new(requests).lines() {
         match served.answer(&request?) {
             Ok(answer) => writeln!(answers, "{answer}")?,
@@ -64,8 +58,7 @@ struct Served<'p> {
     contestant: Contestant,
     program: &'p Program,
     condition: Condition,
-    parent: Option<Parent>,
-    memory: Vec<Parent>,
+    parents: Vec<Parent>,
     launcher: Option<Box<dyn Launcher + 'p>>,
 }
 
@@ -77,13 +70,11 @@ impl Served<'_> {
             "plain" => {}
             "pipes" => self.condition.pipes = u8::try_from(number(1)?)?,
             "files" => {
-                self.condition.fds = number(1)?;
-                self.parent = None;
-                self.parent = Some(Parent::become_like(&Condition { fds: self.condition.fds, ..Condition::SMALL })?);
+                let close_on_exec = words.get(2) == Some(&"cloexec");
+                self.become_like(Condition { fds: number(1)?, close_on_exec, ..Condition::SMALL })?;
             }
-            "memory" => {
-                self.memory.push(Parent::become_like(&Condition { parent_mib: number(1)?, ..Condition::SMALL })?)
-            }
+            "mappings" => self.become_like(Condition { mappings: number(1)?, ..Condition::SMALL })?,
+            "memory" => self.become_like(Condition { parent_mib: number(1)?, ..Condition::SMALL })?,
             "output" => self.condition.output = number(1)?,
             "turn" => {
                 let (time, fewest, most) = (Duration::from_nanos(number(1)?), number(2)?, number(3)?);
@@ -92,6 +83,12 @@ impl Served<'_> {
             _ => bail!("unknown request {request:?}"),
         }
         Ok("ok".to_owned())
+    }
+
+    /// Until it ends.
+    fn become_like(&mut self, condition: Condition) -> Result<()> {
+        self.parents.push(Parent::become_like(&condition)?);
+        Ok(())
     }
 
     fn turn(&mut self, goal: &Goal) -> Result<String> {
