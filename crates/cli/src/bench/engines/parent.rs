@@ -6,7 +6,10 @@ use std::{ffi::OsString, fs, path::Path};
 use anyhow::{Context, Result, anyhow, ensure};
 use forkless::{Command, Stdio};
 
-use super::{super::conditions::Condition, Engines, Found};
+use super::{
+    super::conditions::{Condition, thousands},
+    Engines, Found,
+};
 
 /// The library, how it is made, and the file that this makes.
 const SOURCE: &str = include_str!("../../../../../bench/engines/parent/parent.c");
@@ -58,15 +61,21 @@ pub(super) fn prove(process: u32, condition: &Condition, given: usize) -> Result
     let Condition { fds, mappings, close_on_exec, .. } = *condition;
     if fds > Condition::SMALL.fds {
         let open = descriptors(&process.to_string())?;
-        ensure!(open.len() as u64 >= fds, "it has {} open files instead of {fds}", open.len());
+        let count = thousands(open.len() as u64);
+        ensure!(open.len() as u64 >= fds, "it has {count} open files instead of {}", thousands(fds));
         let unlike = open.iter().filter(|(_, other)| *other != close_on_exec).count();
         let what = if close_on_exec { "not close-on-exec" } else { "close-on-exec" };
-        ensure!(unlike <= BESIDES + given, "{unlike} of its {} open files are {what}", open.len());
+        ensure!(unlike <= BESIDES + given, "{} of its {count} open files are {what}", thousands(unlike as u64));
     }
     if mappings > 0 {
         let pages = pages(&process.to_string())?;
         // The first and the last may be one with a neighbour.
-        ensure!(pages + 2 >= mappings, "it has {pages} mappings of a page instead of {mappings}");
+        ensure!(
+            pages + 2 >= mappings,
+            "it has {} mappings of a page instead of {}",
+            thousands(pages),
+            thousands(mappings)
+        );
     }
     Ok(())
 }
