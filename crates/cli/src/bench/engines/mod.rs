@@ -588,7 +588,7 @@ mod tests {
                 continue;
             }
             assert!(found.has_threads, "{name}");
-            let (program, _place) = meeting("1000");
+            let (program, _place) = meeting("500");
             let mut series = Series::default();
             let mut engine = start(3, &program).expect("starts");
             engine.turn(&Goal { time: Duration::ZERO, fewest: 2, most: 5 }, &mut series).expect(name);
