@@ -29,6 +29,8 @@ pub(crate) const TURN: Duration = Duration::from_millis(8);
 const TURNS: u32 = 8;
 /// … but not shorter than that.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// The orders of one run are those of another.
+const SEED: u64 = 0x666b;
 /// Launches that every contestant makes, however slow: fewer say nothing.
 const FEWEST: usize = 5;
 
@@ -315,7 +317,8 @@ impl<'p> Runner<'p> {
     }
 }
 
-/// Rounds of turns; the contestant that begins changes each round. Whoever has used more than its share of the time so
+/// Rounds of turns, each in another order: nobody always comes after the same one, who has left the processors and the caches in a
+/// certain state. Whoever has used more than its share of the time so
 /// far sits out until the others have caught up, so that also the few launches of a slow one are spread over the whole
 /// time.
 fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) -> Result<()> {
@@ -324,12 +327,15 @@ fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) ->
     let samples = usize::try_from(budget.samples).unwrap_or(usize::MAX);
     let part = |whole: usize, round: u32| whole.saturating_mul(round as usize).div_ceil(rounds as usize);
     let count = runners.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut random = fastrand::Rng::with_seed(SEED);
     for round in 1..=rounds {
         budget.go_on()?;
         let quota =
             Quota { time: budget.time / rounds * round, fewest: part(FEWEST, round), most: part(samples, round) };
-        for turn in 0..count {
-            runners[(round as usize + turn) % count].turn(&quota, round == rounds)?;
+        random.shuffle(&mut order);
+        for &runner in &order {
+            runners[runner].turn(&quota, round == rounds)?;
         }
         progress.inc(count as u64 * time.as_millis() as u64);
     }
