@@ -17,8 +17,8 @@ use super::{
     settings::Setting,
 };
 
-/// File descriptors left free below the limit, for pipes and for the contestants' own needs.
-const SPARE_FDS: u64 = 64;
+/// File descriptors left free below the limit, for two pipes to each engine and for the contestants' own needs.
+const SPARE_FDS: u64 = 256;
 /// Mappings left free below `vm.max_map_count`, for thread stacks, plots and the like.
 const SPARE_MAPPINGS: u64 = 1_000;
 

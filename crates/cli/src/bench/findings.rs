@@ -48,13 +48,13 @@ pub(crate) fn duel<'a>(report: &'a Report, condition: &Condition) -> Option<Duel
     Some(Duel { condition: *condition, best: fastest(&ours)?, rival: fastest(&theirs)?, ours })
 }
 
-/// One line per condition, then one on all rows in which we lose to another way, and one on those behind the floor.
+/// One line per condition, then one on all that loses to another way, and one on all that is behind the floor.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
     let duels: Vec<Duel> = report.conditions().iter().filter_map(|condition| duel(report, condition)).collect();
     let mut lines: Vec<String> =
         duels.iter().map(|duel| format!("{}: {}", headline(&duel.condition), duel.words())).collect();
     if !lines.is_empty() {
-        let lost = losses(report);
+        let lost: Vec<String> = losses(report).iter().map(Loss::words).collect();
         let lost = if lost.is_empty() { "none of these rows".to_owned() } else { lost.join("; ") };
         lines.push(format!("Where forkless loses to another way: {lost}."));
     }
@@ -69,20 +69,47 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
-/// All rows of ours that are slower than the best of the others, a line for each condition.
-pub(crate) fn losses(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
+/// One of our launchers that is slower than the best of the others somewhere.
+pub(crate) struct Loss {
+    pub(crate) launcher: &'static str,
+    /// Under how many conditions, of how many in which it takes part.
+    conditions: usize,
+    of: usize,
+    /// Under the worst of them: how many times as long it takes, what is asked for, and who is best.
+    factor: f64,
+    worst: String,
+}
+
+impl Loss {
+    /// The loss in words.
+    pub(crate) fn words(&self) -> String {
+        let Self { launcher, conditions, of, factor, worst } = self;
+        format!("{launcher} in {conditions} of {of}, at worst by {} ({worst})", percent(*factor))
+    }
+}
+
+/// All of our launchers that are slower than the best of the others somewhere.
+pub(crate) fn losses(report: &Report) -> Vec<Loss> {
+    let mut losses: Vec<Loss> = Vec::new();
     for duel in report.conditions().iter().filter_map(|condition| duel(report, condition)) {
-        let loss = |row: &&Row| {
-            let loss = speed(duel.rival) / speed(row);
-            (loss > NOISE).then(|| format!("{} by {}", row.launcher, percent(loss)))
-        };
-        let slower: Vec<String> = duel.ours.iter().filter_map(loss).collect();
-        if !slower.is_empty() {
-            lines.push(format!("{}, to {}: {}", duel.condition.words(), duel.rival.launcher, slower.join(", ")));
+        for row in &duel.ours {
+            let factor = speed(duel.rival) / speed(row);
+            let index = losses.iter().position(|loss| loss.launcher == row.launcher).unwrap_or_else(|| {
+                let none = Loss { launcher: row.launcher, conditions: 0, of: 0, factor: NOISE, worst: String::new() };
+                losses.push(none);
+                losses.len() - 1
+            });
+            let loss = &mut losses[index];
+            loss.of += 1;
+            loss.conditions += usize::from(factor > NOISE);
+            if factor > loss.factor {
+                loss.factor = factor;
+                loss.worst = format!("{}, to {}", duel.condition.words(), duel.rival.launcher);
+            }
         }
     }
-    lines
+    losses.retain(|loss| loss.conditions > 0);
+    losses
 }
 
 /// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
@@ -110,7 +137,10 @@ pub(crate) fn shortfalls(report: &Report) -> Vec<(&'static str, Vec<String>)> {
     let said = |lines: Vec<String>| if lines.is_empty() { vec!["In none of these rows.".to_owned()] } else { lines };
     let mut found = Vec::new();
     if report.conditions().iter().any(|condition| duel(report, condition).is_some()) {
-        found.push(("Where forkless loses to another way, by the median", said(losses(report))));
+        found.push((
+            "Where forkless loses to another way, by the median",
+            said(losses(report).iter().map(Loss::words).collect()),
+        ));
         found.push(("Where its one slow launch in a hundred is slower, at worst", said(longer_tails(report))));
     }
     found.extend(behind_the_floor(report).map(|lines| ("Behind the floor, by the median, at worst", said(lines))));
@@ -306,8 +336,8 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "Where forkless loses to another way: small parent, to posix_spawn: forkless-spawn by 10 %; \
-             4 threads at once, to posix_spawn: forkless-status by 100 %."
+            "Where forkless loses to another way: forkless-spawn in 1 of 1, at worst by 10 % (small parent, to posix_spawn); \
+             forkless-status in 1 of 2, at worst by 100 % (4 threads at once, to posix_spawn)."
         );
         assert_eq!(lines[3], "Behind the floor, at worst: forkless-spawn by 51 % (small parent).");
         assert_eq!(lines.len(), 4);

@@ -52,10 +52,13 @@ impl Machine {
     pub(crate) fn words(&self) -> String {
         let known = self.engines.iter().filter_map(|(name, version)| Some(format!("{name} {}, ", version.as_ref()?)));
         let engines: String = known.collect();
-        format!(
-            "{} × {}, {} MiB, Linux {}, {}, {engines}forkless {}, {}",
-            self.cores, self.cpu, self.memory_mib, self.kernel, self.libc, self.forkless, self.date
-        )
+        format!("{}, {engines}forkless {}, {}", self.place(), self.forkless, self.date)
+    }
+
+    /// The same without versions of what is compared.
+    pub(crate) fn place(&self) -> String {
+        let Self { cores, cpu, memory_mib, kernel, libc, .. } = self;
+        format!("{cores} × {cpu}, {memory_mib} MiB, Linux {kernel}, {libc}")
     }
 }
 

@@ -73,9 +73,9 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     let _ = writeln!(
         text,
         "\nThe floor is a `vfork`, an `execve` and a `wait4` in C. *Held* is the median time until the caller goes on; all else but \
-         p99 is the median until the child has been reaped. Measured on {}. {}\n[All rows]({place}) · [what each \
+         p99 is the median until the child has been reaped. Measured on {}. {}\n[All rows, versions, and where the others of ours lose]({place}) · [what each \
          launcher is](bench/FORMAT.md#launchers).",
-        report.machine.words(),
+        report.machine.place(),
         losses(report)
     );
     Ok(text)
@@ -98,17 +98,18 @@ fn columns(report: &Report) -> Vec<Column> {
     columns
 }
 
-/// In how many rows we lose, and the worst of them is not left to the reader to find.
+/// Where those of ours that are in the table lose: what is worst is not left to the reader to find.
 fn losses(report: &Report) -> String {
     let losses = findings::losses(report);
-    let behind = findings::behind_the_floor(report).unwrap_or_default();
-    let first = match losses.len() {
-        0 => "No row of forkless loses to another way there".to_owned(),
-        _ => format!("Where forkless loses to another way there: {}", losses.join("; ")),
-    };
-    let second =
-        if behind.is_empty() { String::new() } else { format!(" Behind the floor, at worst: {}.", behind.join("; ")) };
-    format!("{first}.{second}")
+    let lost: Vec<String> = losses
+        .iter()
+        .filter(|loss| OURS.contains(&loss.launcher))
+        .map(|loss| format!("`{}", loss.words().replacen(' ', "` ", 1)))
+        .collect();
+    match lost.len() {
+        0 => "None of these three loses to another way in the record.".to_owned(),
+        _ => format!("Where these lose to another way in the record, of all conditions: {}.", lost.join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +149,6 @@ mod tests {
             assert!(text.lines().any(|have| have == line), "{line} is missing in {text}");
         }
         assert!(!text.contains("`forkless-prepared`"));
-        assert!(text.contains("small parent, to std: forkless-status by 8 %"), "{text}");
+        assert!(text.contains("`forkless-status` in 1 of 1, at worst by 8 % (small parent, to std)"), "{text}");
     }
 }
