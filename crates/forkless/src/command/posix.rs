@@ -53,7 +53,7 @@ impl Command {
         &mut self,
         paths: Vec<OsString>,
         args: Vec<OsString>,
-        env: impl Iterator<Item = &'a CStr>,
+        env: impl Iterator<Item = &'a CStr> + Clone,
     ) -> &mut Self {
         self.args = args;
         self.ready = Some(Ready { env: Block::as_given(env), paths, redirections: Vec::new() });

@@ -51,14 +51,29 @@ impl Block {
         block
     }
 
-    /// A block of these entries, whatever they are.
-    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr>) -> Self {
+    /// A block of these entries, whatever they are: often the environment that nobody has changed, which need not be copied.
+    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Cow<'static, Self> {
+        match unchanged::get().filter(|all| all.is(entries.clone())) {
+            Some(all) => Cow::Borrowed(all),
+            None => Cow::Owned(Self::copy_of(entries)),
+        }
+    }
+
+    fn copy_of<'a>(entries: impl Iterator<Item = &'a CStr>) -> Self {
         let mut block = Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
         for entry in entries {
             block.starts.push(block.text.len());
             block.text.extend_from_slice(entry.to_bytes_with_nul());
         }
         block
+    }
+
+    /// Does it have these entries, in this order, and no others?
+    fn is<'a>(&self, mut entries: impl Iterator<Item = &'a CStr>) -> bool {
+        let same = |&start: &usize| {
+            entries.next().is_some_and(|entry| self.text[start..].starts_with(entry.to_bytes_with_nul()))
+        };
+        self.starts.iter().all(same) && entries.next().is_none()
     }
 
     /// Names and values, in their order.
@@ -152,6 +167,13 @@ mod tests {
         copied.copy(seen, &environment);
         std::env::vars_os().for_each(|(key, value)| locked.push(&key, &value));
         assert!(!locked.starts.is_empty());
+        let strings =
+            || locked.starts.iter().map(|&start| CStr::from_bytes_until_nul(&locked.text[start..]).expect("NUL"));
+        assert!(matches!(Block::as_given(strings()), Cow::Borrowed(_)));
+        assert!(matches!(Block::as_given(strings().skip(1)), Cow::Owned(_)));
+        assert!(matches!(Block::as_given(strings().take(locked.starts.len() - 1)), Cow::Owned(_)));
+        assert!(matches!(Block::as_given(strings().chain([c"MORE=1"])), Cow::Owned(_)));
+        assert!(matches!(Block::as_given(strings().take(1).map(|_| c"")), Cow::Owned(_)));
         for block in [&direct, &copied, seen, &*compile(&environment)] {
             assert_eq!(block.text, locked.text);
             assert_eq!(block.starts, locked.starts);

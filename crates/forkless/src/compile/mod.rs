@@ -149,7 +149,7 @@ impl Plan {
         check(command)?;
         let (env, candidates) = match &command.ready {
             Some(ready) => {
-                (Cow::Borrowed(&ready.env), program::Candidates { paths: ready.paths.clone(), searched: None })
+                (Cow::Borrowed(&*ready.env), program::Candidates { paths: ready.paths.clone(), searched: None })
             }
             None => {
                 let candidates = match command.program_fd {

@@ -62,7 +62,7 @@ impl Direct {
         let place = Place { directory: pwd(last(&given, b"PWD"), directory)?, program: paths[0].as_bytes() };
         let env = environment::of_shell(kind, &given, form, &place)?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
-        let ready = Ready { env, paths, redirections };
+        let ready = Ready { env: Cow::Owned(env), paths, redirections };
         Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
     }
 

@@ -109,7 +109,7 @@ impl Seen {
         if !strings.clone().all(|text| text.to_bytes().iter().skip(1).any(|&byte| byte == b'=')) {
             return None;
         }
-        let block = Block::as_given(strings);
+        let block = Block::copy_of(strings);
         let seen = Self { list, entries, block };
         // While an entry is being taken out, another may be missed.
         seen.is_still_so().then_some(seen)
