@@ -3,7 +3,7 @@
 use crate::allocator;
 use crate::elf::Programs;
 use forkless::{Command, Stdio};
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Command as Other, Stdio as OtherStdio};
 use std::sync::Barrier;
@@ -44,7 +44,7 @@ fn again(words: &[&str]) {
 /// One change after the other, beginning with one or the other kind, by the only thread and then beside others.
 pub fn changes(args: &[String]) {
     if args.is_empty() {
-        for first in ["0", "1", "2", "5"] {
+        for first in ["0", "1", "2", "5", "8"] {
             again(&["environment-changes", first]);
             again(&["environment-changes", first, "beside"]);
         }
@@ -54,7 +54,16 @@ pub fn changes(args: &[String]) {
     let set = |name: &str, value: &str| unsafe { std::env::set_var(name, value) };
     // SAFETY: as above.
     let remove = |name: &str| unsafe { std::env::remove_var(name) };
-    let steps: [&dyn Fn(); 8] = [
+    let wipe = |name: &str| {
+        let name = CString::new(name).expect("no NUL");
+        // SAFETY: the only thread; a string of the environment is written to within its length, as programs do with secrets.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            assert!(!value.is_null());
+            libc::memset(value.cast(), 0, libc::strlen(value));
+        }
+    };
+    let steps: [&dyn Fn(); 9] = [
         &|| {},
         &|| set("T005", "another value"),
         &|| remove("T006"),
@@ -63,6 +72,7 @@ pub fn changes(args: &[String]) {
         &|| set("NEW", "1"),
         &|| remove("NEW"),
         &|| set("T006", "taken"),
+        &|| wipe("T008"),
     ];
     if args.get(1).is_some_and(|word| word == "beside") {
         // From the first other thread on libc does not say any more that there is none.

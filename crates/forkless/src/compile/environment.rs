@@ -19,17 +19,19 @@ pub(crate) struct Block {
 /// The caller's environment with the command's changes: a copy, since another thread may change the environment while
 /// the child is still reading its own.
 pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
+    let unchanged = if environment.clear { None } else { unchanged::get() };
+    if let Some(all) = unchanged.filter(|_| environment.changes.is_empty()) {
+        return Cow::Borrowed(all);
+    }
     let mut block = Block { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
-    if !environment.clear {
-        match unchanged::get() {
-            Some(all) if environment.changes.is_empty() => return Cow::Borrowed(all),
-            Some(all) => block.copy(all, environment),
-            None if is_single_threaded() => block.copy_environ(environment),
-            // Under the lock that guards `std::env::set_var`, at the cost of two allocations per variable.
-            None => {
-                for (key, value) in std::env::vars_os().filter(|(key, _)| !environment.changes.contains_key(key)) {
-                    block.push(&key, &value);
-                }
+    match unchanged {
+        _ if environment.clear => {}
+        Some(all) => block.copy(all, environment),
+        None if is_single_threaded() => block.copy_environ(environment),
+        // Under the lock that guards `std::env::set_var`, at the cost of two allocations per variable.
+        None => {
+            for (key, value) in std::env::vars_os().filter(|(key, _)| !environment.changes.contains_key(key)) {
+                block.push(&key, &value);
             }
         }
     }
@@ -51,9 +53,9 @@ impl Block {
         block
     }
 
-    /// A block of these entries, whatever they are: often the environment that nobody has changed, which need not be copied.
+    /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be copied.
     pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Cow<'static, Self> {
-        match unchanged::get().filter(|all| all.is(entries.clone())) {
+        match unchanged::given().filter(|all| all.is(entries.clone())) {
             Some(all) => Cow::Borrowed(all),
             None => Cow::Owned(Self::copy_of(entries)),
         }

@@ -4,10 +4,11 @@
 //! laid out does not have that danger: it lies on the first thread's stack, with its strings, and is never freed. A C
 //! library may take entries out of it, or put another string in the place of one; an entry more makes it copy the list
 //! to its heap. So once a list of the kernel's was seen whole, a few loads tell whether it is the same still: it never
-//! comes back to what it was, since what is put there is not a string of the kernel's.
+//! comes back to what it was, since what is put there is not a string of the kernel's. The strings themselves are compared as
+//! well: a program may wipe a secret out of one where it stands, and must not find it in its children.
 
 use super::Block;
-use std::ffi::{CStr, c_char, c_ulong};
+use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -24,6 +25,7 @@ const AT_EXECFN: usize = 31;
 unsafe extern "C" {
     static environ: AtomicPtr<*mut c_char>;
     fn getauxval(key: c_ulong) -> c_ulong;
+    fn memcmp(one: *const c_void, other: *const c_void, length: usize) -> c_int;
 }
 
 /// A list as the kernel has laid it out, with what it says.
@@ -35,6 +37,15 @@ struct Seen {
 
 /// The environment, if it is certainly still what the kernel gave.
 pub(super) fn get() -> Option<&'static Block> {
+    first().filter(|seen| seen.is_still_so()).map(|seen| &seen.block)
+}
+
+/// What the kernel gave, whatever the environment is now.
+pub(super) fn given() -> Option<&'static Block> {
+    first().map(|seen| &seen.block)
+}
+
+fn first() -> Option<&'static Seen> {
     /// What was found at the first look, kept for good; null before. No lock guards it: a forked copy of the process might
     /// find it held for ever.
     static SEEN: AtomicPtr<Option<Seen>> = AtomicPtr::new(ptr::null_mut());
@@ -51,8 +62,7 @@ pub(super) fn get() -> Option<&'static Block> {
         };
     }
     // SAFETY: never freed, and not changed once it is there.
-    let seen = unsafe { &*seen }.as_ref()?;
-    seen.is_still_so().then_some(&seen.block)
+    unsafe { &*seen }.as_ref()
 }
 
 /// A list on the first thread's stack.
@@ -110,6 +120,11 @@ impl Seen {
             return None;
         }
         let block = Block::copy_of(strings);
+        // The kernel copies them one behind the other, so that they can be compared as one.
+        let first = entries.first().map_or(0, |&entry| entry as usize);
+        if !entries.iter().zip(&block.starts).all(|(&entry, start)| entry as usize == first + start) {
+            return None;
+        }
         let seen = Self { list, entries, block };
         // While an entry is being taken out, another may be missed.
         seen.is_still_so().then_some(seen)
@@ -122,5 +137,11 @@ impl Seen {
             && self.entries.iter().enumerate().all(same)
             // SAFETY: as above.
             && unsafe { self.list.entry(self.entries.len()) }.is_null()
+            && self.entries.first().is_none_or(|&first| {
+                let text = &self.block.text;
+                // SAFETY: as much was there at the first look, one string behind the other, and stays there. Not by a reference: others may
+                // write to it.
+                unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
+            })
     }
 }
