@@ -155,7 +155,7 @@ fn streams_are_libcs() {
 
 #[test]
 fn system_is_libcs() {
-    both("system", &[], 500);
+    both("system", &[], 700);
 }
 
 #[test]
