@@ -477,11 +477,12 @@ impl Child {
     /// have been told instead. The child's standard input stays open. Source: `waitid(2)` WSTOPPED, WCONTINUED.
     ///
     /// ```
-    /// use forkless::{Change, Command};
-    /// let mut child = Command::new("sh").args(["-c", "kill -STOP $$; exit 3"]).spawn()?;
+    /// use forkless::{Change, Command, Stdio};
+    /// let mut child = Command::new("sh").args(["-c", "kill -STOP $$; read line; exit 3"]).stdin(Stdio::piped()).spawn()?;
     /// assert_eq!(child.wait_change(None)?, Some(Change::Stopped(19)));
     /// child.signal(18)?;
     /// assert_eq!(child.wait_change(None)?, Some(Change::Continued));
+    /// drop(child.stdin.take());
     /// assert!(matches!(child.wait_change(None)?, Some(Change::Ended(status)) if status.code() == Some(3)));
     /// # Ok::<(), std::io::Error>(())
     /// ```

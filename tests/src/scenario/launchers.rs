@@ -211,9 +211,8 @@ pub fn killed_early(_: &[String]) {
     command.fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
     let killer = thread::spawn(|| {
         eventually("a child asleep before exec", || {
-            let pid = observe::children().into_iter().find(|&pid| observe::state_of(pid) == Some('S'));
             // SAFETY: our own child, which nobody has reaped.
-            pid.is_some_and(|pid| unsafe { libc::kill(pid, libc::SIGKILL) } == 0)
+            observe::opening_child().is_some_and(|pid| unsafe { libc::kill(pid, libc::SIGKILL) } == 0)
         });
     });
     let error = command.spawn().expect_err("killed");

@@ -89,6 +89,18 @@ pub fn state_of(pid: i32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// A child that is asleep in `open(2)`, as of a FIFO that nobody has opened for writing. One that has been forked may sleep before
+/// it comes to that.
+///
+/// Source: proc_pid_syscall(5); where it is not told, whoever sleeps counts.
+pub fn opening_child() -> Option<i32> {
+    children().into_iter().find(|&pid| {
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let number = call.split(' ').next().and_then(|number| number.parse().ok());
+        state_of(pid) == Some('S') && number.is_none_or(|number: i64| number == libc::SYS_openat)
+    })
+}
+
 /// Is the kernel at least this one?
 pub fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");

@@ -27,7 +27,7 @@ fn handle(signal: i32) {
 fn stop_the_child() -> i32 {
     let mut pid = 0;
     eventually("a child asleep before exec", || {
-        pid = observe::children().into_iter().find(|&pid| observe::state_of(pid) == Some('S')).unwrap_or(0);
+        pid = observe::opening_child().unwrap_or(0);
         pid != 0
     });
     signal(pid, libc::SIGSTOP);
