@@ -28,6 +28,6 @@ fn runs_of_a_prepared_plan_do_not_allocate() {
 }
 
 #[test]
-fn launches_do_not_allocate_for_each_variable() {
+fn launches_do_not_copy_each_variable() {
     runner::run("environment-cost");
 }

@@ -4,7 +4,7 @@
 //! As for [`child`](crate::child).
 
 use crate::frame::Frame;
-use crate::plan::{Header, Op, at};
+use crate::plan::{Header, Op, at, environment};
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -50,7 +50,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 /// `execve(2)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.
 unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     // SAFETY: the header's vectors lie in the arena.
-    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), at::<u64>(plan, (*plan).envp)) };
+    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), environment(plan)) };
     let mut left = busy_ms;
     loop {
         // SAFETY: a NUL-terminated path and two zero-terminated vectors; returns only on failure.
@@ -73,7 +73,7 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
 pub unsafe fn exec_fd(plan: *const Header, fd: i32) -> i32 {
     const AT_EMPTY_PATH: usize = 0x1000;
     // SAFETY: the header's vectors lie in the arena.
-    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), at::<u64>(plan, (*plan).envp)) };
+    let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), environment(plan)) };
     fence(Release);
     let args = [fd as usize, c"".as_ptr() as usize, argv as usize, envp as usize, AT_EMPTY_PATH, 0];
     // SAFETY: an empty NUL-terminated path and two zero-terminated vectors; returns only on failure.

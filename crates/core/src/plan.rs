@@ -4,7 +4,8 @@
 //! played, the argument and environment vectors, lists, and at the end the strings. Everything inside refers to
 //! everything else by its offset in bytes from the start, so an arena can be moved or sent to another process as it
 //! is. Only the two vectors that `execve(2)` reads must hold addresses; [`relocate`] turns their offsets into addresses
-//! once, when the arena has reached the place where it will be played.
+//! once, when the arena has reached the place where it will be played. One that is played where it was made may name an
+//! environment that lies elsewhere in that memory.
 //!
 //! The crate `forkless` compiles arenas; nothing here allocates. A plan is read-only while it is played, so any number
 //! of children may play one at the same time. What differs from run to run is in the [`Frame`](crate::frame::Frame).
@@ -17,7 +18,7 @@
 pub const MAGIC: u32 = 0x6c70_6b66;
 
 /// Changes when the layout changes; a process refuses arenas of another version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The most descriptors that one plan may name.
 pub const MAX_FDS: usize = 1024;
@@ -54,6 +55,9 @@ pub struct Header {
     pub keep_count: u32,
     /// Fills the header up to a whole number of words.
     pub reserved: u32,
+    /// Address of an environment vector outside the arena, which then has an empty one; 0: none. Such an arena can only be
+    /// played in the memory that it was made in.
+    pub environment: u64,
 }
 
 /// One step of the playback. What `a`, `b` and `c` mean stands with each [`OpCode`].
@@ -204,6 +208,18 @@ pub unsafe fn relocate(arena: *mut u64, base: u64) {
     }
     // SAFETY: as above.
     unsafe { (*header).base = base };
+}
+
+/// The environment vector that `execve(2)` is to read.
+#[inline(always)]
+pub unsafe fn environment(plan: *const Header) -> *const u64 {
+    // SAFETY: an arena begins with its header, whose vectors lie inside it (module contract).
+    unsafe {
+        match (*plan).environment {
+            0 => at(plan, (*plan).envp),
+            elsewhere => elsewhere as *const u64,
+        }
+    }
 }
 
 /// The arena's object at `offset`.

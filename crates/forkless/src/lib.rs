@@ -73,6 +73,8 @@ mod shell;
 
 mod orphan;
 
+mod settled;
+
 pub mod zygote;
 
 mod cgroup;

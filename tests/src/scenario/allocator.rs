@@ -16,6 +16,7 @@ static TRIPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
     static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -32,6 +33,11 @@ pub fn tripped() -> bool {
 /// How often this thread has asked for memory.
 pub fn calls() -> u64 {
     CALLS.get()
+}
+
+/// How many bytes this thread has asked for.
+pub fn bytes() -> u64 {
+    BYTES.get()
 }
 
 /// How many bytes more this thread has been given than it has given back.
@@ -59,6 +65,7 @@ unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.watch();
         CALLS.set(CALLS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size() as u64);
         HELD.set(HELD.get() + layout.size() as i64);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
@@ -74,6 +81,7 @@ unsafe impl GlobalAlloc for Watched {
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.watch();
         CALLS.set(CALLS.get() + 1);
+        BYTES.set(BYTES.get() + size as u64);
         HELD.set(HELD.get() + size as i64 - layout.size() as i64);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(at, layout, size) }

@@ -4,8 +4,8 @@ use crate::allocator;
 use crate::elf::Programs;
 use forkless::{Command, Stdio};
 use std::ffi::{CString, OsString};
-use std::os::unix::ffi::OsStringExt;
-use std::process::{Command as Other, Stdio as OtherStdio};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::{Command as Other, ExitStatus, Output, Stdio as OtherStdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +19,21 @@ fn name(letter: char, number: usize) -> String {
 
 /// What a child gets, entry by entry.
 fn of_child() -> Vec<Vec<u8>> {
-    let output = Command::new("/usr/bin/env").arg("-0").stdin(Stdio::null()).output().expect("env");
+    entries(Command::new("/usr/bin/env").arg("-0").stdin(Stdio::null()).output())
+}
+
+/// The same by a line, without the shell if that is one that is known.
+fn of_line() -> Vec<Vec<u8>> {
+    entries(forkless::shell("/usr/bin/env -0").output())
+}
+
+/// The same by the shell.
+fn of_shell() -> Vec<Vec<u8>> {
+    entries(Other::new("/bin/sh").args(["-c", "/usr/bin/env -0"]).output())
+}
+
+fn entries(output: std::io::Result<Output>) -> Vec<Vec<u8>> {
+    let output = output.expect("env");
     assert!(output.status.success());
     let mut entries: Vec<_> = output.stdout.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
     assert_eq!(entries.pop().as_deref(), Some(&b""[..]));
@@ -29,6 +43,13 @@ fn of_child() -> Vec<Vec<u8>> {
 fn of_caller() -> Vec<Vec<u8>> {
     let entry = |(name, value): (OsString, OsString)| [name.into_vec(), b"=".to_vec(), value.into_vec()].concat();
     std::env::vars_os().map(entry).collect()
+}
+
+#[track_caller]
+fn same(one: Vec<Vec<u8>>, other: Vec<Vec<u8>>, when: &str) {
+    let differ = one.iter().zip(&other).find(|(one, other)| one != other);
+    let differ = differ.map(|(one, other)| (one.escape_ascii().to_string(), other.escape_ascii().to_string()));
+    assert!(one == other, "{when}: {} entries by {}, {differ:?}", one.len(), other.len());
 }
 
 /// Again as a program with those variables.
@@ -78,12 +99,17 @@ pub fn changes(args: &[String]) {
         // From the first other thread on libc does not say any more that there is none.
         thread::spawn(|| {}).join().expect("a thread");
     }
-    assert_eq!(of_child(), of_caller());
+    same(of_child(), of_caller(), "at first");
+    same(of_line(), of_shell(), "by a line, at first");
     let first = args[0].parse().expect("a number");
     for (n, step) in steps.iter().enumerate().skip(first) {
         step();
-        assert_eq!(of_child(), of_caller(), "after step {n}");
+        same(of_child(), of_caller(), &format!("after step {n}"));
+        same(of_line(), of_shell(), &format!("by a line, after step {n}"));
     }
+    // Where PWD is not right any more, what was found when it was does not count.
+    std::env::set_current_dir("/tmp").expect("a directory");
+    same(of_line(), of_shell(), "by a line, elsewhere");
 }
 
 /// While another thread takes variables out, a child has all that stay, and of the others those that were there at one
@@ -133,26 +159,33 @@ pub fn taken_out(args: &[String]) {
     });
 }
 
-/// Beside another thread a launch allocates no more for many variables than for few.
+/// Beside another thread a launch allocates no more for many variables than for few, and no more bytes: they are not copied.
 pub fn cost(args: &[String]) {
     let programs = Programs::new();
     if args.is_empty() {
         let run = |more: usize| {
             let mut command = Other::new("/proc/self/exe");
             command.args(["environment-cost", "again"]).env_clear();
+            command.env("PWD", std::env::current_dir().expect("a directory"));
             (0..more).for_each(|number| _ = command.env(name('T', number), "x"));
             let output = command.output().expect("starts");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).expect("a number").trim().parse::<u64>().expect("a number")
+            String::from_utf8(output.stdout).expect("numbers")
         };
         let (few, many) = (run(3), run(300));
-        assert!(few > 0);
-        return assert_eq!(few, many, "allocations in 10 launches");
+        assert!(few.lines().all(|line| !line.contains(": 0")), "{few}");
+        return assert_eq!(few, many, "in 10 launches");
     }
     thread::spawn(|| {}).join().expect("a thread");
-    let launch = || assert!(Command::new(programs.exits(0)).status().expect("status").success());
-    launch();
-    let before = allocator::calls();
-    (0..10).for_each(|_| launch());
-    println!("{}", allocator::calls() - before);
+    let program = programs.exits(0);
+    let ways: [(&str, &dyn Fn() -> ExitStatus); 2] = [
+        ("command", &|| Command::new(&program).status().expect("status")),
+        ("line", &|| forkless::shell(program.as_os_str().as_bytes()).status().expect("status")),
+    ];
+    for (name, launch) in ways {
+        assert!(launch().success());
+        let before = (allocator::calls(), allocator::bytes());
+        (0..10).for_each(|_| assert!(launch().success()));
+        println!("{name}: {} allocations, bytes: {}", allocator::calls() - before.0, allocator::bytes() - before.1);
+    }
 }

@@ -1,5 +1,6 @@
 //! Laying out an arena: one allocation, sized before it is made.
 
+use super::Block;
 use forkless_core::plan::{self, Call, Header, MAGIC, Op, OpCode, Pair, VERSION};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -26,12 +27,19 @@ pub(crate) enum Arg {
 pub(crate) struct Parts<'a> {
     pub(crate) ops: &'a [Op],
     pub(crate) argv: &'a [OsString],
-    /// `NAME=value` strings, each followed by NUL.
-    pub(crate) envp: &'a super::environment::Block,
+    pub(crate) envp: Environment<'a>,
     pub(crate) pairs: &'a [Pair],
     pub(crate) keep: &'a [i32],
     /// Text offsets of the programs to try.
     pub(crate) candidates: &'a [u32],
+}
+
+/// Where the child finds its environment.
+pub(crate) enum Environment<'a> {
+    /// In the arena.
+    Copied(&'a Block),
+    /// Where it is, at the addresses of this vector, which ends in a zero word.
+    Lasting(&'a [usize]),
 }
 
 impl Arena {
@@ -84,7 +92,11 @@ impl Arena {
     /// The arena, relocated to where it is; none if it would not fit into 32-bit offsets.
     pub(crate) fn finish(mut self, parts: Parts<'_>) -> Option<Box<[u64]>> {
         let args: usize = parts.argv.iter().map(|arg| arg.len() + 1).sum();
-        let pointers = parts.argv.len() + 1 + parts.envp.starts.len() + 1;
+        let (starts, env, elsewhere) = match parts.envp {
+            Environment::Copied(block) => (&block.starts[..], &block.text[..], 0),
+            Environment::Lasting(vector) => (&[][..], &[][..], vector.as_ptr() as u64),
+        };
+        let pointers = parts.argv.len() + 1 + starts.len() + 1;
         let mut layout = Layout { at: size_of::<Header>() };
         let ops = layout.section(size_of_val(parts.ops));
         let argv = layout.section(pointers * 8);
@@ -94,7 +106,7 @@ impl Arena {
         let calls = layout.section(size_of_val(self.calls.as_slice()));
         let text = layout.section(self.text.len());
         let arg_text = layout.section(args);
-        let env_text = layout.section(parts.envp.text.len());
+        let env_text = layout.section(env.len());
         let len = layout.at;
         u32::try_from(len).ok()?;
         let mut words = vec![0u64; len / 8].into_boxed_slice();
@@ -113,6 +125,7 @@ impl Arena {
             keep: keep as u32,
             keep_count: parts.keep.len() as u32,
             reserved: 0,
+            environment: elsewhere,
         };
         let mut out = Writer { words: &mut words };
         out.put(0, &[header]);
@@ -149,8 +162,8 @@ impl Arena {
             out.put(at, arg.as_bytes());
             at += arg.len() + 1;
         }
-        out.put(env_text, &parts.envp.text);
-        for (n, start) in parts.envp.starts.iter().enumerate() {
+        out.put(env_text, env);
+        for (n, start) in starts.iter().enumerate() {
             out.put(argv + (parts.argv.len() + 1 + n) * 8, &[(env_text + start) as u64]);
         }
         let base = words.as_mut_ptr();

@@ -14,6 +14,8 @@ mod unchanged;
 pub(crate) struct Block {
     pub(crate) text: Vec<u8>,
     pub(crate) starts: Vec<usize>,
+    /// Of a block that is kept for the life of the process: their addresses and a zero word, as `execve(2)` reads them.
+    pub(crate) vector: Vec<usize>,
 }
 
 /// The caller's environment with the command's changes: a copy, since another thread may change the environment while
@@ -23,7 +25,7 @@ pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
     if let Some(all) = unchanged.filter(|_| environment.changes.is_empty()) {
         return Cow::Borrowed(all);
     }
-    let mut block = Block { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+    let mut block = Block::new();
     match unchanged {
         _ if environment.clear => {}
         Some(all) => block.copy(all, environment),
@@ -44,9 +46,20 @@ pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
 }
 
 impl Block {
+    fn new() -> Self {
+        Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64), vector: Vec::new() }
+    }
+
+    /// For one that is kept for the life of the process: a child may read it where it is.
+    pub(crate) fn lasting(mut self) -> Self {
+        let base = self.text.as_ptr() as usize;
+        self.vector = self.starts.iter().map(|start| base + start).chain([0]).collect();
+        self
+    }
+
     /// A block of these variables, in this order.
     pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let mut block = Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+        let mut block = Self::new();
         for (key, value) in variables {
             block.push(OsStr::from_bytes(key), OsStr::from_bytes(value));
         }
@@ -62,7 +75,7 @@ impl Block {
     }
 
     fn copy_of<'a>(entries: impl Iterator<Item = &'a CStr>) -> Self {
-        let mut block = Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64) };
+        let mut block = Self::new();
         for entry in entries {
             block.starts.push(block.text.len());
             block.text.extend_from_slice(entry.to_bytes_with_nul());
@@ -162,7 +175,7 @@ mod tests {
     #[test]
     fn all_ways_to_read_it_agree() {
         let environment = Environment::default();
-        let empty = || Block { text: Vec::new(), starts: Vec::new() };
+        let empty = || Block::new();
         let (mut direct, mut copied, mut locked) = (empty(), empty(), empty());
         let seen = unchanged::get().expect("the kernel's");
         direct.copy_environ(&environment);

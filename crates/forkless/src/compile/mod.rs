@@ -34,7 +34,7 @@ mod sandbox;
 
 mod setup;
 
-use arena::{Arena, Arg};
+use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, compile as environment_of};
 pub(crate) use sandbox::IdMaps;
@@ -144,7 +144,8 @@ impl Plan {
         !born && !self.vfork && !self.names_parent && matches!(self.creator, Creator::Caller)
     }
 
-    /// Compiles a command; `resolve` looks for the program now, so that runs need not search.
+    /// Compiles a command; `resolve`: it is to be run any number of times, by any launcher. Then the program is looked for now, so that
+    /// runs need not search.
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
         check(command)?;
         let (env, candidates) = match &command.ready {
@@ -170,10 +171,15 @@ impl Plan {
         let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
         let forks = command.launcher == Launcher::Fork;
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
+        // What is prepared may be sent to a zygote, so it has to be complete.
+        let envp = match &env.vector[..] {
+            vector @ [_, ..] if !resolve => Environment::Lasting(vector),
+            _ => Environment::Copied(&env),
+        };
         let words = arena.finish(arena::Parts {
             ops: &ops,
             argv: &command.args,
-            envp: &env,
+            envp,
             pairs: &descriptors.pairs,
             keep: &descriptors.keep,
             candidates: &paths,

@@ -459,7 +459,7 @@ impl<'a> Request<'a> {
         // SAFETY: the header's vectors lie in the arena, relocated, and end in zero words.
         let (argv, envp) = unsafe {
             let header = self.plan.header();
-            (plan::at::<*mut c_char>(header, (*header).argv), plan::at::<*mut c_char>(header, (*header).envp))
+            (plan::at::<*mut c_char>(header, (*header).argv), plan::environment(header).cast::<*mut c_char>())
         };
         let (mut left, mut pid) = (busy_ms, 0);
         loop {

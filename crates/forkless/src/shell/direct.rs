@@ -3,11 +3,10 @@
 
 use super::classify::{How, Redirection};
 use super::ending::ShellEnding;
-use super::environment::{self, Place};
+use super::environment::{Given, Place};
 use super::known::{self, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
-use crate::compile::{Block, environment_of};
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -57,12 +56,12 @@ impl Direct {
         };
         let directory = command.directory.as_deref();
         let redirections = form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
-        let given = environment_of(&command.env);
-        let paths = programs(kind, &form.words[0], last(&given, b"PATH"))?;
-        let place = Place { directory: pwd(last(&given, b"PWD"), directory)?, program: paths[0].as_bytes() };
-        let env = environment::of_shell(kind, &given, form, &place)?;
+        let given = Given::of(&command.env);
+        let paths = programs(kind, &form.words[0], given.path())?;
+        let place = Place { directory: pwd(given.pwd(), directory)?, program: paths[0].as_bytes() };
+        let env = given.by_shell(kind, form, &place)?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
-        let ready = Ready { env: Cow::Owned(env), paths, redirections };
+        let ready = Ready { env, paths, redirections };
         Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
     }
 
@@ -91,11 +90,6 @@ impl Direct {
         (command.signals, command.busy_ms) = before;
         answer.map(|done| (done, self.ending))
     }
-}
-
-/// The last value of a variable, which is the one that shells heed.
-fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
-    given.variables().filter(|(known, _)| *known == name).last().map(|(_, value)| value)
 }
 
 /// Settings that would be felt by a shell in another way than by the program, or that name descriptors we may need.

@@ -3,6 +3,7 @@
 use super::classify::{How, Redirection};
 use crate::command::Command;
 use crate::error::Error;
+use crate::settled::Settled;
 use crate::stdio::{Source, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What the status of a child from [`ShellCommand`](super::ShellCommand) means: from
 /// [`ShellChild::into_parts`](super::ShellChild::into_parts).
@@ -152,7 +153,7 @@ impl ShellEnding {
 /// Does this dash wait for the program of `sh -c PROGRAM`, or become it? Both kinds are in use, and nothing but what they do
 /// tells one from the other.
 fn waits(shell: &Path) -> io::Result<bool> {
-    static STANDARD: OnceLock<bool> = OnceLock::new();
+    static STANDARD: Settled<bool> = Settled::new();
     if shell == Path::new(super::STANDARD) {
         if let Some(&known) = STANDARD.get() {
             return Ok(known);
@@ -175,15 +176,18 @@ fn waits(shell: &Path) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     };
-    Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or_init(|| waits) } else { waits })
+    Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or(|| waits) } else { waits })
 }
 
 /// Writes, unless that would block or nobody reads any more: SIGPIPE is the caller's.
 fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
+    if words.is_empty() {
+        return;
+    }
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let ready = poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
-    if ready && !words.is_empty() {
+    if ready {
         // There is nobody to be told that it failed.
         let _ = rustix::io::write(fd, words);
     }

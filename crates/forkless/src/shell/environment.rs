@@ -7,7 +7,10 @@
 use super::Reason;
 use super::classify::{Simple, is_name};
 use super::known::Kind;
-use crate::compile::Block;
+use crate::command;
+use crate::compile::{Block, environment_of};
+use crate::settled::Settled;
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -62,15 +65,82 @@ pub(super) struct Place<'a> {
     pub(super) program: &'a [u8],
 }
 
-/// What the shell would make of `given`.
-pub(super) fn of_shell(kind: Kind, given: &Block, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
-    let assigned = form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
-    let given: Vec<Variable<'_>> = given.variables().collect();
-    match kind {
-        Kind::Dash => dash(&given, assigned.collect(), &place.directory),
-        Kind::Bash => bash(&given, assigned.collect(), place),
-        Kind::Other => Err(Reason::Shell),
+/// The environment that the shell would be given.
+pub(super) enum Given {
+    /// The kernel's, which nobody has changed.
+    Unchanged(&'static Unchanged),
+    /// Of this command or this moment.
+    Other(Cow<'static, Block>),
+}
+
+/// What is found in it once for the life of the process.
+pub(super) struct Unchanged {
+    block: &'static Block,
+    path: Option<&'static [u8]>,
+    pwd: Option<&'static [u8]>,
+    /// What dash would hand on, where PWD is right.
+    dash: Result<Block, Reason>,
+}
+
+impl Unchanged {
+    fn of(block: &'static Block) -> Self {
+        let [path, pwd] = [&b"PATH"[..], b"PWD"].map(|name| last(block, name));
+        let given: Vec<Variable<'_>> = block.variables().collect();
+        let dash = dash(&given, Vec::new(), pwd.unwrap_or_default()).map(Block::lasting);
+        Self { block, path, pwd, dash }
     }
+}
+
+impl Given {
+    pub(super) fn of(command: &command::Environment) -> Self {
+        static UNCHANGED: Settled<Unchanged> = Settled::new();
+        match environment_of(command) {
+            // The only one that is kept for good.
+            Cow::Borrowed(block) => Self::Unchanged(UNCHANGED.get_or(|| Unchanged::of(block))),
+            other => Self::Other(other),
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<&[u8]> {
+        match self {
+            Self::Unchanged(known) => known.path,
+            Self::Other(block) => last(block, b"PATH"),
+        }
+    }
+
+    pub(super) fn pwd(&self) -> Option<&[u8]> {
+        match self {
+            Self::Unchanged(known) => known.pwd,
+            Self::Other(block) => last(block, b"PWD"),
+        }
+    }
+
+    /// What the shell would make of it.
+    pub(super) fn by_shell(&self, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Cow<'static, Block>, Reason> {
+        let block = match self {
+            Self::Unchanged(known) => {
+                let is_plain = form.assignments.is_empty() && known.pwd == Some(&place.directory);
+                if kind == Kind::Dash && is_plain {
+                    return known.dash.as_ref().map(Cow::Borrowed).map_err(Reason::clone);
+                }
+                known.block
+            }
+            Self::Other(block) => block,
+        };
+        let assigned = form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+        let given: Vec<Variable<'_>> = block.variables().collect();
+        match kind {
+            Kind::Dash => dash(&given, assigned, &place.directory),
+            Kind::Bash => bash(&given, assigned, place),
+            Kind::Other => Err(Reason::Shell),
+        }
+        .map(Cow::Owned)
+    }
+}
+
+/// The last value of a variable, which is the one that shells heed.
+fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
+    given.variables().filter(|(known, _)| *known == name).last().map(|(_, value)| value)
 }
 
 fn heeded(name: &[u8]) -> Reason {

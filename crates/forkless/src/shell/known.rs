@@ -1,9 +1,9 @@
 //! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
 
+use crate::settled::Settled;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// A shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub(super) enum Kind {
 /// Which shell the file is. It is looked at once for the life of the process, or of the thread where it is another than
 /// `/bin/sh`.
 pub(super) fn kind(shell: &Path) -> Kind {
-    static STANDARD: OnceLock<Kind> = OnceLock::new();
+    static STANDARD: Settled<Kind> = Settled::new();
     thread_local! {
         static OTHER: RefCell<Option<(PathBuf, Kind)>> = const { RefCell::new(None) };
     }
     if shell == Path::new(super::STANDARD) {
-        return *STANDARD.get_or_init(|| look(shell));
+        return *STANDARD.get_or(|| look(shell));
     }
     OTHER.with_borrow_mut(|last| match last {
         Some((known, kind)) if known == shell => *kind,

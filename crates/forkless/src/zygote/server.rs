@@ -260,7 +260,8 @@ impl<'a> Server<'a> {
         let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
         // SAFETY: as above.
         let header = unsafe { arena.cast::<Header>().as_ref() };
-        if header.magic != MAGIC || header.version != VERSION || ARENA_AT + header.len as usize > length {
+        let is_whole = ARENA_AT + header.len as usize <= length && header.environment == 0;
+        if header.magic != MAGIC || header.version != VERSION || !is_whole {
             return Err((failure::PLAN, errno::EINVAL));
         }
         // SAFETY: as above; no child plays it yet.

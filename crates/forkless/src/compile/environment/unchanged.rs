@@ -8,6 +8,7 @@
 //! well: a program may wipe a secret out of one where it stands, and must not find it in its children.
 
 use super::Block;
+use crate::settled::Settled;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -35,6 +36,11 @@ struct Seen {
     block: Block,
 }
 
+// SAFETY: addresses, which are read with atomic loads.
+unsafe impl Send for Seen {}
+// SAFETY: as above.
+unsafe impl Sync for Seen {}
+
 /// The environment, if it is certainly still what the kernel gave.
 pub(super) fn get() -> Option<&'static Block> {
     first().filter(|seen| seen.is_still_so()).map(|seen| &seen.block)
@@ -46,23 +52,8 @@ pub(super) fn given() -> Option<&'static Block> {
 }
 
 fn first() -> Option<&'static Seen> {
-    /// What was found at the first look, kept for good; null before. No lock guards it: a forked copy of the process might
-    /// find it held for ever.
-    static SEEN: AtomicPtr<Option<Seen>> = AtomicPtr::new(ptr::null_mut());
-    let mut seen = SEEN.load(Ordering::Acquire);
-    if seen.is_null() {
-        let new = Box::into_raw(Box::new(Seen::of_kernel()));
-        seen = match SEEN.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
-            Err(earlier) => {
-                // SAFETY: nobody else has this one.
-                drop(unsafe { Box::from_raw(new) });
-                earlier
-            }
-        };
-    }
-    // SAFETY: never freed, and not changed once it is there.
-    unsafe { &*seen }.as_ref()
+    static SEEN: Settled<Option<Seen>> = Settled::new();
+    SEEN.get_or(Seen::of_kernel).as_ref()
 }
 
 /// A list on the first thread's stack.
@@ -119,7 +110,7 @@ impl Seen {
         if !strings.clone().all(|text| text.to_bytes().iter().skip(1).any(|&byte| byte == b'=')) {
             return None;
         }
-        let block = Block::copy_of(strings);
+        let block = Block::copy_of(strings).lasting();
         // The kernel copies them one behind the other, so that they can be compared as one.
         let first = entries.first().map_or(0, |&entry| entry as usize);
         if !entries.iter().zip(&block.starts).all(|(&entry, start)| entry as usize == first + start) {
