@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,22 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static FILE *answers;
 static char **command;
 static GSpawnFlags flags = G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_CHILD_INHERITS_STDIN;
+static unsigned crowd = 1; /* threads that launch at once */
+static pthread_barrier_t barrier; /* for them and the main thread */
+/* When the launches began that are counted. */
+static int64_t cpu_before, begun;
+
+/* What one thread is to launch in a turn, and what came of it. */
+struct run {
+    int64_t limit, fewest, most;
+    GArray *samples;
+    GThread *thread;
+};
 
 static int64_t now(void)
 {
@@ -36,10 +49,13 @@ static int64_t cpu_ns(void)
     return sum;
 }
 
+/* Its lock is never given back: the first thread that fails has the last word. */
 static _Noreturn void fail(const char *what, const char *why)
 {
+    flockfile(answers);
     fprintf(answers, "failed %s: %s\n", what, why);
-    exit(1);
+    fflush(answers);
+    _exit(1);
 }
 
 static void launch(int64_t sample[2])
@@ -60,22 +76,76 @@ static void launch(int64_t sample[2])
         fail("the program did not exit with 0", error->message);
 }
 
+static void begin(void)
+{
+    cpu_before = cpu_ns();
+    begun = now();
+}
+
+static void launches(struct run *run)
+{
+    int64_t sample[2], start = now();
+    for (int64_t n = 0; n < run->most && (n < run->fewest || now() - start < run->limit); n++) {
+        launch(sample);
+        g_array_append_val(run->samples, sample);
+    }
+}
+
+static void run_alone(struct run *run)
+{
+    int64_t uncounted[2];
+    launch(uncounted);
+    begin();
+    launches(run);
+}
+
+static gpointer run_thread(gpointer data)
+{
+    int64_t uncounted[2];
+    launch(uncounted);
+    /* Once when all are ready, and once when it is known what time that was. */
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    launches(data);
+    return NULL;
+}
+
+static void run_threads(struct run *runs)
+{
+    GError *error = NULL;
+    if (pthread_barrier_init(&barrier, NULL, crowd + 1) != 0)
+        fail("threads", "no barrier");
+    for (unsigned i = 0; i < crowd; i++)
+        if (!(runs[i].thread = g_thread_try_new("launcher", run_thread, &runs[i], &error)))
+            fail("threads", error->message);
+    pthread_barrier_wait(&barrier);
+    begin();
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < crowd; i++)
+        g_thread_join(runs[i].thread);
+    pthread_barrier_destroy(&barrier);
+}
+
 static void turn(int64_t limit, int64_t fewest, int64_t most)
 {
-    GArray *samples = g_array_new(FALSE, FALSE, 2 * sizeof(int64_t));
-    int64_t sample[2];
-    launch(sample);
-    int64_t cpu = cpu_ns(), start = now();
-    for (int64_t n = 0; n < most && (n < fewest || now() - start < limit); n++) {
-        launch(sample);
-        g_array_append_val(samples, sample);
+    struct run *runs = g_new0(struct run, crowd);
+    for (unsigned i = 0; i < crowd; i++)
+        runs[i] = (struct run){limit, fewest, most, g_array_new(FALSE, FALSE, 2 * sizeof(int64_t)), NULL};
+    if (crowd == 1)
+        run_alone(runs);
+    else
+        run_threads(runs);
+    int64_t wall = now() - begun;
+    fprintf(answers, "done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu_before));
+    for (unsigned i = 0; i < crowd; i++) {
+        const int64_t *figures = (const int64_t *)runs[i].samples->data;
+        fputs(i > 0 ? " |" : "", answers);
+        for (guint j = 0; j < 2 * runs[i].samples->len; j++)
+            fprintf(answers, " %lld", (long long)figures[j]);
+        g_array_free(runs[i].samples, TRUE);
     }
-    int64_t wall = now() - start;
-    fprintf(answers, "done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu));
-    for (guint i = 0; i < 2 * samples->len; i++)
-        fprintf(answers, " %lld", (long long)((int64_t *)samples->data)[i]);
     fprintf(answers, "\n");
-    g_array_free(samples, TRUE);
+    g_free(runs);
 }
 
 static void touch(size_t length)
@@ -96,6 +166,8 @@ static void answer(const char *request)
     }
     if (sscanf(request, "memory %lld", &a) == 1)
         touch((size_t)a << 20);
+    else if (sscanf(request, "threads %lld", &a) == 1 && a > 0 && a < G_MAXINT)
+        crowd = (unsigned)a;
     else if (strcmp(request, "plain\n") != 0)
         fail("unknown request", request);
     fprintf(answers, "ok\n");
@@ -116,7 +188,7 @@ int main(int argc, char **argv)
     command = argv + 1;
     if (!strchr(argv[1], '/'))
         flags |= G_SPAWN_SEARCH_PATH;
-    fprintf(answers, "forkless-engine 2 %u.%u.%u\n", glib_major_version, glib_minor_version, glib_micro_version);
+    fprintf(answers, "forkless-engine 2 %u.%u.%u threads\n", glib_major_version, glib_minor_version, glib_micro_version);
     fflush(answers);
     while (getline(&line, &room, requests) > 0) {
         answer(line);

@@ -21,18 +21,33 @@ struct child {
     int signal;
 };
 
+/* What one thread is to launch in a turn, and what came of it. */
+struct run {
+    int64_t limit, fewest, most;
+    int64_t (*samples)[2];
+    int64_t count;
+    uv_thread_t thread;
+};
+
 static FILE *answers;
-static uv_loop_t *loop;
+static uv_loop_t *loop; /* the main thread's; each of the others has its own */
 static uv_process_options_t options;
 static uv_stdio_container_t stdio[3];
 static struct child **children;
 static size_t count;
 static struct child *last_ended;
+static unsigned crowd = 1; /* threads that launch at once */
+static uv_barrier_t barrier; /* for them and the main thread */
+/* When the launches began that are counted. */
+static int64_t cpu_before, begun;
 
+/* Its lock is never given back: the first thread that fails has the last word. */
 static _Noreturn void fail(const char *what, int error)
 {
-    fprintf(answers, "failed %s: %s\n", what, error ? uv_strerror(error) : "not as expected");
-    exit(1);
+    flockfile(answers);
+    fprintf(answers, "failed %s%s%s\n", what, error ? ": " : "", error ? uv_strerror(error) : "");
+    fflush(answers);
+    _exit(1);
 }
 
 static int64_t clock_ns(clockid_t clock)
@@ -65,43 +80,100 @@ static void on_exit_close(uv_process_t *process, int64_t status, int signal)
     uv_close((uv_handle_t *)process, NULL);
 }
 
-static void launch(int64_t *held, int64_t *total)
+static void launch(uv_loop_t *on, int64_t sample[2])
 {
     struct child child = {.status = -1};
     int64_t start = clock_ns(CLOCK_MONOTONIC);
-    int error = uv_spawn(loop, &child.process, &options);
-    *held = clock_ns(CLOCK_MONOTONIC) - start;
+    int error = uv_spawn(on, &child.process, &options);
+    sample[0] = clock_ns(CLOCK_MONOTONIC) - start;
     if (error)
         fail("not launched", error);
-    uv_run(loop, UV_RUN_DEFAULT);
-    *total = clock_ns(CLOCK_MONOTONIC) - start;
+    uv_run(on, UV_RUN_DEFAULT);
+    sample[1] = clock_ns(CLOCK_MONOTONIC) - start;
     if (child.status != 0 || child.signal != 0) {
-        fprintf(answers, "failed the program did not exit with 0 but with %d, signal %d\n", (int)child.status, child.signal);
-        exit(1);
+        char what[96];
+        snprintf(what, sizeof what, "the program did not exit with 0 but with %d, signal %d", (int)child.status, child.signal);
+        fail(what, 0);
     }
+}
+
+static void begin(void)
+{
+    cpu_before = cpu_ns();
+    begun = clock_ns(CLOCK_MONOTONIC);
+}
+
+static void launches(uv_loop_t *on, struct run *run)
+{
+    int64_t start = clock_ns(CLOCK_MONOTONIC), room = 0;
+    for (int64_t n = 0; n < run->most && (n < run->fewest || clock_ns(CLOCK_MONOTONIC) - start < run->limit); n++) {
+        if (n == room && !(run->samples = realloc(run->samples, (room = 2 * room + 64) * sizeof *run->samples)))
+            fail("memory", UV_ENOMEM);
+        launch(on, run->samples[n]);
+        run->count++;
+    }
+}
+
+static void run_alone(struct run *run)
+{
+    int64_t uncounted[2];
+    launch(loop, uncounted);
+    begin();
+    launches(loop, run);
+}
+
+static void run_thread(void *run)
+{
+    uv_loop_t own;
+    int64_t uncounted[2];
+    int error = uv_loop_init(&own);
+    if (error)
+        fail("loop", error);
+    launch(&own, uncounted);
+    /* Once when all are ready, and once when it is known what time that was. */
+    uv_barrier_wait(&barrier);
+    uv_barrier_wait(&barrier);
+    launches(&own, run);
+    if ((error = uv_loop_close(&own)))
+        fail("loop", error);
+}
+
+static void run_threads(struct run *runs)
+{
+    int error = uv_barrier_init(&barrier, crowd + 1);
+    for (unsigned i = 0; i < crowd && !error; i++)
+        error = uv_thread_create(&runs[i].thread, run_thread, &runs[i]);
+    if (error)
+        fail("threads", error);
+    uv_barrier_wait(&barrier);
+    begin();
+    uv_barrier_wait(&barrier);
+    for (unsigned i = 0; i < crowd; i++)
+        uv_thread_join(&runs[i].thread);
+    uv_barrier_destroy(&barrier);
 }
 
 static void turn(int64_t limit, int64_t fewest, int64_t most)
 {
-    int64_t n = 0, room = 64, (*samples)[2] = malloc(room * sizeof *samples), held, total;
-    launch(&held, &total);
-    int64_t cpu = cpu_ns(), start = clock_ns(CLOCK_MONOTONIC);
-    while (samples && n < most && (n < fewest || clock_ns(CLOCK_MONOTONIC) - start < limit)) {
-        if (n == room)
-            samples = realloc(samples, (room *= 2) * sizeof *samples);
-        if (!samples)
-            break;
-        launch(&samples[n][0], &samples[n][1]);
-        n++;
-    }
-    if (!samples)
+    struct run *runs = calloc(crowd, sizeof *runs);
+    if (!runs)
         fail("memory", UV_ENOMEM);
-    int64_t wall = clock_ns(CLOCK_MONOTONIC) - start;
-    fprintf(answers, "done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu));
-    for (int64_t i = 0; i < n; i++)
-        fprintf(answers, " %lld %lld", (long long)samples[i][0], (long long)samples[i][1]);
+    for (unsigned i = 0; i < crowd; i++)
+        runs[i] = (struct run){.limit = limit, .fewest = fewest, .most = most};
+    if (crowd == 1)
+        run_alone(runs);
+    else
+        run_threads(runs);
+    int64_t wall = clock_ns(CLOCK_MONOTONIC) - begun;
+    fprintf(answers, "done %lld %lld", (long long)wall, (long long)(cpu_ns() - cpu_before));
+    for (unsigned i = 0; i < crowd; i++) {
+        fputs(i > 0 ? " |" : "", answers);
+        for (int64_t j = 0; j < runs[i].count; j++)
+            fprintf(answers, " %lld %lld", (long long)runs[i].samples[j][0], (long long)runs[i].samples[j][1]);
+        free(runs[i].samples);
+    }
     fprintf(answers, "\n");
-    free(samples);
+    free(runs);
 }
 
 /* ---- many children alive ------------------------------------------------------------------------------------- */
@@ -186,6 +258,9 @@ static void answer(const char *request)
     if (sscanf(request, "memory %lld", &a) == 1) {
         touch((size_t)a << 20);
         fprintf(answers, "ok\n");
+    } else if (sscanf(request, "threads %lld", &a) == 1 && a > 0 && a < INT32_MAX) {
+        crowd = (unsigned)a;
+        fprintf(answers, "ok\n");
     } else if (strcmp(request, "plain\n") == 0) {
         options.flags &= ~(unsigned)(UV_PROCESS_SETUID | UV_PROCESS_SETGID);
         fprintf(answers, "ok\n");
@@ -228,7 +303,7 @@ int main(int argc, char **argv)
     options.stdio = stdio;
     options.stdio_count = 3;
     options.exit_cb = on_exit_close;
-    fprintf(answers, "forkless-engine 2 %s ids alive\n", uv_version_string());
+    fprintf(answers, "forkless-engine 2 %s ids threads alive\n", uv_version_string());
     fflush(answers);
     while (getline(&line, &room, requests) > 0) {
         answer(line);

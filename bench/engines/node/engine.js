@@ -3,12 +3,15 @@
 
 const fs = require('node:fs');
 const { spawn, spawnSync } = require('node:child_process');
+const { once } = require('node:events');
+const { Worker, isMainThread, parentPort } = require('node:worker_threads');
 
 const [way, program, ...args] = process.argv.slice(2);
 const ways = { spawn: byEvents, spawnSync: atOnce };
 // Node has made 3 and 4 close-on-exec, as all that it was started with.
-const options = { stdio: 'inherit' };
+let options = { stdio: 'inherit' };
 const memory = []; // kept until the end
+let workers = []; // that launch at once; none: the main thread launches
 const now = () => process.hrtime.bigint();
 
 function answer(text) {
@@ -21,21 +24,25 @@ function fail(why) {
 }
 
 function check(status, signal, error) {
-  if (error) fail(`not launched: ${error.message}`);
-  if (status !== 0) fail(`the program did not exit with 0 but with ${status}, signal ${signal}`);
+  if (error) throw new Error(`not launched: ${error.message}`);
+  if (status !== 0) throw new Error(`the program did not exit with 0 but with ${status}, signal ${signal}`);
 }
 
 function byEvents() {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const start = now();
     const child = spawn(program, args, options);
     const held = now() - start;
-    child.on('error', (error) => check(null, null, error));
-    child.on('exit', (status, signal) => {
-      const total = now() - start;
-      check(status, signal);
-      resolve([held, total]);
-    });
+    const settle = (total, status, signal, error) => {
+      try {
+        check(status, signal, error);
+        resolve([held, total]);
+      } catch (wrong) {
+        reject(wrong);
+      }
+    };
+    child.on('error', (error) => settle(null, null, null, error));
+    child.on('exit', (status, signal) => settle(now() - start, status, signal));
   });
 }
 
@@ -54,15 +61,50 @@ function cpuTime() {
   return (user + system) * 1000 + (Number(fields[13]) + Number(fields[14])) * 1e7;
 }
 
-async function turn(limit, fewest, most) {
+async function launches({ limit, fewest, most }) {
   const launch = ways[way];
-  await launch();
   const samples = [];
-  const cpu = cpuTime();
   const start = now();
   while (samples.length < most && (samples.length < fewest || now() - start < limit)) samples.push(await launch());
-  const wall = now() - start;
-  answer(['done', wall, Math.max(0, cpuTime() - cpu), ...samples.flat()].join(' '));
+  return { samples, end: now() };
+}
+
+// What a worker does: it tells that it is ready, waits until all are, and tells what it has made.
+async function work({ goal, gate, settings }) {
+  options = settings;
+  await ways[way]();
+  parentPort.postMessage('ready');
+  Atomics.wait(gate, 0, 0);
+  parentPort.postMessage(await launches(goal));
+}
+
+// Of each worker the next message, or the error of the first that has failed.
+function told() {
+  return Promise.all(workers.map((worker) => once(worker, 'message').then(([message]) => message)));
+}
+
+async function turn(limit, fewest, most) {
+  const goal = { limit, fewest, most };
+  const gate = new Int32Array(new SharedArrayBuffer(4));
+  const ready = told();
+  for (const worker of workers) worker.postMessage({ goal, gate, settings: options });
+  await (workers.length > 0 ? ready : ways[way]());
+  const done = told();
+  const cpu = cpuTime();
+  const start = now();
+  Atomics.store(gate, 0, 1);
+  Atomics.notify(gate, 0);
+  const runs = workers.length > 0 ? await done : [await launches(goal)];
+  const wall = runs.reduce((last, { end }) => (end > last ? end : last), start) - start;
+  const figures = runs.map(({ samples }) => samples.flat().join(' '));
+  answer(`done ${wall} ${Math.max(0, cpuTime() - cpu)} ${figures.join(' | ')}`);
+}
+
+// Their heaps and the code that was compiled in them are their own, so they stay for the turns to come.
+async function employ(count) {
+  await Promise.all(workers.map((worker) => worker.terminate()));
+  const hire = () => new Worker(__filename, { argv: process.argv.slice(2) });
+  workers = count > 1 ? Array.from({ length: count }, hire) : [];
 }
 
 async function obey(request) {
@@ -70,13 +112,15 @@ async function obey(request) {
   if (word === 'turn') return turn(...rest.map(Number));
   if (word === 'memory') {
     for (let mib = 0; mib < Number(rest[0]); mib++) memory.push(Buffer.alloc(1 << 20, 1));
+  } else if (word === 'threads') {
+    await employ(Number(rest[0]));
   } else if (word === 'plain') {
     delete options.uid;
     delete options.gid;
   } else if (word === 'ids') {
     [options.uid, options.gid] = rest.map(Number);
   } else {
-    fail(`unknown request ${request}`);
+    throw new Error(`unknown request ${request}`);
   }
   answer('ok');
 }
@@ -98,8 +142,11 @@ async function main() {
     console.error('usage: engine.js spawn|spawnSync PROGRAM [ARGS]...; requests at 3, answers at 4');
     process.exit(2);
   }
-  answer(`forkless-engine 2 ${process.versions.node} ids`);
+  answer(`forkless-engine 2 ${process.versions.node} ids${way === 'spawn' ? ' threads' : ''}`);
   for (let line = nextLine(); line !== null; line = nextLine()) await obey(line);
+  await employ(0);
 }
 
-main();
+// Without a reader there is nobody to tell.
+if (isMainThread) main().catch((error) => (error.code === 'EPIPE' ? process.exit(1) : fail(error.message)));
+else parentPort.on('message', work);

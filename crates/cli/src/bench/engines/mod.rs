@@ -560,8 +560,9 @@ mod tests {
         engine.process.as_ref().expect("it has not failed").id()
     }
 
-    /// Launched by hand, each sleeps until as many have been started as are told; it does not wait for ever.
-    const RENDEZVOUS: &str = r#": >"$0/$$"; left=$2
+    /// Each writes down which thread has launched it, and sleeps until as many have been started as are told; it does not wait for
+    /// ever.
+    const RENDEZVOUS: &str = r#"grep -lsw $$ /proc/$PPID/task/*/children >"$0/$$"; left=$2
         until [ "$(ls "$0" | wc -l)" -ge "$1" ]; do
             left=$((left - 1)); [ $left -gt 0 ] || exit 3; sleep 0.02
         done"#;
@@ -583,22 +584,52 @@ mod tests {
                 let condition = Condition { threads, ..Condition::SMALL };
                 engines.start(contestant, &Job { program, condition, wishes: &none, engines: Some(&engines) })
             };
-            if !["go", "java"].contains(&name) && !name.contains("cpython") {
+            if !["go", "java", "node-spawn", "glib", "libuv"].contains(&name) && !name.contains("cpython") {
                 assert!(!found.has_threads, "{name}");
                 continue;
             }
             assert!(found.has_threads, "{name}");
-            let (program, _place) = meeting("500");
+            let (program, place) = meeting("500");
             let mut series = Series::default();
             let mut engine = start(3, &program).expect("starts");
             engine.turn(&Goal { time: Duration::ZERO, fewest: 2, most: 5 }, &mut series).expect(name);
             assert_eq!(series.len(), 6, "{name}");
+            launched_by(place.path(), name);
             engine.turn(&Goal { time: Duration::from_secs(60), fewest: 1, most: 4 }, &mut series).expect(name);
             assert_eq!(series.len(), 18, "{name}");
-            let (program, _place) = meeting("5");
-            let error = start(2, &program).expect("starts").launch().expect_err("two are not three");
+            assert_eq!(children(pid(&engine)), "", "{name}");
+            let (lonely, _place) = meeting("5");
+            let error = start(2, &lonely).expect("starts").launch().expect_err("two are not three");
             assert!(format!("{error:#}").contains('3'), "{name}: {error:#}");
+            // The bench ends, or is killed while they launch.
+            assert!(engine.process.as_mut().expect("alive").leave("").expect(name).success(), "{name}");
+            let mut engine = start(3, &program).expect("starts");
+            engine.process.as_mut().expect("alive").leave("turn 50000000 1 1000000\n").expect(name);
         }
+    }
+
+    /// By as many threads as were asked for. Tasks of asyncio have one in common, and which one has a goroutine is chance.
+    fn launched_by(place: &Path, name: &str) {
+        let mut threads: Vec<String> = fs::read_dir(place)
+            .expect("a directory")
+            .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("text"))
+            .collect();
+        // While children come and go the kernel may overlook one.
+        threads.retain(|thread| !thread.is_empty());
+        threads.sort();
+        threads.dedup();
+        if threads.is_empty() {
+            return eprintln!("SKIPPED: which threads launch, because this kernel does not tell who launched whom");
+        }
+        let expected = if name.ends_with("asyncio") { 1 } else { 3 };
+        assert!(name == "go" || threads.len() == expected, "{name}: {threads:?}");
+    }
+
+    /// The numbers of all children that a process has, with those that nobody has waited for.
+    fn children(process: u32) -> String {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).expect("alive");
+        let of = |thread: PathBuf| fs::read_to_string(thread.join("children")).unwrap_or_default();
+        threads.map(|thread| of(thread.expect("an entry").path())).collect()
     }
 
     /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.

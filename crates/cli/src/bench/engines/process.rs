@@ -72,6 +72,15 @@ impl Process {
         drop(self.requests.take());
     }
 
+    /// Makes a request for whose answer nobody waits, and is gone; returns how it ends.
+    #[cfg(test)]
+    pub(super) fn leave(&mut self, request: &str) -> Result<std::process::ExitStatus> {
+        self.requests.as_mut().context("no pipe")?.write_all(request.as_bytes())?;
+        self.answers = BufReader::new(io::pipe()?.0);
+        self.end();
+        self.child.wait_timeout(PATIENCE)?.context("it does not end")
+    }
+
     /// One line, without its end.
     fn line(&mut self, limit: Duration) -> Result<String> {
         let end = Instant::now() + limit;

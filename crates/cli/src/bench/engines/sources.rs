@@ -93,7 +93,7 @@ pub(super) const SOURCES: [Source; 23] = [
         contestant: Contestant::Glib,
         file: "glib.c",
         text: include_str!("../../../../../bench/engines/glib/engine.c"),
-        build: Some(&["sh", "-c", "cc -O2 -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
+        build: Some(&["sh", "-c", "cc -O2 -pthread -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
         run: &["@/engine-glib"],
         environment: &[],
     },
