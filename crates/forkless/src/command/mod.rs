@@ -1,12 +1,11 @@
 //! Command: what the user says. It records words and does nothing else.
 
 use crate::child::Child;
-use crate::compile::{Block, Plan};
+use crate::compile::{Held, Plan};
 use crate::launch::{Closure, Launcher};
 use crate::output;
 use crate::prepared::Prepared;
 use crate::stdio::{Source, Stdio};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
@@ -86,7 +85,7 @@ pub struct Command {
 /// What has been worked out beforehand, in a shell's place.
 pub(crate) struct Ready {
     /// The whole environment, in this order.
-    pub(crate) env: Cow<'static, Block>,
+    pub(crate) env: Held,
     /// The files to try.
     pub(crate) paths: Vec<OsString>,
     /// After all other descriptors, in this order.

@@ -38,8 +38,8 @@ pub(crate) struct Parts<'a> {
 pub(crate) enum Environment<'a> {
     /// In the arena.
     Copied(&'a Block),
-    /// Where it is, at the addresses of this vector, which ends in a zero word.
-    Lasting(&'a [usize]),
+    /// Where it is kept, at the addresses of this vector, which ends in a zero word.
+    Kept(&'a [usize]),
 }
 
 impl Arena {
@@ -94,7 +94,7 @@ impl Arena {
         let args: usize = parts.argv.iter().map(|arg| arg.len() + 1).sum();
         let (starts, env, elsewhere) = match parts.envp {
             Environment::Copied(block) => (&block.starts[..], &block.text[..], 0),
-            Environment::Lasting(vector) => (&[][..], &[][..], vector.as_ptr() as u64),
+            Environment::Kept(vector) => (&[][..], &[][..], vector.as_ptr() as u64),
         };
         let pointers = parts.argv.len() + 1 + starts.len() + 1;
         let mut layout = Layout { at: size_of::<Header>() };

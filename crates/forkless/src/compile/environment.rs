@@ -1,31 +1,45 @@
 //! The environment that the child is to have.
 
 use crate::command::Environment;
-use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod unchanged;
 
 /// `NAME=value` strings, each followed by NUL, and where each starts.
-#[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) text: Vec<u8>,
     pub(crate) starts: Vec<usize>,
-    /// Of a block that is kept for the life of the process: their addresses and a zero word, as `execve(2)` reads them.
-    pub(crate) vector: Vec<usize>,
+}
+
+/// A block that stays where it is, so that a child may read it there.
+pub(crate) struct Kept {
+    block: Block,
+    /// The addresses of its strings and a zero word, as `execve(2)` reads them.
+    vector: Vec<usize>,
+}
+
+/// Who keeps a block.
+#[derive(Clone)]
+pub(crate) enum Held {
+    /// The process, as long as it lives.
+    Process(&'static Kept),
+    /// Whoever has this.
+    Shared(Arc<Kept>),
 }
 
 /// The caller's environment with the command's changes: a copy, since another thread may change the environment while
 /// the child is still reading its own.
-pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
+pub(crate) fn compile(environment: &Environment) -> Held {
     let unchanged = if environment.clear { None } else { unchanged::get() };
     if let Some(all) = unchanged.filter(|_| environment.changes.is_empty()) {
-        return Cow::Borrowed(all);
+        return Held::Process(all);
     }
-    let mut block = Block::new();
+    let mut block = Block::with_room(unchanged.map_or(0, |all| all.text.len()));
     match unchanged {
         _ if environment.clear => {}
         Some(all) => block.copy(all, environment),
@@ -42,24 +56,55 @@ pub(crate) fn compile(environment: &Environment) -> Cow<'static, Block> {
             block.push(key, value);
         }
     }
-    Cow::Owned(block)
+    Held::of(block)
+}
+
+impl Kept {
+    pub(crate) fn new(block: Block) -> Self {
+        let base = block.text.as_ptr() as usize;
+        let vector = block.starts.iter().map(|start| base + start).chain([0]).collect();
+        Self { block, vector }
+    }
+
+    pub(crate) fn vector(&self) -> &[usize] {
+        &self.vector
+    }
+}
+
+impl Deref for Kept {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        &self.block
+    }
+}
+
+impl Held {
+    pub(crate) fn of(block: Block) -> Self {
+        Self::Shared(Arc::new(Kept::new(block)))
+    }
+}
+
+impl Deref for Held {
+    type Target = Kept;
+
+    fn deref(&self) -> &Kept {
+        match self {
+            Self::Process(kept) => kept,
+            Self::Shared(kept) => kept,
+        }
+    }
 }
 
 impl Block {
-    fn new() -> Self {
-        Self { text: Vec::with_capacity(4096), starts: Vec::with_capacity(64), vector: Vec::new() }
+    /// With room for so many bytes, and some more.
+    fn with_room(bytes: usize) -> Self {
+        Self { text: Vec::with_capacity(bytes + 4096), starts: Vec::with_capacity(64) }
     }
 
-    /// For one that is kept for the life of the process: a child may read it where it is.
-    pub(crate) fn lasting(mut self) -> Self {
-        let base = self.text.as_ptr() as usize;
-        self.vector = self.starts.iter().map(|start| base + start).chain([0]).collect();
-        self
-    }
-
-    /// A block of these variables, in this order.
-    pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
-        let mut block = Self::new();
+    /// A block of these variables, in this order, of about so many bytes.
+    pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>, bytes: usize) -> Self {
+        let mut block = Self::with_room(bytes);
         for (key, value) in variables {
             block.push(OsStr::from_bytes(key), OsStr::from_bytes(value));
         }
@@ -67,15 +112,15 @@ impl Block {
     }
 
     /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be copied.
-    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Cow<'static, Self> {
+    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Held {
         match unchanged::given().filter(|all| all.is(entries.clone())) {
-            Some(all) => Cow::Borrowed(all),
-            None => Cow::Owned(Self::copy_of(entries)),
+            Some(all) => Held::Process(all),
+            None => Held::of(Self::copy_of(entries)),
         }
     }
 
-    fn copy_of<'a>(entries: impl Iterator<Item = &'a CStr>) -> Self {
-        let mut block = Self::new();
+    fn copy_of<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Self {
+        let mut block = Self::with_room(entries.clone().map(|entry| entry.count_bytes() + 1).sum());
         for entry in entries {
             block.starts.push(block.text.len());
             block.text.extend_from_slice(entry.to_bytes_with_nul());
@@ -129,10 +174,13 @@ impl Block {
         // SAFETY: no other thread is there to change the list (the caller's check); it ends in a null pointer, and the
         // strings in NUL.
         unsafe {
-            let mut entry = environ;
-            while !entry.is_null() && !(*entry).is_null() {
-                let text = CStr::from_ptr(*entry).to_bytes_with_nul();
-                entry = entry.add(1);
+            let list = environ;
+            let entry = |n: usize| if list.is_null() { list } else { list.add(n) };
+            let entries = (0..).map_while(|n| entry(n).as_ref().filter(|entry| !entry.is_null()));
+            let entries = entries.map(|&entry| CStr::from_ptr(entry).to_bytes_with_nul());
+            // Or what is copied would be moved again and again as the block grows.
+            self.text.reserve(entries.clone().map(<[u8]>::len).sum());
+            for text in entries {
                 // A leading "=" belongs to the name, as in `std::env`.
                 let Some(end) = text.iter().skip(1).position(|&byte| byte == b'=') else { continue };
                 if environment.changes.is_empty()
@@ -175,7 +223,7 @@ mod tests {
     #[test]
     fn all_ways_to_read_it_agree() {
         let environment = Environment::default();
-        let empty = || Block::new();
+        let empty = || Block::with_room(0);
         let (mut direct, mut copied, mut locked) = (empty(), empty(), empty());
         let seen = unchanged::get().expect("the kernel's");
         direct.copy_environ(&environment);
@@ -184,12 +232,12 @@ mod tests {
         assert!(!locked.starts.is_empty());
         let strings =
             || locked.starts.iter().map(|&start| CStr::from_bytes_until_nul(&locked.text[start..]).expect("NUL"));
-        assert!(matches!(Block::as_given(strings()), Cow::Borrowed(_)));
-        assert!(matches!(Block::as_given(strings().skip(1)), Cow::Owned(_)));
-        assert!(matches!(Block::as_given(strings().take(locked.starts.len() - 1)), Cow::Owned(_)));
-        assert!(matches!(Block::as_given(strings().chain([c"MORE=1"])), Cow::Owned(_)));
-        assert!(matches!(Block::as_given(strings().take(1).map(|_| c"")), Cow::Owned(_)));
-        for block in [&direct, &copied, seen, &*compile(&environment)] {
+        assert!(matches!(Block::as_given(strings()), Held::Process(_)));
+        assert!(matches!(Block::as_given(strings().skip(1)), Held::Shared(_)));
+        assert!(matches!(Block::as_given(strings().take(locked.starts.len() - 1)), Held::Shared(_)));
+        assert!(matches!(Block::as_given(strings().chain([c"MORE=1"])), Held::Shared(_)));
+        assert!(matches!(Block::as_given(strings().take(1).map(|_| c"")), Held::Shared(_)));
+        for block in [&direct, &copied, &**seen, &*compile(&environment)] {
             assert_eq!(block.text, locked.text);
             assert_eq!(block.starts, locked.starts);
         }

@@ -9,7 +9,6 @@ use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
 use forkless_core::sys::{errno, uapi};
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -36,7 +35,7 @@ mod setup;
 
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
-pub(crate) use environment::{Block, compile as environment_of};
+pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
 pub(crate) use sandbox::IdMaps;
 use setup::{Ids, Steps};
 
@@ -94,6 +93,8 @@ pub(crate) struct Plan {
     program: OsString,
     /// The directories of PATH that were searched.
     searched: Option<OsString>,
+    /// Keeps an environment that the arena only names.
+    _environment: Option<Held>,
     /// Keeps descriptors open that were given to us.
     _owned: Vec<Arc<OwnedFd>>,
 }
@@ -149,9 +150,7 @@ impl Plan {
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
         check(command)?;
         let (env, candidates) = match &command.ready {
-            Some(ready) => {
-                (Cow::Borrowed(&*ready.env), program::Candidates { paths: ready.paths.clone(), searched: None })
-            }
+            Some(ready) => (ready.env.clone(), program::Candidates { paths: ready.paths.clone(), searched: None }),
             None => {
                 let candidates = match command.program_fd {
                     Some(_) => program::Candidates { paths: Vec::new(), searched: None },
@@ -172,10 +171,7 @@ impl Plan {
         let forks = command.launcher == Launcher::Fork;
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
         // What is prepared may be sent to a zygote, so it has to be complete.
-        let envp = match &env.vector[..] {
-            vector @ [_, ..] if !resolve => Environment::Lasting(vector),
-            _ => Environment::Copied(&env),
-        };
+        let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
         let words = arena.finish(arena::Parts {
             ops: &ops,
             argv: &command.args,
@@ -214,6 +210,7 @@ impl Plan {
             closures: command.closures.clone(),
             program: command.program.clone(),
             searched: candidates.searched,
+            _environment: (!resolve).then_some(env),
             _owned: descriptors.owned.into_iter().chain(read_early).collect(),
         };
         launcher::check_plan(&plan)?;

@@ -8,9 +8,8 @@ use super::Reason;
 use super::classify::{Simple, is_name};
 use super::known::Kind;
 use crate::command;
-use crate::compile::{Block, environment_of};
+use crate::compile::{Block, Held, Kept, environment_of};
 use crate::settled::Settled;
-use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -70,23 +69,23 @@ pub(super) enum Given {
     /// The kernel's, which nobody has changed.
     Unchanged(&'static Unchanged),
     /// Of this command or this moment.
-    Other(Cow<'static, Block>),
+    Other(Held),
 }
 
 /// What is found in it once for the life of the process.
 pub(super) struct Unchanged {
-    block: &'static Block,
+    block: &'static Kept,
     path: Option<&'static [u8]>,
     pwd: Option<&'static [u8]>,
     /// What dash would hand on, where PWD is right.
-    dash: Result<Block, Reason>,
+    dash: Result<Kept, Reason>,
 }
 
 impl Unchanged {
-    fn of(block: &'static Block) -> Self {
+    fn of(block: &'static Kept) -> Self {
         let [path, pwd] = [&b"PATH"[..], b"PWD"].map(|name| last(block, name));
         let given: Vec<Variable<'_>> = block.variables().collect();
-        let dash = dash(&given, Vec::new(), pwd.unwrap_or_default()).map(Block::lasting);
+        let dash = dash(&given, Vec::new(), pwd.unwrap_or_default()).map(Kept::new);
         Self { block, path, pwd, dash }
     }
 }
@@ -95,8 +94,7 @@ impl Given {
     pub(super) fn of(command: &command::Environment) -> Self {
         static UNCHANGED: Settled<Unchanged> = Settled::new();
         match environment_of(command) {
-            // The only one that is kept for good.
-            Cow::Borrowed(block) => Self::Unchanged(UNCHANGED.get_or(|| Unchanged::of(block))),
+            Held::Process(block) => Self::Unchanged(UNCHANGED.get_or(|| Unchanged::of(block))),
             other => Self::Other(other),
         }
     }
@@ -116,12 +114,12 @@ impl Given {
     }
 
     /// What the shell would make of it.
-    pub(super) fn by_shell(&self, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Cow<'static, Block>, Reason> {
+    pub(super) fn by_shell(&self, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Held, Reason> {
         let block = match self {
             Self::Unchanged(known) => {
                 let is_plain = form.assignments.is_empty() && known.pwd == Some(&place.directory);
                 if kind == Kind::Dash && is_plain {
-                    return known.dash.as_ref().map(Cow::Borrowed).map_err(Reason::clone);
+                    return known.dash.as_ref().map(Held::Process).map_err(Reason::clone);
                 }
                 known.block
             }
@@ -134,13 +132,18 @@ impl Given {
             Kind::Bash => bash(&given, assigned, place),
             Kind::Other => Err(Reason::Shell),
         }
-        .map(Cow::Owned)
+        .map(Held::of)
     }
 }
 
 /// The last value of a variable, which is the one that shells heed.
 fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
     given.variables().filter(|(known, _)| *known == name).last().map(|(_, value)| value)
+}
+
+/// What variables take as text.
+fn text_size(given: &[Variable<'_>]) -> usize {
+    given.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
 }
 
 fn heeded(name: &[u8]) -> Reason {
@@ -173,7 +176,7 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
         }
     }
     let set = table.iter().flatten().filter_map(|(name, value)| Some((*name, (*value)?)));
-    Ok(Block::of(set))
+    Ok(Block::of(set, text_size(given)))
 }
 
 /// Variables for the program alone come first, then those of the shell; a name that is none is handed on before all.
@@ -220,7 +223,7 @@ fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) 
     let own = order.into_iter().map(|(.., one)| if one.0 == b"_" { (one.0, place.program) } else { one });
     let own = own.filter(|(name, _)| !assigned.iter().any(|(other, _)| other == name));
     let last = (!names_last).then_some((&b"_"[..], place.program));
-    Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last)))
+    Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last), text_size(given)))
 }
 
 /// A level that bash hands on as it is: it adds one for itself, and takes that back when it becomes the program.

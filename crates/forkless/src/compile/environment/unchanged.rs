@@ -7,7 +7,7 @@
 //! comes back to what it was, since what is put there is not a string of the kernel's. The strings themselves are compared as
 //! well: a program may wipe a secret out of one where it stands, and must not find it in its children.
 
-use super::Block;
+use super::{Block, Kept};
 use crate::settled::Settled;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
@@ -33,7 +33,7 @@ unsafe extern "C" {
 struct Seen {
     list: List,
     entries: Vec<*mut c_char>,
-    block: Block,
+    block: Kept,
 }
 
 // SAFETY: addresses, which are read with atomic loads.
@@ -42,12 +42,12 @@ unsafe impl Send for Seen {}
 unsafe impl Sync for Seen {}
 
 /// The environment, if it is certainly still what the kernel gave.
-pub(super) fn get() -> Option<&'static Block> {
+pub(super) fn get() -> Option<&'static Kept> {
     first().filter(|seen| seen.is_still_so()).map(|seen| &seen.block)
 }
 
 /// What the kernel gave, whatever the environment is now.
-pub(super) fn given() -> Option<&'static Block> {
+pub(super) fn given() -> Option<&'static Kept> {
     first().map(|seen| &seen.block)
 }
 
@@ -110,7 +110,7 @@ impl Seen {
         if !strings.clone().all(|text| text.to_bytes().iter().skip(1).any(|&byte| byte == b'=')) {
             return None;
         }
-        let block = Block::copy_of(strings).lasting();
+        let block = Kept::new(Block::copy_of(strings));
         // The kernel copies them one behind the other, so that they can be compared as one.
         let first = entries.first().map_or(0, |&entry| entry as usize);
         if !entries.iter().zip(&block.starts).all(|(&entry, start)| entry as usize == first + start) {
