@@ -158,10 +158,12 @@ macro_rules! story {
                 told.push(format!("{:?} {:?}", child.wait().await.unwrap(), child.wait().await.unwrap().signal()));
                 // Dropped: killed if that was asked for, left alone if not.
                 for kill in [true, false] {
-                    let mut command = sh("sleep 0.3; echo alive");
-                    let mut child = command.stdout(Stdio::piped()).kill_on_drop(kill).spawn().unwrap();
-                    let mut output = child.stdout.take().unwrap();
+                    let mut command = sh("read line; echo alive");
+                    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(kill);
+                    let mut child = command.spawn().unwrap();
+                    let (input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
                     drop(child);
+                    drop(input);
                     let mut found = String::new();
                     output.read_to_string(&mut found).await.unwrap();
                     told.push(format!("{kill} {found:?}"));

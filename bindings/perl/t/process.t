@@ -17,7 +17,8 @@ sub state_of_signals {
     return join '', grep { /^Sig(?:Blk|Ign|Cgt)/ } readline $status;
 }
 {
-    local $SIG{ALRM} = sub { die "alarm\n" };
+    # An alarm that comes before there is a program is put off.
+    local $SIG{ALRM} = sub { die "alarm\n" if children(); alarm 1 };
     local $SIG{INT}  = sub { };
     my $before = state_of_signals();
     my $fds    = open_fds();

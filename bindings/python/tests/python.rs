@@ -53,7 +53,7 @@ fn run(python: &Path, seconds: &str, words: &[&str]) -> Command {
 fn the_tests_in_python() {
     let Some(python) = python() else { return };
     let words = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
-    let counts = must(&mut run(python, "300", &words));
+    let counts = must(&mut run(python, "900", &words));
     say(&format!("pytest: {counts}"));
     assert!(counts.contains(" passed"), "{counts}");
 }

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import forkless
+from conftest import descriptors
 from forkless.asyncio import DEVNULL, PIPE, STDOUT, create_subprocess_exec, create_subprocess_shell
 
 try:
@@ -29,8 +30,12 @@ def go(request):
         pytest.skip("uvloop is not installed")
     loop = (uvloop if request.param == "uvloop" else asyncio).new_event_loop()
     asyncio.set_event_loop(loop)
+    loop.run_until_complete(asyncio.sleep(0))  # what the loop itself opens it has opened then
+    before = descriptors()
     yield lambda coroutine: loop.run_until_complete(asyncio.wait_for(coroutine, 50))
-    loop.run_until_complete(asyncio.sleep(0.02))  # transports close themselves in their own time
+    deadline = time.monotonic() + 10
+    while descriptors() != before and time.monotonic() < deadline:  # transports close themselves in their own time
+        loop.run_until_complete(asyncio.sleep(0.005))
     loop.close()
     asyncio.set_event_loop(None)
 
@@ -178,7 +183,6 @@ def test_a_creation_that_is_cancelled_leaves_nobody(go):
         deadline = time.monotonic() + 20
         while forkless.reap_orphans() and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
 
     go(main())
 

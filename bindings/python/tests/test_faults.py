@@ -228,34 +228,31 @@ def test_a_handler_ends_a_wait(kind):
     def raises(*_):
         raise Interrupted
 
+    # The program sends it, so none comes before there is a program; where there is a handle, none before that is known.
+    program = ["sh", "-c", "sleep 0.2; kill -USR1 $PPID; exec sleep 50"]
+    held = ["sh", "-c", "read go; sleep 0.2; kill -USR1 $PPID; exec sleep 50"]
+    reads, writes = os.pipe()
     old = signal.signal(signal.SIGUSR1, raises)
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGUSR1))
     child = None
     start = time.monotonic()
     try:
-        timer.start()
         with pytest.raises(Interrupted):
             if kind == "run":
-                forkless.run(["sleep", "50"])
+                forkless.run(program)
             elif kind == "captured":
-                forkless.run(["sleep", "50"], capture_output=True)
+                forkless.run(program, capture_output=True)
             elif kind == "fed":
-                forkless.run(["sleep", "50"], input=b"x" * 10_000_000, stdout=PIPE)
-            elif kind == "popen":
-                child = forkless.Popen(["sleep", "50"])
-                child.wait()
-            elif kind == "timeout":
-                child = forkless.Popen(["sleep", "50"])
-                child.wait(50)
+                forkless.run(program, input=b"x" * 10_000_000, stdout=PIPE)
             elif kind == "prepared":
-                forkless.prepare(["sleep", "50"]).run()
+                forkless.prepare(program).run()
             else:
-                child = forkless.prepare(["sleep", "50"]).spawn()
-                child.wait()
+                child = forkless.prepare(held, stdin=reads).spawn() if kind == "handle" else forkless.Popen(held, stdin=reads)
+                os.write(writes, b"\n")
+                child.wait(*([50] if kind == "timeout" else []))
     finally:
-        timer.join()
         signal.signal(signal.SIGUSR1, old)
+        os.close(reads)
+        os.close(writes)
         if child is not None:
             child.kill()
             child.wait()
@@ -277,11 +274,10 @@ def test_a_handler_that_returns_does_not_end_a_wait():
 
 def test_ctrl_c_ends_a_run():
     code = """
-        import forkless, os, signal, threading
+        import forkless, os, signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            forkless.run(["sleep", "50"], capture_output=True)
+            forkless.run(["sh", "-c", "sleep 0.1; kill -INT $PPID; exec sleep 50"], capture_output=True)
         except KeyboardInterrupt:
             print("interrupted")
         try:
@@ -293,14 +289,16 @@ def test_ctrl_c_ends_a_run():
 
 
 def test_other_threads_run_meanwhile():
-    counted = 0
-    thread = threading.Thread(target=forkless.run, args=(["sleep", "0.5"],))
+    """The program ends when this thread lets it: one that were held up would be so for ever."""
+    reads, writes = os.pipe()
+    thread = threading.Thread(target=forkless.run, args=(["cat"],), kwargs={"stdin": reads})
     thread.start()
-    while thread.is_alive():
-        counted += 1
+    for _ in range(10):
         time.sleep(0.01)
+        assert thread.is_alive()
+    os.close(writes)
     thread.join()
-    assert counted >= 10
+    os.close(reads)
 
 
 def test_a_large_environment():
@@ -411,14 +409,17 @@ def test_dropped_handles_are_reaped():
 
 
 def test_threads_share_a_handle():
-    child = forkless.prepare(["sleep", "0.3"]).spawn()
+    reads, writes = os.pipe()
+    child = forkless.prepare(["cat"], stdin=reads).spawn()
     codes = []
     threads = [threading.Thread(target=lambda: codes.append(child.wait())) for _ in range(8)]
     for thread in threads:
         thread.start()
     assert child.poll() is None
+    os.close(writes)
     for thread in threads:
         thread.join()
+    os.close(reads)
     assert codes == [0] * 8
 
 

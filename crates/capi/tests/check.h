@@ -28,9 +28,17 @@ static inline void expect_output(forkless_command *command, const char *text) {
     forkless_command_free(command);
 }
 
+/* A child that is going to fail, or has failed, without anybody having been told: a launch that finds that it has already says so itself. */
+static inline forkless_child *failing(forkless_command *command, int error) {
+    forkless_child *child = NULL;
+    int answer;
+    while ((answer = forkless_command_launch(command, &child, NULL)) < 0) EXPECT(error, answer);
+    return child;
+}
+
 /* No descriptor more than before, and no child. */
 static inline void expect_nothing_left(int fds) {
-    forkless_reap_orphans();
+    while (forkless_reap_orphans() > 0) usleep(1000);
     EXPECT(fds, open_fds());
     EXPECT(-1, waitpid(-1, NULL, WNOHANG | __WALL));
     EXPECT(ECHILD, errno);

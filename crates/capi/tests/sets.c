@@ -77,7 +77,7 @@ static void in_and_out(void) {
     /* A child that never executed its program. */
     forkless_command *command;
     EXPECT(0, forkless_command_new("/no/such/program", &command));
-    EXPECT(0, forkless_command_launch(command, &child, NULL));
+    child = failing(command, -ENOENT);
     forkless_command_free(command);
     EXPECT(0, forkless_waitset_insert(set, child, NULL, NULL, NULL));
     EXPECT(1, forkless_waitset_wait(set, -1, &ended, NULL));
@@ -128,6 +128,9 @@ static void pools(void) {
     forkless_command *command = shell("exit 6");
     EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
     forkless_command_free(command);
+    /* One is there for the first of them at least. */
+    do EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats));
+    while (stats.parked == 0 && usleep(1000) == 0);
     for (int n = 0; n < 20; n++) {
         forkless_child *child;
         EXPECT(0, forkless_pool_status(pool, prepared, &status, NULL));

@@ -149,7 +149,12 @@ static void cancelled(void) {
 /* A copy that is forked while a thread waits: its own calls work, and it ignores nothing for ever. */
 static void forked_copy(void) {
     pthread_t thread;
-    EXPECT(0, pthread_create(&thread, NULL, line, (void *)"sleep 0.5; exit 3"));
+    char directory[] = "/tmp/forkless-capi-XXXXXX", fifo[64], held[128];
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(fifo, sizeof fifo, "%s/hold", directory);
+    EXPECT(0, mkfifo(fifo, 0600));
+    snprintf(held, sizeof held, "read go <%s; exit 3", fifo);
+    EXPECT(0, pthread_create(&thread, NULL, line, held));
     struct sigaction now;
     do {
         usleep(1000);
@@ -164,7 +169,11 @@ static void forked_copy(void) {
     int status;
     EXPECT(pid, waitpid(pid, &status, 0));
     EXPECT(0, status);
+    int go = open(fifo, O_WRONLY | O_CLOEXEC);
+    CHECK(go >= 0);
+    close(go);
     EXPECT(0, pthread_join(thread, NULL));
+    unlink(fifo), rmdir(directory);
 }
 
 int main(void) {

@@ -37,6 +37,13 @@ fn stderr(words: &[&str]) -> String {
     String::from_utf8(output(words).stderr).expect("text")
 }
 
+/// A shell's script whose time is up after its first line: with a longer time if it had not come so far.
+fn timed_out(options: &[&str], script: &str) -> Output {
+    let run = |time: &str| output(&[&["--timeout", time], options, &["sh", "-c", script]].concat());
+    let soon = ["100ms", "300ms", "1s", "3s"].into_iter().map(run).find(|output| output.stdout.contains(&b'\n'));
+    soon.unwrap_or_else(|| run("20s"))
+}
+
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("temporary directory")
 }
@@ -233,7 +240,7 @@ fn output_is_shown_on_failure_alone() {
         assert_eq!(output.status.code(), Some(code));
         assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()), "{end}");
     }
-    let late = output(&["--capture=on-failure", "--timeout=300ms", "sh", "-c", "echo out; exec sleep 60"]);
+    let late = timed_out(&["--capture=on-failure"], "echo out; exec sleep 60");
     assert_eq!((late.status.code(), late.stdout.as_slice()), (Some(124), &b"out\n"[..]), "{late:?}");
 }
 
@@ -457,21 +464,21 @@ fn time_out_is_124_and_ends_the_program() {
 #[test]
 fn time_out_with_the_programs_code() {
     assert_eq!(code(&["--timeout=50ms", "--preserve-status", "sleep", "60"]), 143);
-    let polite = "trap 'exit 4' USR1; while :; do sleep 0.02; done";
-    assert_eq!(code(&["--timeout=300ms", "--signal=USR1", "--preserve-status", "sh", "-c", polite]), 4);
-    assert_eq!(code(&["--timeout=300ms", "--signal=USR1", "sh", "-c", polite]), 124);
+    let polite = "trap 'exit 4' USR1; echo ready; while :; do sleep 0.02; done";
+    assert_eq!(timed_out(&["--signal=USR1", "--preserve-status"], polite).status.code(), Some(4));
+    assert_eq!(timed_out(&["--signal=USR1"], polite).status.code(), Some(124));
 }
 
 #[test]
 fn kill_comes_after_deaf_ears() {
-    let deaf = "trap '' TERM; while :; do sleep 0.02; done";
-    assert_eq!(code(&["--timeout=300ms", "--kill-after=50ms", "sh", "-c", deaf]), 137);
+    let deaf = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
+    assert_eq!(timed_out(&["--kill-after=50ms"], deaf).status.code(), Some(137));
     assert_eq!(code(&["--timeout=50ms", "--signal=KILL", "sleep", "60"]), 137);
 }
 
 #[test]
 fn time_out_ends_a_stopped_program() {
-    assert_eq!(code(&["--timeout=300ms", "sh", "-c", "kill -STOP $$"]), 124);
+    assert_eq!(timed_out(&[], "echo ready; kill -STOP $$").status.code(), Some(124));
 }
 
 #[test]

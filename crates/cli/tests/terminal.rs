@@ -80,6 +80,17 @@ impl Session {
         !tcgetattr(&self.pty).expect("modes").local_modes.contains(LocalModes::ICANON)
     }
 
+    /// Is it seen in raw mode before it has ended?
+    fn is_seen_raw(&mut self) -> bool {
+        while !self.is_raw() {
+            if self.child.try_wait().expect("wait").is_some() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
     /// The program may have begun before our terminal is in raw mode.
     fn wait_until(&self, raw: bool) {
         while self.is_raw() != raw {
@@ -271,9 +282,14 @@ fn our_terminal_is_raw_meanwhile() {
         let session = Session::start(caller, &["--pty", "/no/such/program"]);
         let (text, code) = session.end(&modes);
         assert!(text.starts_with("forkless: failed to start") && code == 127, "{text}");
-        let session = Session::start(caller, &["--pty", "--timeout=300ms", "sleep", "60"]);
-        session.wait_until(true);
-        assert_eq!(session.end(&modes), (String::new(), 124));
+        // A time that is up before anybody has looked is followed by a longer one.
+        let seen = ["300ms", "1s", "3s", "10s"].into_iter().find(|time| {
+            let mut session = Session::start(caller, &["--pty", "--timeout", time, "sleep", "60"]);
+            let seen = session.is_seen_raw();
+            assert_eq!(session.end(&modes), (String::new(), 124));
+            seen
+        });
+        assert!(seen.is_some(), "never raw");
         for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
             let mut session = Session::start(caller, &["--pty", "sh", "-c", "ulimit -c 0; echo ready; exec sleep 60"]);
             session.expect("ready\r\n");
@@ -375,7 +391,7 @@ fn jobs_have_the_terminal_in_their_turn() {
     pty.echo(false).expect("modes");
     let script = format!(
         "set -m; {binary} run --pty sh -c 'echo one; sleep 0.3; echo two' & wait $!; echo code $?; \
-         {binary} run --pty sh -c 'echo three; read word; echo got $word' & sleep 0.3; echo four; fg >/dev/null; echo code $?"
+         {binary} run --pty sh -c 'echo three; read word; echo got $word' & read go; echo four; fg >/dev/null; echo code $?"
     );
     let child = Command::new("sh").args(["-c", &script]).pty(&pty).spawn().expect("a shell");
     let mut session = Session { pty, child };
@@ -384,6 +400,7 @@ fn jobs_have_the_terminal_in_their_turn() {
     assert!(!session.is_raw());
     session.expect("two\r\r\ncode 0\r\nthree\r\r\n");
     assert!(!session.is_raw());
+    session.type_in("go\n");
     session.expect("four\r\n");
     session.wait_until(true);
     session.type_in("word\r");
@@ -400,23 +417,15 @@ fn terminals_nest() {
     // The first is who runs the tests, and can reach the binary.
     let Some(&caller) = callers.first() else { return };
     let binary = env!("CARGO_BIN_EXE_forkless");
-    let words = [
-        "--pty",
-        binary,
-        "run",
-        "--pty",
-        binary,
-        "run",
-        "--pty",
-        "sh",
-        "-c",
-        "stty size; read word; echo got $word; exit 6",
-    ];
+    // The terminals of both that are inside another are raw before anything is shown: one that is not would show the key twice.
+    let script = "p=$PPID; for n in 1 2; do
+            until stty -a </proc/$p/fd/0 | grep -q -e ' -icanon'; do sleep 0.01; done
+            p=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$p/status)
+        done; stty size; read word; echo got $word; exit 6";
+    let words = ["--pty", binary, "run", "--pty", binary, "run", "--pty", "sh", "-c", script];
     let mut session = Session::start(caller, &words);
     session.expect("33 101\r\n");
-    // Each is in raw mode when a key gets through to the innermost; one that is not would show it twice.
     session.wait_until(true);
-    thread::sleep(Duration::from_millis(200));
     session.type_in("word\r");
     let (text, code) = session.end(&new_modes());
     assert!(text.ends_with("got word\r\n") && code == 6, "{text} {code}");

@@ -185,12 +185,15 @@ pub fn alone(_: &[String]) {
         childless("a kill on drop").await;
         assert_eq!((threads(), sigchld()), (1, libc::SIG_DFL));
         // Control: a loop that polls is seen.
-        let mut child = Command::new("/bin/sleep").arg("0.5").spawn().expect("spawn");
+        let mut child = sleeper().kill_on_drop(true).spawn().expect("spawn");
         let before = sleeps();
-        while child.try_wait().expect("wait").is_none() {
+        for _ in 0..20 {
+            assert!(child.try_wait().expect("wait").is_none());
             sleep(Duration::from_millis(5)).await;
         }
         assert!(sleeps() - before >= 10);
+        drop(child);
+        childless("a kill on drop").await;
     });
     // Control: tokio's own sets a handler when it has an orphan; whatever does is seen.
     // SAFETY: a handler that is never called is set and taken back.

@@ -150,27 +150,46 @@ fn group_runs(group: i32) -> bool {
     })
 }
 
+/// A capture whose time finds the program after its first line: with a longer time if it had not come so far. What is said at once
+/// and lost every time is still missing in the last answer.
+pub(crate) fn in_time<T>(how: &Capture, run: impl Fn(&Capture) -> T, out: impl Fn(&T) -> &[u8]) -> T {
+    for time in [100, 300, 1000, 3000] {
+        let answer = run(&how.clone().timeout(Duration::from_millis(time)));
+        if out(&answer).contains(&b'\n') {
+            return answer;
+        }
+    }
+    run(&how.clone().timeout(Duration::from_secs(20)))
+}
+
+fn run_in_time(command: &mut Command, how: &Capture) -> Captured {
+    let command = std::cell::RefCell::new(command);
+    in_time(how, |how| run(&mut command.borrow_mut(), how), |captured| &captured.stdout)
+}
+
 /// When the time is up.
 pub fn times(_: &[String]) {
-    let soon = Capture::new().timeout(Duration::from_millis(300));
+    let plain = Capture::new();
+    let soon = plain.clone().timeout(Duration::from_millis(300));
     let asked = |grace| soon.clone().terminate(15, grace);
-    let deaf =
-        run(&mut sh("trap '' TERM; echo ready; while :; do sleep 0.01; done"), &asked(Duration::from_millis(50)));
+    let mut ready = sh("trap '' TERM; echo ready; while :; do sleep 0.01; done");
+    let deaf = run_in_time(&mut ready, &plain.clone().terminate(15, Duration::from_millis(50)));
     assert_eq!((deaf.status.signal(), deaf.timed_out, &deaf.stdout[..]), (Some(9), true, &b"ready\n"[..]));
-    let hears = run(&mut sh("trap 'echo bye; exit 5' TERM; while :; do sleep 0.01; done"), &asked(LONG));
-    assert_eq!((hears.status.code(), hears.timed_out, &hears.stdout[..]), (Some(5), true, &b"bye\n"[..]));
-    let stopped = run(&mut sh("echo a; kill -STOP $$"), &soon);
+    let mut ready = sh("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+    let hears = run_in_time(&mut ready, &plain.clone().terminate(15, LONG));
+    assert_eq!((hears.status.code(), hears.timed_out, &hears.stdout[..]), (Some(5), true, &b"ready\nbye\n"[..]));
+    let stopped = run_in_time(&mut sh("echo a; kill -STOP $$"), &plain);
     assert_eq!((stopped.status.signal(), stopped.timed_out, &stopped.stdout[..]), (Some(9), true, &b"a\n"[..]));
     let continued = run(&mut sh("echo a; kill -STOP $$; echo b"), &asked(LONG));
     assert_eq!((continued.status.signal(), continued.timed_out), (Some(15), true));
     let silent = run(&mut sh("exec >&- 2>&-; exec sleep 100"), &soon);
     assert_eq!((silent.status.signal(), silent.timed_out), (Some(9), true));
-    let floods = run(&mut sh("exec yes"), &soon.clone().limit(100));
+    let floods = run_in_time(&mut sh("exec yes"), &plain.clone().limit(100));
     assert_eq!((floods.status.signal(), floods.timed_out, floods.stdout.len()), (Some(9), true, 100));
     let ends = run(&mut sh("echo x"), &Capture::new().timeout(LONG).linger(LONG));
     assert_eq!((ends.status.code(), ends.timed_out, ends.held_open), (Some(0), false, false));
     // Blind: without a pidfd.
-    let blind = run(sh("echo x; exec sleep 100").pidfd(false), &soon);
+    let blind = run_in_time(sh("echo x; exec sleep 100").pidfd(false), &plain);
     assert_eq!((blind.timed_out, &blind.stdout[..]), (true, &b"x\n"[..]));
     // It takes back what we have been told is there: the time counts nevertheless.
     for _ in 0..scaled(5) {
@@ -182,11 +201,11 @@ pub fn times(_: &[String]) {
     }
     // Its group: killed with it, after it, and in place of it.
     for (script, how) in [
-        ("sleep 100 & wait", soon.clone()),
-        ("(trap '' TERM; sleep 100; sleep 100) & wait", asked(LONG)),
-        ("sleep 100 & exit 0", soon.clone()),
+        ("sleep 100 & wait", plain.clone()),
+        ("(trap '' TERM; sleep 100; sleep 100) & wait", plain.clone().terminate(15, LONG)),
+        ("sleep 100 & exit 0", plain.clone()),
     ] {
-        let group = run(sh(&format!("echo $$; {script}")).process_group(0), &how);
+        let group = run_in_time(sh(&format!("echo $$; {script}")).process_group(0), &how);
         let leader = group.text().parse().expect("a number");
         eventually("the group is gone", || !group_runs(leader));
     }
@@ -249,7 +268,7 @@ pub fn held_open(_: &[String]) {
         assert_eq!(packets.stdout.len(), 16);
     }
     // The time ends it too, and is no failure of the program's.
-    let over = run(&mut sh("sleep 20 & echo x"), &Capture::new().timeout(Duration::from_millis(200)));
+    let over = run_in_time(&mut sh("sleep 60 & echo x"), &Capture::new());
     assert_eq!((over.status.code(), over.held_open, over.text().as_str()), (Some(0), true, "x"));
 }
 
@@ -385,7 +404,7 @@ pub fn memory_files(_: &[String]) {
     assert!(String::from_utf8_lossy(&full.stderr).contains("not permitted"), "{:?}", full.stderr);
     let none = run(&mut sh("echo x"), &how.clone().limit(0));
     assert_eq!((none.stdout.len(), none.status.success()), (0, false));
-    let timed = run(&mut sh("echo x; exec sleep 100"), &how.clone().timeout(Duration::from_millis(200)));
+    let timed = run_in_time(&mut sh("echo x; exec sleep 100"), &how);
     assert_eq!((&timed.stdout[..], timed.timed_out), (&b"x\n"[..], true));
     // Who opens it anew to append does so behind the limit; nobody can make it shorter.
     for anew in [">>", ">"] {
@@ -416,11 +435,13 @@ fn out_of_order(how: &Capture) {
 
 /// Whoever holds the files when the program has ended.
 fn leftovers(how: &Capture) {
-    let directory = tempfile::tempdir().expect("a directory");
+    let (directory, fifo) = make_fifo();
     let said = directory.path().join("said");
-    let script = format!("(sleep 0.3; dd if=/dev/zero count=1 2>{0}.new; mv {0}.new {0}) & echo early", said.display());
-    let early = run(&mut sh(&script), how);
+    let late =
+        format!("read go <{}; dd if=/dev/zero count=1 2>{1}.new; mv {1}.new {1}", fifo.display(), said.display());
+    let early = run(&mut sh(&format!("({late}) & echo early")), how);
     assert_eq!(&early.stdout[..], b"early\n");
+    fs::write(&fifo, "go\n").expect("the late one");
     eventually("the late one has written", || said.exists());
     assert!(fs::read_to_string(&said).expect("text").contains("not permitted"));
     assert_eq!(&early.stdout[..], b"early\n");

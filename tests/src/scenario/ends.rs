@@ -7,7 +7,8 @@ use crate::storms;
 use forkless::{Change, Child, Command, Pipeline, Stdio, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -309,20 +310,21 @@ pub fn terminated_groups(_: &[String]) {
 
 /// By command, prepared command, and handle; in a panic; in pipelines, each program as it says.
 pub fn killed_on_drop(_: &[String]) {
+    // It waits until it is let go, at the latest by `said`.
     let held = |kill: bool| {
-        let (read, write) = std::io::pipe().expect("a pipe");
-        let mut command = sh("sleep 0.2; echo lived >&3");
-        command.fd(std::os::fd::OwnedFd::from(write), 3).kill_on_drop(kill);
-        (command, read)
+        let ((read, write), (go, hold)) = (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+        let mut command = sh("read go <&4; echo lived >&3");
+        command.fd(OwnedFd::from(write), 3).fd(OwnedFd::from(go), 4).kill_on_drop(kill);
+        (command, (read, hold))
     };
-    let said = |mut read: std::io::PipeReader| {
+    let said = |(mut read, hold): (PipeReader, PipeWriter)| {
+        drop(hold);
         // A child launched a moment ago keeps its plan, and with it our end of the pipe, until it has been looked after.
         eventually("orphans reaped", || forkless::reap_orphans() == 0);
         let mut text = String::new();
         read.read_to_string(&mut text).expect("read");
         text
     };
-    // The shell is killed; its sleep, which has the pipe open, is not, and writes nothing.
     for (kill, expected) in [(true, ""), (false, "lived\n")] {
         let (mut command, read) = held(kill);
         drop(command.spawn().expect("spawn"));
@@ -353,12 +355,13 @@ pub fn killed_on_drop(_: &[String]) {
         drop((pipeline, command));
         assert_eq!(said(read), expected, "in a pipeline");
         // One that has been waited for is left alone, and so are statuses.
-        let (mut command, read) = held(kill);
+        let (mut command, (read, hold)) = held(kill);
+        drop(hold);
         assert!(command.status().expect("status").success());
         let mut child = command.spawn().expect("spawn");
         assert!(child.wait().expect("wait").success());
         drop((child, command));
-        assert_eq!(said(read), "lived\nlived\n");
+        assert_eq!(std::io::read_to_string(read).expect("read"), "lived\nlived\n");
     }
     observe::assert_no_orphans();
 }
@@ -368,15 +371,21 @@ pub fn interrupted(_: &[String]) {
     storms::handle(libc::SIGALRM);
     storms::start_timer(libc::ITIMER_REAL, 5_000);
     for pidfd in [false, true] {
-        let mut child = sh("sleep 0.1; exit 3").pidfd(pidfd).spawn().expect("spawn");
-        let mut interrupted = 0;
+        let (go, hold) = std::io::pipe().expect("a pipe");
+        let mut command = sh("read go; exit 3");
+        let mut child = command.stdin(OwnedFd::from(go)).pidfd(pidfd).spawn().expect("spawn");
+        // It goes on when some waits have been ended, at the first of which it cannot have gone on.
+        let (mut interrupted, mut hold) = (0, Some(hold));
         let status = loop {
             match child.wait_interruptible() {
                 Err(error) if error.kind() == ErrorKind::Interrupted => interrupted += 1,
                 answer => break answer.expect("wait"),
             }
+            if interrupted == 10 {
+                hold = None;
+            }
         };
-        assert!(interrupted > 0, "with a pidfd: {pidfd}");
+        assert!(interrupted >= 10 && hold.is_none(), "with a pidfd: {pidfd}");
         assert_eq!((status.code(), child.wait_interruptible().expect("known").code()), (Some(3), Some(3)));
     }
     storms::start_timer(libc::ITIMER_REAL, 0);

@@ -1,6 +1,6 @@
 //! Pipelines and lines: the right bytes, and nothing left behind.
 
-use crate::capture::{LONG, MIB, leaving_nothing, make_fifo, pattern, run, sh};
+use crate::capture::{LONG, MIB, in_time, leaving_nothing, make_fifo, pattern, run, sh};
 use crate::observe::{eventually, scaled};
 use forkless::{Capture, Child, Command, Error, Pipeline, Stdio, Step, Stream};
 use std::os::unix::process::ExitStatusExt;
@@ -107,9 +107,9 @@ fn own_streams() {
 
 /// One time for all.
 fn times() {
-    let how = Capture::new().timeout(Duration::from_millis(200));
-    let (got, statuses) =
-        leaving_nothing(|| pipeline(&["echo x; sleep 100", "cat; sleep 100"]).capture(&how)).expect("a capture");
+    let both = pipeline(&["echo x; sleep 100", "cat; sleep 100"]);
+    let run = |how: &Capture| leaving_nothing(|| both.capture(how)).expect("a capture");
+    let (got, statuses) = in_time(&Capture::new(), run, |(got, _)| &got.stdout);
     assert!(got.timed_out && &got.stdout[..] == b"x\n");
     assert_eq!(codes(&statuses), [(None, Some(9)); 2]);
     for _ in 0..scaled(50) {
@@ -121,6 +121,7 @@ fn times() {
     let (_directory, fifo) = make_fifo();
     let mut held = pipeline(&["exec sleep 100"]);
     held.command(sh("cat").stdin(Stdio::open(&fifo, libc::O_RDONLY, 0))).expect("a command");
+    let how = Capture::new().timeout(Duration::from_millis(200));
     let (got, statuses) = leaving_nothing(|| held.capture(&how)).expect("a capture");
     assert_eq!((got.timed_out, codes(&statuses)), (true, vec![(None, Some(9)); 2]));
     let (got, statuses) =

@@ -116,7 +116,12 @@ const CHANGES: &[Change] = &[
         needs: None,
         shared: false,
         of_thread: true,
-        act: || call(libc::SYS_setpriority, [0, 0, 5]),
+        // Another one than whoever runs the tests has given it.
+        // SAFETY: reads and sets the scene's own.
+        act: || unsafe {
+            let now = libc::getpriority(libc::PRIO_PROCESS, 0);
+            now < 19 && libc::setpriority(libc::PRIO_PROCESS, 0, now + 1) == 0
+        },
     },
     Change {
         name: "timer slack",

@@ -6,8 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The longest any scenario may take. The dials of the race tests are added to it.
+/// The longest any scenario may take without using its processor: one that goes on, on a busy machine, may take [`SLOWER`] times as
+/// long. The dials of the race tests are added to it.
 const LIMIT: Duration = Duration::from_secs(120);
+const SLOWER: u32 = 5;
 
 /// How a scenario ended, and what it wrote.
 pub struct Ending {
@@ -53,13 +55,17 @@ fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
     let dial = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
     let limit =
         LIMIT.mul_f64(dial("FORKLESS_TEST_SCALE").max(1.0)) + Duration::from_secs_f64(dial("FORKLESS_TEST_SECONDS"));
-    let deadline = Instant::now() + limit;
+    let begun = Instant::now();
+    let (mut used, mut last_seen) = (0, begun);
     let group = child.id() as i32;
     let status = loop {
         if let Some(status) = child.try_wait().expect("wait") {
             break Some(status);
         }
-        if Instant::now() > deadline {
+        if last_seen.elapsed() > Duration::from_secs(1) && used != time_used(group) {
+            (used, last_seen) = (time_used(group), Instant::now());
+        }
+        if last_seen.elapsed() > limit || begun.elapsed() > limit * SLOWER {
             let _ = std::io::stderr().write_all(describe(group, args).as_bytes());
             break None;
         }
@@ -71,6 +77,13 @@ fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
         let _ = child.wait();
     }
     status
+}
+
+/// The processor time of a process and of the children that it has waited for, in ticks: proc_pid_stat(5).
+fn time_used(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+    fields.skip(11).take(4).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 /// Where each thread and each child of a process that hangs stands.

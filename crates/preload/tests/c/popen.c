@@ -1,6 +1,7 @@
 /* popen(3), pclose(3), fclose(3) of such a stream. */
 
 #include "common.h"
+#include <poll.h>
 
 static char line[2000000];
 
@@ -76,6 +77,13 @@ static void inheritance(void) {
     find("after a hundred", "r");
 }
 
+/* Waits until nobody has the other end open. */
+static void unread(FILE *stream) {
+    struct pollfd end = {fileno(stream), 0, 0};
+    while (poll(&end, 1, -1) != 1 || !(end.revents & POLLERR)) {
+    }
+}
+
 static void foreign(void) {
     FILE *file = fopen("file", "w+"), *memory = open_memstream(&(char *){NULL}, &(size_t){0});
     fputs("text", file);
@@ -88,11 +96,11 @@ static void foreign(void) {
     int closed = pclose(stream);
     say("pclose after that: %d %s\n", closed, closed == -1 ? strerrorname_np(errno) : "");
     stream = popen("exit 7", "w");
-    usleep(50000);
+    unread(stream);
     fputs("nobody reads", stream);
     say("nobody read: %s\n", status_words(pclose(stream)));
     stream = popen("exit 0", "w");
-    usleep(50000);
+    unread(stream);
     fputs("nobody reads", stream);
     errno = 0;
     closed = pclose(stream);

@@ -71,11 +71,15 @@ static void *waits(void *line) {
 
 /* A thread that is cancelled while it waits: its program is killed, nothing is left, signals are as before. */
 static void cancelled(void) {
-    static const char *const lines[] = {"sleep 77.7", "sleep 77.7; true"};
+    /* A number that is nobody else's. */
+    char lines[2][40], kill_it[80];
+    snprintf(lines[0], sizeof lines[0], "sleep 77.%d", getpid());
+    snprintf(lines[1], sizeof lines[1], "sleep 77.%d; true", getpid());
+    snprintf(kill_it, sizeof kill_it, "pkill -f '^sleep 77.%d' 2>/dev/null", getpid());
     for (int n = 0; n < 2; n++) {
         pthread_t thread;
         void *result;
-        pthread_create(&thread, NULL, waits, (void *)lines[n]);
+        pthread_create(&thread, NULL, waits, lines[n]);
         usleep(200000);
         pthread_cancel(thread);
         pthread_join(thread, &result);
@@ -85,7 +89,7 @@ static void cancelled(void) {
             waitpid(-1, NULL, WNOHANG | __WALL));
     }
     /* With the shell killed its program goes on; that is how it is. */
-    system("pkill -f '^sleep 77.7' 2>/dev/null");
+    system(kill_it);
     /* Cancelled before it begins: at the first wait. */
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
