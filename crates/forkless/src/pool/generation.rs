@@ -48,6 +48,9 @@ pub(super) struct Waiting<'a> {
 /// How long who is to end is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long who is to begin is waited for: on a busy machine it may not get a processor for long.
+const PATIENCE_AT_START: Duration = Duration::from_secs(10);
+
 impl Generation {
     /// Starts a refiller from the calling thread, which must outlive it, with `high` seats.
     pub(super) fn start(number: u64, high: usize) -> Result<Self, Error> {
@@ -113,7 +116,7 @@ impl Generation {
 
     /// Finds out what the refiller is. Whatever fails, it is ended by the drop.
     fn look(&mut self, own: &Tasks) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PATIENCE_AT_START;
         while self.shared.is_ready.load(Ordering::Acquire) == 0 {
             let nap = sys::uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             let _ = sys::futex_wait_within(&self.shared.is_ready, 0, Some(&nap));
