@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 
 /// A record that is part of the project.
 fn record() -> PathBuf {
-    root().join("bench/record/2026-11-21")
+    root().join("bench/record/2026-11-22")
 }
 
 fn forkless(words: &[&str]) -> Output {
