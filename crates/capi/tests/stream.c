@@ -143,27 +143,10 @@ static void many_streams(void) {
     setrlimit(RLIMIT_NOFILE, &old);
 }
 
-static volatile sig_atomic_t alarms;
-static char held_until[] = "/tmp/forkless-held-XXXXXX";
-/* What waits for that file goes on when there have been some. */
-static void count(int signal) {
-    int saved = errno;
-    if (++alarms == 20) close(open(held_until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    (void)signal, errno = saved;
-}
-
-/* A line that waits first, for the file that `count` makes. */
-static void hold(char *line, size_t size, const char *rest) {
-    strcpy(held_until + strlen(held_until) - 6, "XXXXXX");
-    close(mkstemp(held_until)), unlink(held_until);
-    snprintf(line, size, "until test -e %s; do sleep 0.01; done; %s", held_until, rest);
-    alarms = 0;
-}
-
 static void interrupted(void) {
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
-    action.sa_handler = count;
+    action.sa_handler = count_alarm;
     sigaction(SIGALRM, &action, &old);
     struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
     char line[128];

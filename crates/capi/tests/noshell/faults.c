@@ -116,23 +116,6 @@ static void leaks(void) {
     expect_nothing_left(fds);
 }
 
-static volatile sig_atomic_t alarms;
-static char held_until[] = "/tmp/noshell-held-XXXXXX";
-/* What waits for that file goes on when there have been some. */
-static void count(int signal) {
-    int saved = errno;
-    if (++alarms == 20) close(open(held_until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    (void)signal, errno = saved;
-}
-
-/* A line that waits first, for the file that `count` makes. */
-static void hold(char *line, size_t size, const char *rest) {
-    strcpy(held_until + strlen(held_until) - 6, "XXXXXX");
-    close(mkstemp(held_until)), unlink(held_until);
-    snprintf(line, size, "until test -e %s; do sleep 0.01; done; %s", held_until, rest);
-    alarms = 0;
-}
-
 /* A storm of signals without SA_RESTART while it is closed: the status comes, and the last bytes arrive. */
 static void interrupted(void) {
     struct sigaction action, old;
@@ -140,7 +123,7 @@ static void interrupted(void) {
     char path[] = "/tmp/noshell-storm-XXXXXX", command[128], rest[64], block[4096], number[16] = "";
     pclose_arg arg;
     memset(&action, 0, sizeof action), memset(block, 'x', sizeof block);
-    action.sa_handler = count;
+    action.sa_handler = count_alarm;
     sigaction(SIGALRM, &action, &old);
     hold(command, sizeof command, "exit 5");
     run(ARGV("sh", "-c", command), "r", &arg, 0);
@@ -226,7 +209,7 @@ static void vmfork(void) {
     /* A handler of the caller's does not run in its memory. */
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
-    action.sa_handler = count;
+    action.sa_handler = count_alarm;
     sigaction(SIGALRM, &action, &old);
     alarms = 0;
     pid = popen_noshell_vmfork(fn_raises, NULL, &memory);
