@@ -57,7 +57,6 @@ HANDLE(command, forkless_command_free)
 HANDLE(child, forkless_child_free)
 HANDLE(prepared, forkless_prepared_free)
 HANDLE(waitset, forkless_waitset_free)
-HANDLE(pool, forkless_pool_free)
 
 static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
     sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
@@ -81,7 +80,6 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define CHILD(object) ((forkless_child *)magic_of(aTHX_ object, &child_magic, "Forkless::Child")->mg_ptr)
 #define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
-#define POOL(object) ((forkless_pool *)magic_of(aTHX_ object, &pool_magic, "Forkless::Pool")->mg_ptr)
 
 /* ---- What perl has, for C ---- */
 
@@ -797,66 +795,3 @@ PPCODE:
     PUSHs(number);
     mPUSHi(ended.status);
     mPUSHi(-ended.error);
-
-MODULE = Forkless    PACKAGE = Forkless::Pool
-
-PROTOTYPES: DISABLE
-
-SV *
-_new(const char *class, int low, int high, SV *idle)
-PREINIT:
-    forkless_pool_options options = FORKLESS_POOL_INIT;
-    forkless_pool *pool;
-    forkless_error error;
-CODE:
-    options.low = low;
-    options.high = high;
-    options.idle_ms = ms_of(aTHX_ idle);
-    ANSWER(forkless_pool_new(&options, &pool, &error), &error, NULL);
-    RETVAL = make(aTHX_ class, &pool_magic, pool);
-OUTPUT:
-    RETVAL
-
-SV *
-_spawn(SV *self, SV *prepared)
-ALIAS:
-    _launch = 1
-PREINIT:
-    forkless_child *child;
-    forkless_error error;
-CODE:
-    forkless_pool *pool = POOL(self);
-    forkless_prepared *what = PREPARED(prepared);
-    PERL_FLUSHALL_FOR_CHILD;
-    ANSWER(ix ? forkless_pool_launch(pool, what, &child, &error) : forkless_pool_spawn(pool, what, &child, &error), &error, NULL);
-    RETVAL = make(aTHX_ "Forkless::Child", &child_magic, child);
-OUTPUT:
-    RETVAL
-
-void
-_refresh(SV *self)
-PREINIT:
-    forkless_error error;
-PPCODE:
-    ANSWER(forkless_pool_refresh(POOL(self), &error), &error, NULL);
-    XSRETURN_YES;
-
-SV *
-stats(SV *self)
-PREINIT:
-    forkless_pool_stats stats;
-    HV *hash;
-CODE:
-    ANSWER(forkless_pool_get_stats(POOL(self), &stats, sizeof stats), NULL, "stats");
-    hash = newHV();
-    STORE(hash, "parked", newSVuv(stats.parked));
-    STORE(hash, "pooled", newSVuv(stats.pooled));
-    STORE(hash, "empty", newSVuv(stats.empty));
-    STORE(hash, "differed", newSVuv(stats.differed));
-    STORE(hash, "unfit", newSVuv(stats.unfit));
-    STORE(hash, "lost", newSVuv(stats.lost));
-    STORE(hash, "renewals", newSVuv(stats.renewals));
-    STORE(hash, "failures", newSVuv(stats.failures));
-    RETVAL = newRV_noinc((SV *)hash);
-OUTPUT:
-    RETVAL

@@ -104,25 +104,9 @@ pub struct Case {
     pub child: Find,
     /// The launch must fail like this.
     pub error: Option<Failure>,
-    /// The standard library cannot have a thread in that condition: no pool is played.
-    #[serde(default)]
-    pub no_threads: bool,
     /// What still fails in the parent's condition and under the filter is not tried again: no good launch afterwards.
     #[serde(default)]
     pub no_good_after: bool,
-}
-
-impl Case {
-    /// Is the parent short of something that a pool needs, or in a condition in which there can be none?
-    pub fn leaves_no_room_for_a_pool(&self) -> bool {
-        let parent = &self.parent;
-        self.no_threads
-            || parent.full
-            || parent.nofile.is_some()
-            || parent.nproc.is_some()
-            || parent.room.is_some()
-            || parent.undumpable
-    }
 }
 
 /// The parent's condition.

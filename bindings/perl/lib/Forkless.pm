@@ -20,7 +20,6 @@ require Forkless::Error;
 require Forkless::Command;
 require Forkless::Child;
 require Forkless::WaitSet;
-require Forkless::Pool;
 
 my %BUILTIN = (system => 1, readpipe => 2, open => 4);
 
@@ -441,14 +440,6 @@ Gives the child up: its pid, for C<waitpid>.
 
 The next of many to end, at the same cost for each. C<insert> gives a key, for C<signal> and C<remove>; C<wait> takes seconds; C<count> tells how many there are; C<handle>
 is readable when one has ended. A child is the set's until it comes back.
-
-=head1 POOLS
-
-    my $pool = Forkless::Pool->new(low => 4, high => 16, idle => 10);
-    my $child = $pool->launch($prepared);
-
-Children cloned ahead of their launch, for callers that must not be held up: C<launch>, C<spawn>, C<refresh>, C<stats>. What it costs is in
-F<docs/design/pool.md> of the sources.
 
 =head1 ERRORS
 

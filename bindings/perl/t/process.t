@@ -155,7 +155,6 @@ for my $case (
     ['kill_on_free',     'our $c = Forkless->new(cmd => ["sleep", "100"], kill_on_free => 1)->spawn;', 0],
     ['a set of them',    'our $s = Forkless::WaitSet->new; $s->insert(Forkless->new(cmd => ["sleep", "0.2"])->spawn) for 1 .. 3;', 0],
     ['a pipe',           'our $p = Forkless::popen("|-", "cat >/dev/null"); print $p "x";', 0],
-    ['a pool',           'our $p = Forkless::Pool->new; our $q = Forkless->new(cmd => ["true"])->prepare; $p && $p->launch($q)->wait;', 0],
     ['a thread',         'require threads; threads->create(sub { Forkless->new(cmd => ["true"])->status })->join;', 0],
     ['exit in a thread', 'require threads; our $c = Forkless->new(cmd => ["sleep", "0.1"])->spawn; threads->create(sub { 1 })->join; exit 5', 5],
     ['die',              'our $c = Forkless->new(cmd => ["sleep", "0.1"])->spawn; open STDERR, ">", "/dev/null"; $! = 0; $? = 0; die', 255],

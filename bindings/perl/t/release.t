@@ -25,7 +25,7 @@ SKIP: {
 open my $file, '<', 'lib/Forkless.pm' or die;
 my ($code, $pod) = split /^__END__$/m, do { local $/; readline $file };
 ok($pod, 'there is documentation');
-for my $package (qw(Forkless::Command Forkless::Child Forkless::WaitSet Forkless::Pool Forkless::Error Forkless::Output)) {
+for my $package (qw(Forkless::Command Forkless::Child Forkless::WaitSet Forkless::Error Forkless::Output)) {
     require Forkless;
     my %settings = map { $_ => 1 } Forkless::settings();
     no strict 'refs';

@@ -56,18 +56,4 @@ select undef, undef, undef, 0.01 while Forkless::reap_orphans() > 0;
 is(open_fds(), $fds, 'no descriptor is left');
 ok(no_child(), 'no child is left');
 
-SKIP: {
-    my $pool = Forkless::Pool->new(low => 1, high => 4);
-    if (!$pool) {
-        diag("SKIPPED: a pool because $Forkless::error");
-        skip 'no pool', 4;
-    }
-    my $prepared = Forkless->new(cmd => ['sh', '-c', 'exit 3'])->prepare;
-    is($pool->launch($prepared)->wait, 3 << 8, 'a pool launches') for 1 .. 3;
-    is($pool->spawn($prepared)->wait, 3 << 8, '… and spawns');
-    my $stats = $pool->stats;
-    is($stats->{pooled} + $stats->{empty} + $stats->{differed} + $stats->{unfit}, 4, '… as it counts');
-    ok($pool->refresh, 'refresh');
-}
-
 done_testing;

@@ -1,4 +1,4 @@
-//! The handle of a child of `Prepared` and `Pool`.
+//! The handle of a child of `Prepared`.
 
 use crate::error;
 use crate::request::Names;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A child: what `Prepared.launch`, `Prepared.spawn` and `Pool.launch` give.
+/// A child: what `Prepared.launch` and `Prepared.spawn` give.
 ///
 /// Its methods may be called by several threads at once. Dropping it neither kills the child nor leaves a zombie.
 #[pyclass(frozen, module = "forkless")]

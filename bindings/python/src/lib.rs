@@ -22,8 +22,6 @@ mod child;
 
 mod prepared;
 
-mod pool;
-
 use pyo3::prelude::*;
 
 /// The native part of the package; its names are the package's own business.
@@ -33,8 +31,6 @@ use pyo3::prelude::*;
 mod _forkless {
     #[pymodule_export]
     use crate::child::Child;
-    #[pymodule_export]
-    use crate::pool::Pool;
     #[pymodule_export]
     use crate::prepared::{Prepared, prepare, start};
     #[pymodule_export]

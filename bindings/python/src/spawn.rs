@@ -160,7 +160,7 @@ pub(crate) fn statuses_are_lost() -> bool {
     action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
 }
 
-/// Reaps ended children whose handles (of `Prepared` and `Pool`) were dropped; the number of those that still run.
+/// Reaps ended children whose handles (of `Prepared`) were dropped; the number of those that still run.
 #[pyfunction]
 pub(crate) fn reap_orphans() -> usize {
     forkless::reap_orphans()

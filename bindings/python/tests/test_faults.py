@@ -190,20 +190,9 @@ def test_children_alive_at_shutdown():
         import forkless
         child = forkless.Popen(["sleep", "0.2"])
         handle = forkless.prepare(["sleep", "0.2"]).launch()
-        pool = forkless.Pool() if "pool" in __import__("sys").argv else None
         print("ended")
     """
     assert python(code) == "ended\n"
-    if "pool" not in outcome_of_pool():
-        assert python(code, "pool") == "ended\n"
-
-
-def outcome_of_pool():
-    try:
-        forkless.Pool().close()
-    except OSError:
-        return "no pool"
-    return ""
 
 
 def test_launches_at_shutdown():

@@ -285,25 +285,6 @@ def test_waiting_for_a_handle():
         child.send_signal(signal.SIGKILL)  # nothing happens
 
 
-def test_a_pool():
-    try:
-        pool = forkless.Pool(low=2, high=8)
-    except OSError as error:
-        pytest.skip(f"there can be no pool here: {error}")
-    prepared = forkless.prepare(["sh", "-c", "echo pooled"], stdout=PIPE)
-    with pool:
-        for _ in range(20):
-            with pool.launch(prepared) as child:
-                assert child.stdout.read() == b"pooled\n" and child.wait() == 0
-        stats = pool.stats()
-        assert stats["high"] == 8 and stats["pooled"] + stats["empty"] + stats["differed"] >= 20
-        pool.refresh()
-    with pytest.raises(ValueError):
-        pool.launch(prepared)
-    with pytest.raises(ValueError):
-        forkless.Pool(low=9, high=3)
-
-
 def test_usage_is_told():
     child = forkless.Popen(["sh", "-c", "exit 4"])
     assert child.usage is None and child.wait() == 4

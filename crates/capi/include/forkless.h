@@ -221,13 +221,12 @@ int forkless_command_kill_on_free(forkless_command *command, int on);
 int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
 /* Goes on if this step fails: see forkless_child_missed. */
 int forkless_command_best_effort(forkless_command *command, int step);
-/* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. The others
- * are not a command's to choose: see forkless_child_launcher. */
+/* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. The other
+ * is not a command's to choose: see forkless_child_launcher. */
 enum {
     FORKLESS_LAUNCHER_CLONE = 0,
     FORKLESS_LAUNCHER_FORK = 1,
     FORKLESS_LAUNCHER_POSIX_SPAWN = 2,
-    FORKLESS_LAUNCHER_POOL = 3,
     FORKLESS_LAUNCHER_ZYGOTE = 4
 };
 int forkless_command_launcher(forkless_command *command, int launcher);
@@ -548,47 +547,6 @@ int forkless_waitset_wait(forkless_waitset *set, int64_t timeout_ms, forkless_en
 int forkless_waitset_count(forkless_waitset *set);
 /* Readable when a child has ended; call forkless_waitset_wait with a time of 0 until it gives none. The set's. */
 int forkless_waitset_fd(forkless_waitset *set);
-
-/* ---- Pools: children cloned ahead of their launch ------------------------------------------------------------------------------
- *
- *     forkless_pool *pool;
- *     if (forkless_pool_new(NULL, &pool, &error) == 0)
- *         forkless_pool_launch(pool, prepared, &child, NULL);
- *
- * For many launches that must not hold you up. What it costs your process: docs/design/pool.md. It starts a thread and a process.
- */
-
-typedef struct forkless_pool forkless_pool;
-
-typedef struct forkless_pool_options {
-    size_t size;           /* of this struct */
-    int low, high;         /* new children are made when no more than `low` are left, until there are `high` (at most 128) */
-    int64_t idle_ms;       /* ended when nothing was launched for so long; negative: never */
-    int64_t recheck_ms;    /* how old a comparison of your settings with theirs may be; 0: compared at each launch */
-    int fixed_namespaces;  /* no thread that launches enters another namespace */
-} forkless_pool_options;
-
-#define FORKLESS_POOL_INIT { sizeof(forkless_pool_options), 4, 16, 10000, 10, 0 }
-
-/* Later versions may have more at its end. */
-typedef struct forkless_pool_stats {
-    uint64_t parked, low, high;              /* children now; the marks */
-    uint64_t pooled, empty, differed, unfit; /* launches by a parked child; cloned because there was none; because the calling
-                                                thread differs; because the command cannot be run so */
-    uint64_t lost, renewals, failures;       /* parked children killed by others; all replaced; none could be made */
-    uint64_t last_errno, refiller;           /* of the last failure; the process that makes them, 0 while idle */
-} forkless_pool_stats;
-
-/* Options may be NULL. -ENOTSUP where there can be no pool. */
-int forkless_pool_new(const forkless_pool_options *options, forkless_pool **pool, forkless_error *error);
-void forkless_pool_free(forkless_pool *pool);
-int forkless_pool_spawn(forkless_pool *pool, forkless_prepared *prepared, forkless_child **child, forkless_error *error);
-int forkless_pool_launch(forkless_pool *pool, forkless_prepared *prepared, forkless_child **child, forkless_error *error);
-int forkless_pool_status(forkless_pool *pool, forkless_prepared *prepared, int *status, forkless_error *error);
-/* Replaces all parked children, after you have changed what nobody can compare. */
-int forkless_pool_refresh(forkless_pool *pool, forkless_error *error);
-/* size: of your struct. */
-int forkless_pool_get_stats(forkless_pool *pool, forkless_pool_stats *stats, size_t size);
 
 /* ---- Zygotes: children that a helper clones --------------------------------------------------------------------------------------
  *

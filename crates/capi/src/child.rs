@@ -140,7 +140,6 @@ fn launcher(launcher: Launcher) -> c_int {
     match launcher {
         Launcher::Fork => 1,
         Launcher::PosixSpawn => 2,
-        Launcher::Pool => 3,
         Launcher::Zygote => 4,
         _ => 0,
     }

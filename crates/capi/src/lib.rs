@@ -32,8 +32,6 @@ mod pipeline;
 
 mod wait_set;
 
-mod pool;
-
 mod cgroup;
 
 mod pty;

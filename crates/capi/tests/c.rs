@@ -213,11 +213,10 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_output" => "OutputHandle".to_owned(),
         "forkless_error" => "Error".to_owned(),
         "forkless_usage" => "Usage".to_owned(),
-        "forkless_capture" | "forkless_pool_options" => "Options".to_owned(),
+        "forkless_capture" => "Options".to_owned(),
         "forkless_waitset" => "SetHandle".to_owned(),
         "forkless_ended" => "CEnded".to_owned(),
         "forkless_pipeline" => "PipelineHandle".to_owned(),
-        "forkless_pool" => "Pool".to_owned(),
         "forkless_cgroup" => "Cgroup".to_owned(),
         "forkless_pty" => "Pty".to_owned(),
         "forkless_zygote" => "Zygote".to_owned(),
@@ -225,7 +224,6 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_zygote_stats" => "ZStats".to_owned(),
         "forkless_zygote_entry" => "CEntry".to_owned(),
         "forkless_zygote_call" => "CCall".to_owned(),
-        "forkless_pool_stats" => "Stats".to_owned(),
         "forkless_call_arg" => "CArg".to_owned(),
         "forkless_function" => "Option<Function>".to_owned(),
         "sock_filter" => "BpfInstruction".to_owned(),
@@ -262,7 +260,6 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
                     let made =
                         after.strip_prefix("->").and_then(|after| after.split(',').next()).expect("what is made");
                     let by = match file.as_str() {
-                        "pool" => vec!["*Pool".into(), "*Prepared".into()],
                         "zygote" => [vec!["*Zygote".into(), "*Prepared".into()], types].concat(),
                         _ => vec!["*".to_owned() + &types[0]],
                     };

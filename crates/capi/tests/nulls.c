@@ -298,10 +298,8 @@ static void no_result(void) {
     forkless_prepared *prepared = NULL;
     forkless_output *output = NULL;
     forkless_waitset *set = NULL;
-    forkless_pool *pool = NULL;
     forkless_usage usage;
     forkless_ended ended;
-    forkless_pool_stats stats;
     int status = 77, errors[1];
     EXPECT(-EINVAL, forkless_command_new("x", NULL));
     EXPECT(-EINVAL, forkless_command_new(NULL, &command));
@@ -368,25 +366,12 @@ static void no_result(void) {
     EXPECT(-ENOENT, forkless_waitset_signal(set, 12345, 1));
     EXPECT(0, forkless_waitset_wait(set, -1, &ended, NULL));
     forkless_waitset_free(set);
-    forkless_pool_options marks = FORKLESS_POOL_INIT;
-    marks.low = 9, marks.high = 3;
-    EXPECT(-EINVAL, forkless_pool_new(&marks, &pool, NULL));
-    marks.low = -1;
-    EXPECT(-EINVAL, forkless_pool_new(&marks, &pool, NULL));
-    marks.size = 1;
-    EXPECT(-EINVAL, forkless_pool_new(&marks, &pool, NULL));
-    EXPECT(-EINVAL, forkless_pool_new(NULL, NULL, NULL));
-    EXPECT(-EINVAL, forkless_pool_spawn(NULL, prepared, &child, NULL));
-    EXPECT(-EINVAL, forkless_pool_launch(NULL, prepared, &child, NULL));
-    EXPECT(-EINVAL, forkless_pool_status(NULL, prepared, &status, NULL));
-    EXPECT(-EINVAL, forkless_pool_refresh(NULL, NULL));
-    EXPECT(-EINVAL, forkless_pool_get_stats(NULL, &stats, sizeof stats));
     EXPECT(-EINVAL, forkless_spawn(NULL, list, NULL));
     EXPECT(-EINVAL, forkless_spawn("x", NULL, NULL));
     EXPECT(-EINVAL, forkless_spawnp(NULL, list, NULL));
     EXPECT(-EINVAL, forkless_popen2(NULL, 0, NULL, NULL));
     CHECK(forkless_popenv(NULL, "r", 0) == NULL);
-    CHECK(child == NULL && prepared == NULL && output == NULL && pool == NULL);
+    CHECK(child == NULL && prepared == NULL && output == NULL);
     EXPECT(77, status);
     /* Nothing is freed of nothing. */
     forkless_command_free(NULL);
@@ -394,7 +379,6 @@ static void no_result(void) {
     forkless_child_free(NULL);
     forkless_output_free(NULL);
     forkless_waitset_free(NULL);
-    forkless_pool_free(NULL);
 }
 
 int main(void) {

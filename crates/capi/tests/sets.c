@@ -1,4 +1,4 @@
-/* Wait sets and pools. */
+/* Wait sets. */
 #include "check.h"
 #include <poll.h>
 
@@ -112,60 +112,11 @@ static void refused(void) {
     forkless_waitset_free(set);
 }
 
-static void pools(void) {
-    forkless_pool *pool;
-    forkless_pool_options options = FORKLESS_POOL_INIT;
-    forkless_pool_stats stats;
-    forkless_prepared *prepared;
-    forkless_error error;
-    options.low = 2, options.high = 6;
-    int status, by_pool = 0, made = forkless_pool_new(&options, &pool, &error);
-    if (made == -ENOTSUP || made == -EPERM) {
-        printf("SKIPPED: a pool of a C program because there can be none: %s\n", error.message);
-        return;
-    }
-    EXPECT(0, made);
-    forkless_command *command = shell("exit 6");
-    EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
-    forkless_command_free(command);
-    /* One is there for the first of them at least. */
-    do EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats));
-    while (stats.parked == 0 && usleep(1000) == 0);
-    for (int n = 0; n < 20; n++) {
-        forkless_child *child;
-        EXPECT(0, forkless_pool_status(pool, prepared, &status, NULL));
-        EXPECT(6 << 8, status);
-        EXPECT(0, n % 2 ? forkless_pool_launch(pool, prepared, &child, NULL)
-                        : forkless_pool_spawn(pool, prepared, &child, NULL));
-        int launcher = forkless_child_launcher(child);
-        CHECK(launcher == FORKLESS_LAUNCHER_POOL || launcher == FORKLESS_LAUNCHER_CLONE);
-        by_pool += launcher == FORKLESS_LAUNCHER_POOL;
-        EXPECT(0, forkless_child_wait(child, &status, NULL));
-        EXPECT(6 << 8, status);
-        forkless_child_free(child);
-        usleep(1000);
-    }
-    EXPECT(0, forkless_pool_refresh(pool, &error));
-    EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats));
-    EXPECT(2, stats.low);
-    EXPECT(6, stats.high);
-    EXPECT(40, stats.pooled + stats.empty + stats.differed + stats.unfit);
-    CHECK(stats.pooled > 0 && stats.renewals > 0);
-    CHECK(by_pool <= (int)stats.pooled && by_pool + 20 >= (int)stats.pooled);
-    /* A program of an older header has a shorter struct. */
-    stats.low = 77;
-    EXPECT(0, forkless_pool_get_stats(pool, &stats, sizeof stats.parked));
-    EXPECT(77, stats.low);
-    forkless_prepared_free(prepared);
-    forkless_pool_free(pool);
-}
-
 int main(void) {
     int fds = open_fds();
     ends_as_they_come();
     in_and_out();
     refused();
-    pools();
     expect_nothing_left(fds);
     return 0;
 }

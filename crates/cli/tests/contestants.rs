@@ -121,7 +121,7 @@ fn system_calls_are_counted() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["bench", "--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
-    let launchers = "floor,fork,posix_spawn,forkless-status,forkless-zygote,forkless-pool,forkless-preload-posix_spawn";
+    let launchers = "floor,fork,posix_spawn,forkless-status,forkless-zygote,forkless-preload-posix_spawn";
     let in_languages = "forkless-perl-system,forkless-perl-fastspawn,forkless-cpython,forkless-cpython-asyncio";
     let (preload, modules) = (preload(), modules());
     command.args([&format!("--launchers={launchers},{in_languages}"), "--json=-"]).args(&preload);
@@ -157,8 +157,8 @@ fn system_calls_are_counted() {
     if preload.is_some() {
         assert!(calls("forkless-preload-posix_spawn", 0, 0) < calls("posix_spawn", 0, 0), "{report}");
     }
-    // Of the helper's children and of those that were parked before, too: none execs and ends unseen.
-    for launcher in ["forkless-status", "forkless-zygote", "forkless-pool"] {
+    // Of the helper's children too: none execs and ends unseen.
+    for launcher in ["forkless-status", "forkless-zygote"] {
         assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");
     }
     for launcher in in_languages.split(',').filter(|launcher| modules.must_have(launcher)) {

@@ -100,7 +100,7 @@ fn json_has_exactly_the_documented_fields() {
         let keys: BTreeSet<String> = value.as_object().expect("an object").keys().cloned().collect();
         assert_eq!(Some(&keys), documented.get(name), "{name}");
     };
-    assert_eq!(report["version"], 1);
+    assert_eq!(report["version"], 2);
     check("top level", &report);
     for name in ["verdict", "launch", "system", "measurements"] {
         check(name, &report[name]);
@@ -326,20 +326,13 @@ fn nobody_need_listen() {
 
 #[test]
 fn the_caller_and_its_wishes_decide() {
-    let here = json(&[]);
-    if feature(&here, "clone3")["state"] != "here" {
-        return skipped("the choice of a launcher", "there is no clone3, which a pool needs");
-    }
-    let table: [(&[&str], &str); 9] = [
+    let table: [(&[&str], &str); 6] = [
         (&[], "Clone"),
         (&["--memory=64G", "--threads=500", "--files=100"], "Clone"),
-        (&["--rate=99/s"], "Clone"),
-        (&["--rate=6000/m"], "Pool"),
         (&["--no-shared-memory"], "Zygote"),
         (&["--closures"], "Fork"),
         (&["--closures", "--threads=2"], "Zygote"),
         (&["--closures", "--memory=33M"], "Zygote"),
-        (&["--closures", "--rate=1000"], "Fork"),
     ];
     for (words, launcher) in table {
         let report = json(&[words, &["true"]].concat());
@@ -394,8 +387,6 @@ fn bad_questions_are_refused() {
         &["--threads=0"][..],
         &["--memory=much"],
         &["--memory=unlimited"],
-        &["--rate=-1"],
-        &["--rate=1/fortnight"],
         &["--pid=0"],
         &["--pid=x"],
         &["--nonsense"],

@@ -4,7 +4,6 @@
 //! that the child writes besides its stack: the step it is in, and what went wrong. All zero bytes are a valid frame
 //! of a run that is over, which is what a forked copy of the parent finds there.
 
-use crate::park::{Seat, Shared};
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
@@ -100,18 +99,6 @@ pub struct Frame {
     pub asked: AtomicU32,
     /// The child's pid, where the launcher has asked the kernel to write it here.
     pub pid: AtomicI32,
-    /// For children of a pool: what they share with it.
-    pub pool: *const Shared,
-    /// For children of a pool: the process group to join when launched.
-    pub group: i32,
-    /// For children of a pool: 1 where they are batch processes until they are launched.
-    pub batch: u32,
-    /// For children of a pool: the processors to run on, where the launch has kept it on the caller's; else 0.
-    pub affinity: u64,
-    /// For children of a pool: the seat for which to clone a successor when launched, or null.
-    pub seat: *const Seat,
-    /// For children of a pool: the refiller's word, where it is to be woken, or null.
-    pub demand: *const AtomicU32,
     /// What [`OpCode::PreExec`](crate::plan::OpCode::PreExec) calls, where the child has memory of its own: gives 0 or an
     /// errno, and does not unwind.
     pub hook: Option<unsafe extern "C" fn(*const Frame, *const ()) -> i32>,

@@ -8,7 +8,7 @@
 //!
 //! Read it in this order: [`plan`] (what the child is to do, as flat data), [`frame`] (what belongs to one run),
 //! [`child`] (the loop that plays the plan back), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`];
-//! [`park`] is for children cloned ahead, [`forked`] the way in for one with memory of its own, [`sent`] for those that another
+//! [`forked`] is the way in for one with memory of its own, [`sent`] for those that another
 //! process clones, [`called`] for one that calls a function of the caller's own; [`report`] says what came of it, [`sys`] is the kernel's door.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
@@ -28,8 +28,6 @@ pub mod signals;
 pub mod call;
 
 pub mod exec;
-
-pub mod park;
 
 pub mod forked;
 

@@ -32,8 +32,6 @@ pub enum Outcome {
     /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
     /// the first one.
     Killed(Option<(u32, OpCode)>),
-    /// A parked child could not be made what one is that is cloned at the launch, for this errno; it has done nothing.
-    NotResumed(i32),
 }
 
 /// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
@@ -45,8 +43,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     if step == 0 {
         return match frame.errno.load(Relaxed) {
             0 => Outcome::Killed(None),
-            errno if frame.is_robust != 0 => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
-            errno => Outcome::NotResumed(errno),
+            errno => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
         };
     }
     // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).

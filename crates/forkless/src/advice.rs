@@ -14,8 +14,6 @@ use std::io;
 pub enum Way {
     /// A child that shares the caller's memory until exec, as [`Command`](crate::Command) makes it.
     Clone,
-    /// Such children cloned ahead and parked, each of which has only to be let go.
-    Pool,
     /// A small helper process beside the caller that launches for it.
     Zygote,
     /// `posix_spawn(3)` of the C library.
@@ -26,13 +24,12 @@ pub enum Way {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Clone, Self::Pool, Self::Zygote, Self::PosixSpawn, Self::Fork];
+    pub const ALL: [Self; 4] = [Self::Clone, Self::Zygote, Self::PosixSpawn, Self::Fork];
 
     /// Its name, as it stands here.
     pub fn name(self) -> &'static str {
         match self {
             Self::Clone => "Clone",
-            Self::Pool => "Pool",
             Self::Zygote => "Zygote",
             Self::PosixSpawn => "PosixSpawn",
             Self::Fork => "Fork",
@@ -43,7 +40,6 @@ impl Way {
     pub fn words(self) -> &'static str {
         match self {
             Self::Clone => "a child that shares the caller's memory until exec",
-            Self::Pool => "children cloned ahead and parked",
             Self::Zygote => "a small helper process that launches for the caller",
             Self::PosixSpawn => "the C library's posix_spawn",
             Self::Fork => "fork, with a copy of the page tables",
@@ -54,7 +50,6 @@ impl Way {
     pub fn launcher(self) -> Launcher {
         match self {
             Self::Clone => Launcher::Clone,
-            Self::Pool => Launcher::Pool,
             Self::Zygote => Launcher::Zygote,
             Self::PosixSpawn => Launcher::PosixSpawn,
             Self::Fork => Launcher::Fork,
@@ -76,8 +71,6 @@ pub enum Question {
     Fits,
     /// May a child share this caller's memory?
     Allowed,
-    /// Are there so many launches, all the time, that children are worth having ready?
-    Steady,
 }
 
 /// Where an answer leads.
@@ -95,7 +88,7 @@ impl Question {
     pub const FIRST: Self = Self::Code;
 
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Code, Self::Small, Self::Shared, Self::Fits, Self::Allowed, Self::Steady];
+    pub const ALL: [Self; 5] = [Self::Code, Self::Small, Self::Shared, Self::Fits, Self::Allowed];
 
     /// A name that stays.
     pub fn name(self) -> &'static str {
@@ -105,7 +98,6 @@ impl Question {
             Self::Shared => "shared-memory",
             Self::Fits => "posix-spawn",
             Self::Allowed => "may-share",
-            Self::Steady => "steady-rate",
         }
     }
 
@@ -117,7 +109,6 @@ impl Question {
             Self::Shared => "Can a child share memory on this machine?",
             Self::Fits => "Can posix_spawn do all that is asked?",
             Self::Allowed => "May a child share the caller's memory?",
-            Self::Steady => "Are launches many, and their latency vital?",
         }
     }
 
@@ -132,15 +123,13 @@ impl Question {
             (Self::Shared, false) => Next::Ask(Self::Fits),
             (Self::Fits, true) => Next::Take(Way::PosixSpawn),
             (Self::Fits, false) => Next::Take(Way::Fork),
-            (Self::Allowed, true) => Next::Ask(Self::Steady),
+            (Self::Allowed, true) => Next::Take(Way::Clone),
             (Self::Allowed, false) => Next::Take(Way::Zygote),
-            (Self::Steady, true) => Next::Take(Way::Pool),
-            (Self::Steady, false) => Next::Take(Way::Clone),
         }
     }
 }
 
-/// What a choice depends on beside the command: the machine, the process that launches, and what is known of its launches.
+/// What a choice depends on beside the command: the machine, the process that launches, and what it is to do.
 ///
 /// ```
 /// use forkless::{Command, Situation, Way};
@@ -169,8 +158,6 @@ pub struct Situation {
     pub memory: u64,
     /// Open files of the caller.
     pub files: u64,
-    /// Launches per second, kept up.
-    pub rate: f64,
     /// Code of the caller's is to run in the child, as with `pre_exec`.
     pub code: bool,
     /// A child may share the caller's memory until its exec.
@@ -182,12 +169,10 @@ impl Situation {
     pub const SMALL_MEMORY: u64 = 32 << 20;
     /// A caller with more open files is not small: fork copies the table, and the child closes what it is not to have.
     pub const SMALL_FILES: u64 = 1_000;
-    /// From so many launches per second on, children that are ready save more than they cost to keep.
-    pub const STEADY_RATE: f64 = 100.0;
 
-    /// A small caller that launches now and then.
+    /// A small caller, without code of its own to run in the child.
     pub fn small(support: Support) -> Self {
-        Self { support, threads: 1, memory: 0, files: 3, rate: 0.0, code: false, may_share: true }
+        Self { support, threads: 1, memory: 0, files: 3, code: false, may_share: true }
     }
 
     /// The calling process as it is: `/proc/self`.
@@ -253,21 +238,6 @@ impl Situation {
             }
             Question::Allowed if self.may_share => answer(true, "nobody has said that it may not"),
             Question::Allowed => answer(false, "the caller's memory is to be its own"),
-            Question::Steady => self.is_steady(command),
-        }
-    }
-
-    /// Many launches, and children that can be had beforehand.
-    fn is_steady(&self, command: Option<&Prepared>) -> (bool, String) {
-        let told = format!("{} launches/s", self.rate);
-        if self.rate < Self::STEADY_RATE {
-            (false, format!("{told}, fewer than {}", Self::STEADY_RATE))
-        } else if !self.support.clone3 {
-            (false, format!("{told}, but there can be no pool without clone3"))
-        } else if command.is_some_and(|command| !command.plan().can_be_parked()) {
-            (false, format!("{told}, but each child of this command must be cloned for it"))
-        } else {
-            (true, format!("{told}, at least {}", Self::STEADY_RATE))
         }
     }
 
@@ -346,11 +316,8 @@ mod tests {
             (small.clone(), Way::Clone),
             (large.clone(), Way::Clone),
             (Situation { threads: 64, ..large.clone() }, Way::Clone),
-            (Situation { rate: 99.0, ..small.clone() }, Way::Clone),
-            (Situation { rate: 100.0, ..small.clone() }, Way::Pool),
-            (Situation { rate: 1e6, support: Support { clone3: false, ..Support::ALL }, ..small.clone() }, Way::Clone),
+            (Situation { support: Support { clone3: false, ..Support::ALL }, ..small.clone() }, Way::Clone),
             (Situation { may_share: false, ..small.clone() }, Way::Zygote),
-            (Situation { may_share: false, rate: 1e6, ..small.clone() }, Way::Zygote),
             (code(&small), Way::Fork),
             (code(&Situation { threads: 2, ..small.clone() }), Way::Zygote),
             (code(&Situation { memory: Situation::SMALL_MEMORY, ..small.clone() }), Way::Fork),
@@ -358,7 +325,6 @@ mod tests {
             (code(&Situation { files: Situation::SMALL_FILES + 1, ..small.clone() }), Way::Zygote),
             (code(&emulated), Way::Fork),
             (emulated.clone(), Way::PosixSpawn),
-            (Situation { rate: 1e6, ..emulated.clone() }, Way::PosixSpawn),
             // What is refused beside CLONE_VM costs something and changes nothing.
             (Situation::small(Support { shared_memory: true, ..Support::NONE }), Way::Clone),
         ];
@@ -398,16 +364,6 @@ mod tests {
             assert_eq!(advice.way, Way::Fork, "{command:?}");
             assert!(advice.to_string().ends_with(&format!("posix_spawn cannot do {what}")), "{advice}");
         }
-    }
-
-    /// A child that is born in something cannot be parked before.
-    #[test]
-    fn a_pool_is_for_commands_that_fit_in_it() {
-        let busy = Situation { rate: 1_000.0, ..Situation::small(Support::ALL) };
-        assert_eq!(way(&busy, Command::new("true").rlimit(Resource::Core, 0, 0)), Way::Pool);
-        let advice = busy.advise(Some(&Command::new("true").unshare(Namespace::User).prepare().unwrap()));
-        assert_eq!(advice.way, Way::Clone);
-        assert!(advice.to_string().contains("must be cloned for it"), "{advice}");
     }
 
     /// Each question is asked of somebody, each way is somebody's, and no answer leads in a circle.

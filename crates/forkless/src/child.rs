@@ -7,7 +7,6 @@ use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
 use crate::pipes::{self, Defaults, Pipes};
-use crate::pool;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
@@ -112,34 +111,16 @@ impl Child {
 
     /// Starts a child; `pidfd`: if the command says nothing about it.
     pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
-        Self::start_in(None, plan, form, defaults, pidfd)
-    }
-
-    /// The same, by a parked child if there is one.
-    pub(crate) fn start_in(
-        pool: Option<&pool::Inner>,
-        plan: &Arc<Plan>,
-        form: Form,
-        defaults: Defaults<'_>,
-        pidfd: bool,
-    ) -> io::Result<Self> {
-        Self::start_with(pool, plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
+        Self::start_with(plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
     }
 
     /// Starts a child; `pidfd`: whatever the command says.
-    pub(crate) fn start_with(
-        pool: Option<&pool::Inner>,
-        plan: &Arc<Plan>,
-        form: Form,
-        defaults: Defaults<'_>,
-        pidfd: bool,
-    ) -> io::Result<Self> {
-        Self::start_by(pool, None, plan, form, defaults, pidfd)
+    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
+        Self::start_by(None, plan, form, defaults, pidfd)
     }
 
-    /// Starts a child; `pool`: where there may be one already; `zygote`: who clones it, if not we.
+    /// Starts a child; `zygote`: who clones it, if not we.
     pub(crate) fn start_by(
-        pool: Option<&pool::Inner>,
         zygote: Option<Request<'_>>,
         plan: &Arc<Plan>,
         form: Form,
@@ -147,7 +128,7 @@ impl Child {
         pidfd: bool,
     ) -> io::Result<Self> {
         let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { pool, zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
+        let run = Run { zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
         let running = launch::run(plan, &run)?;
         let [stdin, stdout, stderr] = pipes.ours;
         let mut child = Self {

@@ -51,8 +51,6 @@ mod prepared;
 
 mod batch;
 
-mod pool;
-
 mod advice;
 
 mod child;
@@ -104,7 +102,6 @@ pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mappe
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
-pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};

@@ -9,7 +9,6 @@ use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
-use crate::pool;
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::sys::{self, errno, uapi};
@@ -32,23 +31,17 @@ pub(crate) struct Ended {
 
 /// Runs a plan to its end.
 pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    status_in(None, plan)
-}
-
-/// The same, by a parked child if there is one.
-pub(crate) fn status_in(pool: Option<&pool::Inner>, plan: &Arc<Plan>) -> io::Result<ExitStatus> {
     if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
         || !plan.sockets.is_empty()
         || plan.pty.is_some()
     {
-        return Child::start_in(pool, plan, Form::Launch, Defaults::Inherit, true)?.wait();
+        return Child::start(plan, Form::Launch, Defaults::Inherit, true)?.wait();
     }
     if plan.is_filtered {
         // Whether a filter killed it in exec can only be seen before it is reaped.
-        return Child::start_in(pool, plan, Form::Spawn, Defaults::Inherit, true)?.wait();
+        return Child::start(plan, Form::Spawn, Defaults::Inherit, true)?.wait();
     }
     let run = Run {
-        pool,
         zygote: None,
         slots: pipes::plain_slots(plan),
         only_pipes: true,

@@ -70,13 +70,8 @@ mod capture_alone;
 #[path = "../scenario/pipeline.rs"]
 mod pipeline;
 
-#[path = "../scenario/pool.rs"]
-mod pool;
 #[path = "../scenario/zygote.rs"]
 mod zygote;
-
-#[path = "../scenario/pool_fresh.rs"]
-mod pool_fresh;
 
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
@@ -188,22 +183,6 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pipelines", pipeline::pipelines),
     ("pipeline-often", pipeline::often),
     ("lines", pipeline::lines),
-    ("pool-fresh", pool_fresh::changes),
-    ("pool-fresh-control", pool_fresh::control),
-    ("pool-descriptors", pool::descriptors),
-    ("pool-leaks", pool::leaks),
-    ("pool-invisible", pool::invisible),
-    ("pool-killed", pool::killed),
-    ("pool-signalled", pool::signalled),
-    ("pool-forked", pool::forked),
-    ("pool-forked-storm", pool::forked_storm),
-    ("pool-maker-ends", pool::maker_ends),
-    ("pool-idle", pool::idle),
-    ("pool-host", pool::host),
-    ("pool-ends", pool::ends),
-    ("pool-limits", pool::limits),
-    ("pool-no-memory", pool::no_memory),
-    ("pool-refused", pool::refused),
     ("zygote-basics", zygote::basics),
     ("zygote-calls", zygote::calls),
     ("zygote-follows", zygote::follows),

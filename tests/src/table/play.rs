@@ -8,17 +8,16 @@ use super::{BY_ZYGOTE, Case, Report, launcher, refusals};
 use crate::observe::observe;
 use crate::state::{State, without_limits};
 use forkless::zygote::{Zygote, ZygoteOptions};
-use forkless::{Child, Command, Pool, PoolOptions, Prepared, Route};
+use forkless::{Child, Command, Prepared, Route};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
 use std::{fs, mem};
 
 /// The ways to run a command.
-pub const FRONT_ENDS: [&str; 11] = [
+pub const FRONT_ENDS: [&str; 8] = [
     "Command::spawn",
     "Command::launch",
     "Command::status",
@@ -27,9 +26,6 @@ pub const FRONT_ENDS: [&str; 11] = [
     "Prepared::launch",
     "Prepared::status",
     "Prepared::output",
-    "Pool::spawn",
-    "Pool::launch",
-    "Pool::status",
 ];
 
 /// The ways to have a zygote run one: see [`BY_ZYGOTE`].
@@ -84,7 +80,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     let front_ends = if route == BY_ZYGOTE { &ZYGOTE_FRONT_ENDS[..] } else { &FRONT_ENDS[..] };
     for &front_end in front_ends {
         let named = |asked: &Vec<String>| asked.iter().any(|name| front_end.ends_with(name.as_str()));
-        if !case.front_ends.as_ref().is_none_or(named) || case.no_threads && front_end.starts_with("Pool") {
+        if !case.front_ends.as_ref().is_none_or(named) {
             continue;
         }
         let mut complaints = play_one(case, route, front_end, place, &before)?;
@@ -120,7 +116,7 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
     let mut command = command(&case.ask, place)?;
     command.launcher(launcher(route));
     let prepared = match front_end.split_once("::") {
-        Some(("Prepared" | "Pool" | "Zygote", _)) => match command.prepare() {
+        Some(("Prepared" | "Zygote", _)) => match command.prepare() {
             Ok(prepared) => Some(prepared),
             Err(error) => return Ok(check::check(case, route, front_end, &failed(error), None, place, before)),
         },
@@ -135,61 +131,18 @@ fn play_one(case: &Case, route: &str, front_end: &str, place: &Place, before: &B
         Ok(zygote) => zygote,
         Err(error) => return Ok(check::check(case, route, front_end, &failed(error), None, place, before)),
     };
-    let pool = if front_end.starts_with("Pool") {
-        match full_pool() {
-            Ok(pool) => Some(pool),
-            // What the parent has become, or may not do, leaves no room for one.
-            Err(_) if route != "normal" || case.leaves_no_room_for_a_pool() => return Ok(wrong),
-            Err(error) => return Ok(vec![format!("no pool: {error}")]),
-        }
-    } else {
-        None
-    };
     for _ in 0..1 + prepared.is_some() as usize {
         let file = report_file(place);
         let _ = fs::remove_file(&file);
-        let played = match (&pool, &zygote, &prepared) {
-            (Some(pool), _, Some(prepared)) => run_in(pool, prepared, front_end, case),
-            (_, Some(zygote), Some(prepared)) => run_by(zygote, prepared, front_end, case),
+        let played = match (&zygote, &prepared) {
+            (Some(zygote), Some(prepared)) => run_by(zygote, prepared, front_end, case),
             _ => run(&mut command, prepared.as_ref(), front_end, case),
         };
         let report = without_limits(|| fs::read_to_string(&file)).ok();
         let report = report.map(|text| toml::from_str::<Report>(&text).expect("a report"));
         wrong.extend(check::check(case, route, front_end, &played, report.as_ref(), place, before));
     }
-    if let Some(stats) = pool.as_ref().map(Pool::stats)
-        && (stats.pooled, stats.unfit) == (0, 0)
-        && stats.failures == 0
-        && route == "normal"
-        && !case.leaves_no_room_for_a_pool()
-    {
-        wrong.push(format!("no parked child was launched: {stats:?}"));
-    }
     Ok(wrong)
-}
-
-/// A pool that has children parked, as far as there can be any.
-fn full_pool() -> io::Result<Pool> {
-    let pool = PoolOptions::new().marks(1, 3).idle(None).recheck(Duration::ZERO).start()?;
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while pool.stats().parked == 0 && pool.stats().failures == 0 && Instant::now() < deadline {
-        std::thread::yield_now();
-    }
-    Ok(pool)
-}
-
-fn run_in(pool: &Pool, prepared: &Prepared, front_end: &str, case: &Case) -> Played {
-    let child = match front_end {
-        "Pool::spawn" => pool.spawn(prepared),
-        "Pool::launch" => pool.launch(prepared),
-        _ => {
-            return match pool.status(prepared) {
-                Ok(status) => Played { status: Some(status), ..Played::default() },
-                Err(error) => failed(error),
-            };
-        }
-    };
-    child.map_or_else(failed, |child| to_the_end(child, case))
 }
 
 fn failed(error: io::Error) -> Played {

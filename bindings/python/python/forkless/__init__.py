@@ -17,7 +17,7 @@ from subprocess import (
     list2cmdline,
 )
 
-from ._forkless import Child, Pool, Prepared, reap_orphans
+from ._forkless import Child, Prepared, reap_orphans
 from ._install import install, is_installed, uninstall
 from ._popen import Popen, PreexecWarning
 from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
@@ -32,7 +32,6 @@ __all__ = [
     "CalledProcessError",
     "Child",
     "CompletedProcess",
-    "Pool",
     "Popen",
     "PreexecWarning",
     "Prepared",

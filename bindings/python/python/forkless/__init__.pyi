@@ -23,7 +23,7 @@ from typing import IO, Any, AnyStr, Literal, overload
 from _typeshed import StrOrBytesPath
 from typing_extensions import Unpack
 
-from ._forkless import Child as Child, Pool as Pool, Prepared as Prepared, reap_orphans as reap_orphans
+from ._forkless import Child as Child, Prepared as Prepared, reap_orphans as reap_orphans
 from ._install import install as install, is_installed as is_installed, uninstall as uninstall
 from ._settings import Settings as Settings
 

@@ -136,7 +136,7 @@ def prepare(
     args, *, executable=None, stdin=None, stdout=None, stderr=None, pass_fds=(), cwd=None, env=None, start_new_session=False,
     process_group=None, shell=False, **settings,
 ):  # fmt: skip
-    """A command whose plan is made once, to be run often: by its methods, or a `Pool`. Environment and PATH are those of now.
+    """A command whose plan is made once, to be run often, by its methods. Environment and PATH are those of now.
 
     Streams: PIPE (made anew for each run), DEVNULL, a descriptor or a file, which must stay open; for stderr also STDOUT. Further keywords
     are those of `Settings`.

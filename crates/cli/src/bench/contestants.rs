@@ -89,10 +89,6 @@ pub(crate) enum Contestant {
     ForklessPreparedLaunch,
     /// forkless prepared plan, status
     ForklessPreparedStatus,
-    /// forkless prepared plan, launched through a pool and waited for, no pidfd
-    ForklessPool,
-    /// as forkless-pool, with namespaces that are not compared
-    ForklessPoolFixed,
     /// forkless Command, output
     ForklessOutput,
     /// forkless Prepared, output
@@ -192,7 +188,7 @@ pub(crate) struct Job<'p> {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 53] = [
+    pub(crate) const ALL: [Self; 51] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -222,8 +218,6 @@ impl Contestant {
         Self::ForklessPrepared,
         Self::ForklessPreparedLaunch,
         Self::ForklessPreparedStatus,
-        Self::ForklessPool,
-        Self::ForklessPoolFixed,
         Self::ForklessOutput,
         Self::ForklessPreparedOutput,
         Self::ForklessMemoryFile,
@@ -280,8 +274,6 @@ impl Contestant {
             Self::ForklessPrepared => "forkless-prepared",
             Self::ForklessPreparedLaunch => "forkless-prepared-launch",
             Self::ForklessPreparedStatus => "forkless-prepared-status",
-            Self::ForklessPool => "forkless-pool",
-            Self::ForklessPoolFixed => "forkless-pool-fixed",
             Self::ForklessOutput => "forkless-output",
             Self::ForklessPreparedOutput => "forkless-prepared-output",
             Self::ForklessMemoryFile => "forkless-memory-file",
@@ -322,7 +314,6 @@ impl Contestant {
                 | Self::ForklessStatus
                 | Self::ForklessPrepared
                 | Self::ForklessPreparedStatus
-                | Self::ForklessPoolFixed
         )
     }
 
@@ -470,9 +461,6 @@ impl Contestant {
             Self::ForklessPrepared => planned(ours::Form::Spawn),
             Self::ForklessPreparedLaunch => planned(ours::Form::Launch),
             Self::ForklessPreparedStatus => planned(ours::Form::Status),
-            Self::ForklessPool | Self::ForklessPoolFixed => {
-                Ok(Box::new(ours::Pooled::new(job, self == Self::ForklessPoolFixed)?))
-            }
             Self::ForklessOutput => one_shot(ours::Form::Output),
             Self::ForklessPreparedOutput => planned(ours::Form::Output),
             Self::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),

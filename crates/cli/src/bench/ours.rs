@@ -1,14 +1,10 @@
 //! Our own contestants.
 
-use std::{
-    process::ExitStatus,
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
+use std::{process::ExitStatus, sync::OnceLock, time::Instant};
 
 use anyhow::{Context, Result};
 use forkless::zygote::{Zygote, ZygoteOptions};
-use forkless::{Capture, Child, Command, Pool, PoolOptions, Prepared, Stdio};
+use forkless::{Capture, Child, Command, Prepared, Stdio};
 
 use super::{
     contestants::{Job, Launcher, check, check_output, look_through, nanoseconds},
@@ -133,39 +129,6 @@ impl<'p> Planned<'p> {
         let mut command = command(job)?;
         command.pidfd(false);
         Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
-    }
-}
-
-/// A plan prepared once, launched through a pool.
-pub(crate) struct Pooled {
-    plan: Prepared,
-    pool: Pool,
-}
-
-impl Pooled {
-    /// Starts the pool, and waits for its first children. `fixed`: it does not compare namespaces.
-    ///
-    /// # Errors
-    /// When the plan cannot be made or there can be no pool.
-    pub(crate) fn new(job: &Job<'_>, fixed: bool) -> Result<Self> {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        let mut command = command(job)?;
-        command.pidfd(false);
-        let plan = command.prepare().context("not prepared")?;
-        // Idle are all contestants but one at a time.
-        let pool = PoolOptions::new().idle(None).fixed_namespaces(fixed).start().context("no pool")?;
-        let start = Instant::now();
-        while pool.stats().parked < pool.stats().high && start.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
-        Ok(Self { plan, pool })
-    }
-}
-
-impl Launcher for Pooled {
-    fn launch(&mut self) -> Result<Sample> {
-        let start = Instant::now();
-        finish(start, self.pool.launch(&self.plan).context("not launched")?)
     }
 }
 

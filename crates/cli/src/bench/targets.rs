@@ -67,7 +67,6 @@ pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figur
     small_parent(&rows, &mut figures);
     stand_ins(&rows, &mut figures);
     preloaded(&rows, &mut figures);
-    pool(&rows, cores, &mut figures);
     memory(&rows, &mut figures);
     settings(&rows, &mut figures);
     files(&rows, &mut figures);
@@ -136,26 +135,9 @@ fn preloaded(rows: &Rows, figures: &mut Vec<Figure>) {
     }
 }
 
-/// Holds the caller for less, and costs no throughput.
-fn pool(rows: &Rows, cores: usize, figures: &mut Vec<Figure>) {
-    let small = Condition::SMALL;
-    let (Some(floor), Some(best)) = (rows.find("floor", &small), rows.find("forkless-prepared-status", &small)) else {
-        return;
-    };
-    let held = if cores >= 16 { 0.08 } else { 0.3 };
-    for launcher in ["forkless-pool", "forkless-pool-fixed"] {
-        if let Some(row) = rows.find(launcher, &small) {
-            let words = format!("caller held by {launcher}, by the floor's");
-            figures.push(Figure::at_most(words, row.held_p50_us / floor.held_p50_us, held));
-            let words = format!("launches/s of {launcher}, by forkless-prepared-status's");
-            figures.push(Figure::at_least(words, row.rate_per_s / best.rate_per_s, 0.95));
-        }
-    }
-}
-
 fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
     let large = Condition { parent_mib: 1024, ..Condition::SMALL };
-    for launcher in ["forkless-prepared", "forkless-status", "forkless-posix_spawn", "forkless-pool"] {
+    for launcher in ["forkless-prepared", "forkless-status", "forkless-posix_spawn"] {
         if let Some(growth) = rows.growth(launcher, &large, &Condition::SMALL) {
             figures.push(Figure::at_most(format!("{launcher} at 1 GiB, by itself small"), growth, 1.10));
         }

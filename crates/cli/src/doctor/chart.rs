@@ -140,7 +140,7 @@ fn answered(advice: Option<&Advice>, question: Question) -> Option<bool> {
 
 /// Which answer leads to the right, and which down: to the right is what is further from the first choice.
 fn directions(question: Question) -> (bool, bool) {
-    let right = matches!(question, Question::Code | Question::Steady);
+    let right = question == Question::Code;
     (right, !right)
 }
 
@@ -278,23 +278,22 @@ mod tests {
         for way in Way::ALL {
             assert!(chart.nodes.iter().any(|node| node.is_end && node.lines == [way.name()]), "{way:?}");
         }
-        assert!(description().contains(Question::Steady.words()));
+        assert!(description().contains(Question::Allowed.words()));
     }
 
     /// One way is marked: as many arrows as questions, and one choice, the advice's.
     #[test]
     fn the_way_taken_is_marked() {
-        for (support, code, threads, rate, may_share) in [
-            (Support::ALL, false, 1, 0.0, true),
-            (Support::ALL, false, 1, 500.0, true),
-            (Support::ALL, false, 1, 0.0, false),
-            (Support::ALL, true, 1, 0.0, true),
-            (Support::ALL, true, 9, 0.0, true),
-            (Support::NONE, false, 1, 0.0, true),
+        for (support, code, threads, may_share) in [
+            (Support::ALL, false, 1, true),
+            (Support::ALL, false, 1, false),
+            (Support::ALL, true, 1, true),
+            (Support::ALL, true, 9, true),
+            (Support::NONE, false, 1, true),
         ] {
             let mut situation = Situation::small(support);
             (situation.code, situation.threads) = (code, threads);
-            (situation.rate, situation.may_share) = (rate, may_share);
+            situation.may_share = may_share;
             let advice = situation.advise(None);
             let chart = Chart::of(Some(&advice));
             let drawn = text(&chart);

@@ -61,7 +61,7 @@ const LAUNCHES: [Words; 6] = [
         "CLONE_VM",
         "2.0",
         "a child shares the caller's memory until exec: no page table is copied",
-        "nothing can be launched by Clone or Pool; posix_spawn and fork may be left",
+        "nothing can be launched by Clone; posix_spawn and fork may be left",
     ),
     (
         "clone3",

@@ -13,7 +13,6 @@ const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (Some(Way::Clone), Contestant::ForklessSpawn),
     (Some(Way::Clone), Contestant::ForklessStatus),
     (Some(Way::Clone), Contestant::ForklessPreparedLaunch),
-    (Some(Way::Pool), Contestant::ForklessPool),
     (Some(Way::Zygote), Contestant::ForklessPreparedZygote),
     (Some(Way::PosixSpawn), Contestant::ForklessPosixSpawn),
     (Some(Way::Fork), Contestant::ForklessFork),
@@ -26,7 +25,7 @@ const TIME: Duration = Duration::from_millis(1_800);
 
 /// Measures all that can launch here; `shared_memory`: ours can. `memory_mib` may be used.
 pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Option<Parentage>) {
-    let can = |way: &Option<Way>| shared_memory || !matches!(way, Some(Way::Clone | Way::Pool));
+    let can = |way: &Option<Way>| shared_memory || *way != Some(Way::Clone);
     let list: Vec<Contestant> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, one)| *one).collect();
     match Brief::measure(&list, TIME / list.len() as u32, memory_mib) {
         Ok(brief) => (told(&brief), brief.fork()),

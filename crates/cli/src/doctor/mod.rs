@@ -114,7 +114,6 @@ fn situation(options: &DoctorOptions, support: Support) -> Result<Situation> {
     situation.threads = options.threads.unwrap_or(situation.threads);
     situation.memory = options.memory.unwrap_or(situation.memory);
     situation.files = options.files.unwrap_or(situation.files);
-    situation.rate = options.rate.unwrap_or(0.0);
     situation.code = options.closures;
     situation.may_share = !options.no_shared_memory;
     Ok(situation)
@@ -152,7 +151,6 @@ fn launch(
             memory_bytes: situation.memory,
             resident_bytes: options.pid.and_then(resident),
             files: options.files.or_else(|| may_look(options.pid).then_some(situation.files)),
-            rate_per_s: situation.rate,
             closures: situation.code,
             may_share: situation.may_share,
         },

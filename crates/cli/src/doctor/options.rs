@@ -49,10 +49,6 @@ pub(crate) struct DoctorOptions {
     #[arg(help_heading = CALLER, long, value_name = "COUNT")]
     pub(crate) files: Option<u64>,
 
-    /// The caller launches so often, all the time (200/s, 30/m, 10/h; without unit per second)
-    #[arg(help_heading = CALLER, long, value_name = "RATE", value_parser = rate)]
-    pub(crate) rate: Option<f64>,
-
     /// Code of the caller's own is to run in the child before the exec, as with pre_exec
     #[arg(help_heading = CALLER, long)]
     pub(crate) closures: bool,
@@ -81,32 +77,13 @@ fn size(word: &str) -> Result<u64, String> {
     }
 }
 
-fn rate(word: &str) -> Result<f64, String> {
-    let (number, unit) = word.split_once('/').unwrap_or((word, "s"));
-    let seconds = match unit {
-        "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let rate = number.parse::<f64>().ok().zip(seconds).map(|(number, seconds)| number / seconds);
-    let wrong = || format!("{word:?} is no rate: must be a number, with /s, /m or /h");
-    rate.filter(|rate| rate.is_finite() && *rate >= 0.0).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_rates_are_read() {
+    fn sizes_are_read() {
         assert_eq!(size("2G"), Ok(2 << 30));
-        assert_eq!(rate("200/s"), Ok(200.0));
-        assert_eq!(rate("200"), Ok(200.0));
-        assert_eq!(rate("30/m"), Ok(0.5));
-        for wrong in ["", "-1", "x/s", "1/y", "NaN", "inf"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
-        }
         assert!(size("unlimited").is_err() && size("1X").is_err() && size("18446744073709551615").is_err());
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Version of the format; it grows when a field goes or changes its meaning.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// All of it, the most important first.
 #[derive(Debug, Serialize)]
@@ -167,7 +167,6 @@ pub(crate) struct Caller {
     pub(crate) resident_bytes: Option<u64>,
     /// None where they may not be looked at.
     pub(crate) files: Option<u64>,
-    pub(crate) rate_per_s: f64,
     pub(crate) closures: bool,
     pub(crate) may_share: bool,
 }

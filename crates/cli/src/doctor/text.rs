@@ -90,9 +90,6 @@ fn caller(caller: &Caller) -> String {
     parts.extend(caller.resident_bytes.map(|bytes| format!("{} MiB resident", thousands(bytes >> 20))));
     parts.push(plural(caller.threads, "thread"));
     parts.extend(caller.files.map(|files| plural(files, "open file")));
-    if caller.rate_per_s > 0.0 {
-        parts.push(format!("{} launches/s", caller.rate_per_s));
-    }
     format!("{who} with {}", parts.join(", "))
 }
 

@@ -200,27 +200,6 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
-/// `futex(2)` FUTEX_WAIT among processes that have one memory: faster, and not what the kernel's own wake at exec reaches.
-#[inline]
-pub fn futex_wait_within(
-    word: &core::sync::atomic::AtomicU32,
-    expected: u32,
-    timeout: Option<&__kernel_timespec>,
-) -> Result<()> {
-    let limit = timeout.map_or(0, |t| t as *const _ as usize);
-    let operation = (FUTEX_WAIT | FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the word and the time-out live for the length of the call.
-    unsafe { syscall(__NR_futex, [word.as_ptr() as usize, operation, expected as usize, limit, 0, 0]) }.map(drop)
-}
-
-/// `futex(2)` FUTEX_WAKE of one waiter among processes that have one memory.
-#[inline]
-pub fn futex_wake_within(word: &core::sync::atomic::AtomicU32) {
-    let operation = (FUTEX_WAKE | FUTEX_PRIVATE_FLAG) as usize;
-    // SAFETY: the kernel uses the word's address as a name only.
-    let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, operation, 1, 0, 0, 0]) };
-}
-
 /// `wait4(2)`: gives the pid (0 with `WNOHANG` and nothing to report).
 #[inline]
 pub fn wait4(pid: i32, status: &mut i32, options: u32, usage: Option<&mut rusage>) -> Result<i32> {

@@ -72,8 +72,6 @@ pub(crate) struct Plan {
     pub(crate) vfork: bool,
     /// The child has to know its parent.
     pub(crate) names_parent: bool,
-    /// The child's signal mask is the caller's.
-    pub(crate) inherits_mask: bool,
     /// The child sees no parent: it is in another process-id namespace.
     pub(crate) is_in_other_pids: bool,
     /// The thread that clones it.
@@ -138,13 +136,6 @@ impl Stream {
 }
 
 impl Plan {
-    /// Can it be played by a child that was cloned before the plan was known?
-    pub(crate) fn can_be_parked(&self) -> bool {
-        let born =
-            self.launcher != Launcher::Clone || self.namespaces != 0 || self.cgroup.is_some() || self.inherit_all;
-        !born && !self.vfork && !self.names_parent && matches!(self.creator, Creator::Caller)
-    }
-
     /// Compiles a command; `resolve`: it is to be run any number of times, by any launcher. Then the program is looked for now, so that
     /// runs need not search.
     pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
@@ -192,7 +183,6 @@ impl Plan {
             changes_ids: command.setup.changes_ids() || command.sandbox.joins(Namespace::User),
             vfork: command.setup.oom_score_adj.is_some(),
             reads_early,
-            inherits_mask: command.signals.inherit_mask,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
             creator: creator(command),

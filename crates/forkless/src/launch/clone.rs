@@ -9,7 +9,6 @@ use super::stack::Stack;
 use forkless_core::frame::Frame;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::ptr::null;
 
 /// Which flags and which call.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +17,6 @@ pub(crate) struct How {
     pub(crate) clone3: bool,
     /// `CLONE_FILES`.
     pub(crate) share_files: bool,
-    /// `CLONE_FS`: directory, root and umask.
-    pub(crate) share_directory: bool,
     /// `CLONE_PIDFD`.
     pub(crate) pidfd: bool,
     /// `CLONE_NEW*`.
@@ -40,7 +37,6 @@ impl How {
     pub(crate) const PLAIN: Self = Self {
         clone3: true,
         share_files: false,
-        share_directory: false,
         pidfd: false,
         namespaces: 0,
         cgroup: -1,
@@ -48,27 +44,6 @@ impl How {
         tells_pid: false,
         for_parent: false,
     };
-}
-
-/// Clones one of a pool's processes, with every signal blocked; gives its pid.
-///
-/// `entry` keeps the rules of `forkless_core::park`; the stack, and what `fill` puts into its frame, is held until the child
-/// has left.
-pub(crate) fn clone_parked(stack: &mut Stack, entry: Entry<Frame>, fill: impl FnOnce(&mut Frame)) -> Result<i32, i32> {
-    stack.begin(|frame| {
-        frame.plan = null();
-        fill(frame);
-    });
-    // SAFETY: put back below.
-    let mask = unsafe { sys::set_signal_mask(!0) };
-    let how = How { share_files: true, share_directory: true, ..How::PLAIN };
-    // SAFETY: as said above.
-    let answer = unsafe { clone(stack, how, entry) };
-    if let Ok(mask) = mask {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
-    }
-    answer.map(|cloned| cloned.pid)
 }
 
 /// A child that exists.
@@ -88,9 +63,6 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     let mut flags = uapi::CLONE_VM as u64 | how.namespaces;
     if how.share_files {
         flags |= uapi::CLONE_FILES as u64;
-    }
-    if how.share_directory {
-        flags |= uapi::CLONE_FS as u64;
     }
     if how.vfork {
         flags |= uapi::CLONE_VFORK as u64;

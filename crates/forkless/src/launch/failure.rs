@@ -107,10 +107,6 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
             return Error::killed(plan.program(), step);
         }
-        Outcome::NotResumed(errno) => {
-            let why = "a parked child could not be made like one that is cloned now; refresh the pool";
-            return Error::new(plan.program(), Step::Clone, errno).note(why);
-        }
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);

@@ -9,7 +9,6 @@
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::orphan;
-use crate::pool;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
@@ -46,17 +45,14 @@ pub(crate) mod stack;
 
 pub(crate) mod processor;
 
-pub(crate) mod surroundings;
-
 mod support;
 
 pub use stack::mapped_stacks;
 pub use support::Support;
 
-pub(crate) use clone::clone_parked;
 use clone::{Cloned, How};
+pub(crate) use creator::Creator;
 use creator::CreatorError;
-pub(crate) use creator::{Creator, without_signals};
 use dumpable::KeepDumpable;
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
@@ -76,8 +72,6 @@ pub(crate) enum Form {
 
 /// What one run adds to a plan.
 pub(crate) struct Run<'a> {
-    /// Where there may be a child that has been cloned already.
-    pub(crate) pool: Option<&'a pool::Inner>,
     /// Who clones; none: we do.
     pub(crate) zygote: Option<Request<'a>>,
     /// The parent's descriptors for the slots.
@@ -126,8 +120,6 @@ pub enum Launcher {
     Fork,
     /// `posix_spawn(3)` of the C library.
     PosixSpawn,
-    /// The same, cloned before it was needed: see [`Pool`](crate::Pool).
-    Pool,
     /// A child that a [`Zygote`](crate::zygote::Zygote) cloned, which never shares the caller's memory.
     Zygote,
 }
@@ -186,7 +178,6 @@ impl fmt::Display for Route {
             return write!(out, "{call} by a zygote; descriptors and plan sent to it");
         }
         let call = match self.call {
-            Call::Clone3 if self.launcher == Launcher::Pool => "parked in shared memory by clone3",
             Call::Clone3 => "clone3 in shared memory",
             Call::Clone => "clone in shared memory (clone3 is refused or missing here)",
             Call::Fork => "fork, in a copy of the memory",
@@ -217,9 +208,6 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     if let Some(request) = &run.zygote {
         return by_zygote::run(plan, run, request);
     }
-    if let Some(pool) = run.pool.filter(|_| plan.launcher != Launcher::Clone) {
-        pool.note_unfit();
-    }
     match plan.launcher {
         Launcher::Fork => return fork::run(plan, run),
         Launcher::PosixSpawn => return posix_spawn::run(plan, run),
@@ -228,21 +216,11 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
     let mut copy_sources = plan.is_foreign;
     let caller = Caller::of(plan, run);
-    let mut pool = run.pool;
     loop {
-        let mut route = route(plan, run, &caller, features, copy_sources);
+        let route = route(plan, run, &caller, features, copy_sources);
         let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
-        // There, at most once: whatever is wrong with a parked child is not so with one that is cloned now.
-        let parked = match pool.take() {
-            Some(pool) => from_pool(pool, plan, run, &caller, route)?,
-            None => None,
-        };
-        let made = parked.map_or_else(|| attempt(plan, run, &caller, route), Ok);
-        let mut running = match made {
-            Ok(running) => {
-                route = running.route;
-                running
-            }
+        let mut running = match attempt(plan, run, &caller, route) {
+            Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
                 features = Features::lose(Feature::Clone3);
                 continue;
@@ -284,10 +262,6 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if route.launcher == Launcher::Pool && matches!(outcome, Outcome::Killed(None) | Outcome::NotResumed(_)) {
-            // It has not begun.
-            continue;
-        }
         if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
             let signal = status.and_then(|status| status.signal());
             return Err(failure::failed(plan, outcome).by(signal));
@@ -379,40 +353,6 @@ enum Refused {
     Creator(CreatorError),
 }
 
-/// A parked child that goes on with this plan, if there is one that can.
-fn from_pool(
-    pool: &pool::Inner,
-    plan: &Plan,
-    run: &Run<'_>,
-    caller: &Caller,
-    route: Route,
-) -> Result<Option<Running>, Error> {
-    if !plan.can_be_parked() || !matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)) {
-        pool.note_unfit();
-        return Ok(None);
-    }
-    let started = Instant::now();
-    let mask = plan.inherits_mask.then(|| sys::signal_mask().unwrap_or(0));
-    let taken = pool.take(run.pidfd, |frame| {
-        ready(frame, plan, run, caller, route);
-        // It was cloned with every signal blocked.
-        frame.has_caller_mask = mask.is_some() as u32;
-        frame.caller_mask = mask.unwrap_or(0);
-    });
-    let taken = taken.map_err(|error| failure::clone_error(plan, true, error))?;
-    let route = Route { launcher: Launcher::Pool, ..route };
-    Ok(taken.map(|pool::Taken { pid, pidfd, stack }| Running {
-        pid,
-        pidfd,
-        stack,
-        left: false,
-        ended: None,
-        started,
-        route,
-        maps: None,
-    }))
-}
-
 /// Fills a frame for one run.
 fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
     frame.plan = plan.header();
@@ -449,7 +389,6 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     let how = How {
         clone3: route.call == Call::Clone3,
         share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
-        share_directory: false,
         pidfd: run.pidfd,
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
@@ -621,7 +560,7 @@ fn is_gone(pid: i32) -> bool {
 }
 
 /// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
-pub(crate) fn is_stopped(pid: i32) -> bool {
+fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid

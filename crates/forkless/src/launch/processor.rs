@@ -11,14 +11,6 @@ use forkless_core::sys::{self, uapi};
 /// So many are few.
 const FEW: u32 = 2;
 
-/// The processors that the calling thread may run on, if they are few; else 0.
-pub(crate) fn few() -> u64 {
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-    let numbers = (0..64).filter(|&cpu| set.is_set(cpu));
-    let mask = numbers.fold(0u64, |mask, cpu| mask | 1 << cpu);
-    if set.count() <= FEW && mask.count_ones() == set.count() { mask } else { 0 }
-}
-
 /// Is that a set of few?
 pub(crate) fn are_few(words: &[u64]) -> bool {
     words.iter().map(|word| word.count_ones()).sum::<u32>() <= FEW && words.iter().skip(1).all(|&word| word == 0)

@@ -43,7 +43,7 @@ impl Child {
         let runtime = Handle::try_current().map_err(|_| {
             Error::check(plan.program(), "there is no tokio runtime here: call it in a task, or within Runtime::enter")
         })?;
-        let mut child = crate::Child::start_with(None, plan, form, defaults, true)?;
+        let mut child = crate::Child::start_with(plan, form, defaults, true)?;
         // A child that cannot be watched is not left behind.
         child.kill_on_drop(true);
         let mut child = Self::unwatched(child, runtime);

@@ -4,7 +4,7 @@
 //! is being made, and only for callers that can enter others: who has CAP_SYS_ADMIN. (Who makes itself a user namespace gets
 //! that by it, or had it before; who has entered a mount namespace has another root, by the number of its mount.)
 
-use crate::launch::surroundings::{Namespaces, Tasks};
+use super::namespaces::{Namespaces, Tasks};
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;

@@ -2,13 +2,13 @@
 
 use super::bounds::{Files, Identity};
 use super::message::{ARENA_AT, AT_ONCE, Kind, Message, PARCEL_AT, Parcel, USUAL, refusal};
+use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::{Child, SIGCONT};
 use crate::command::Command;
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
-use crate::launch::surroundings::Namespaces;
 use crate::stdio::Stdio;
 use forkless_core::frame::LEFT;
 use forkless_core::sys::{self, uapi};

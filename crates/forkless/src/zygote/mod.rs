@@ -63,6 +63,8 @@ pub(crate) mod message;
 
 pub(crate) mod bounds;
 
+mod namespaces;
+
 pub(crate) mod helper;
 
 mod registry;
@@ -256,7 +258,7 @@ impl Zygote {
     ) -> io::Result<Child> {
         let plan = prepared.plan();
         let pidfd = plan.pidfd.unwrap_or(!matches!(defaults, Defaults::Capture) || wait::sigchld_discards());
-        let child = Child::start_by(None, Some(Request { zygote: self, calls }), plan, form, defaults, pidfd)?;
+        let child = Child::start_by(Some(Request { zygote: self, calls }), plan, form, defaults, pidfd)?;
         self.launches.fetch_add(1, Ordering::Relaxed);
         Ok(child)
     }
