@@ -20,7 +20,10 @@ struct Options {
 enum Task {
     /// Every test of every crate, closing with counts.
     Test {
-        /// Words for the test harness: names of tests to run.
+        /// Install nothing: tests that lack a program or a package say so and are skipped.
+        #[arg(long)]
+        no_install: bool,
+        /// Arguments of the test harness: names of tests to run.
         names: Vec<String>,
     },
     /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
@@ -63,7 +66,7 @@ fn main() -> Result<()> {
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
-        Task::Test { names } => test(&names),
+        Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
         Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
@@ -80,7 +83,7 @@ fn ci(target: &Path) -> Result<()> {
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
     let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[])?;
+    test(&[], Install::Missing)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
     // Those of the tests: the figures say nothing anyway.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
@@ -102,14 +105,28 @@ fn record(words: &[String], target: &Path) -> Result<()> {
     step("README", cargo(&bench).args(["report", "--readme", "README.md", &out]))
 }
 
+/// What to do about packages that tests need and that are missing.
+#[derive(PartialEq, Eq)]
+enum Install {
+    /// Debian's, if this is Debian and we are root, and Python's, into a virtual environment.
+    Missing,
+    /// Leave the machine as it is.
+    Nothing,
+}
+
 /// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
-fn test(names: &[String]) -> Result<()> {
-    packages::debian()?;
+fn test(names: &[String], install: Install) -> Result<()> {
+    if install == Install::Missing {
+        packages::debian()?;
+    }
     let mut command =
         cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
     command.args(names).env(modules::RUN, &*modules::THIS_RUN);
+    if install == Install::Nothing {
+        command.env(packages::NO_INSTALL, "1");
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {

@@ -61,11 +61,11 @@ impl Modules {
         // Where pip has nothing to install from there is nothing to build with.
         let venv = {
             let _building = building();
-            if is_ours(&for_python) { packages::venv(&for_python, Path::new(REQUIREMENTS)) } else { Ok(None) }
+            if is_ours(&for_python) { packages::venv(&for_python, Path::new(REQUIREMENTS)).map(drop) } else { Ok(()) }
         };
         let python = match venv {
             Err(error) => Err(format!("{error:#}")),
-            Ok(_) => python(&for_python, &target, profile)?,
+            Ok(()) => python(&for_python, &target, profile)?,
         };
         Ok(Self { perl, python })
     }
@@ -202,8 +202,9 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     if is_of_this_run(place) {
         return Ok(Ok(place.join("venv/bin/python")));
     }
-    let Some(python) = packages::venv(place, Path::new(REQUIREMENTS))? else {
-        return Ok(Err("there is no Python of 3.9 or later with venv".to_owned()));
+    let python = match packages::venv(place, Path::new(REQUIREMENTS))? {
+        Ok(python) => python,
+        Err(why) => return Ok(Err(why)),
     };
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;

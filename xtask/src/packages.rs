@@ -3,11 +3,15 @@
 //! A test whose program is still missing afterwards says `SKIPPED: …`.
 
 use crate::dist::root;
+use crate::modules::Built;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// The variable that tells tests to install nothing: `cargo xtask test --no-install`.
+pub const NO_INSTALL: &str = "FORKLESS_NO_INSTALL";
 
 /// Debian's packages, each with what takes it.
 const DEBIAN: &[(&str, &str)] = &[
@@ -81,22 +85,25 @@ fn apt(words: &[&str]) -> Result<()> {
 }
 
 /// The Python of a virtual environment in cargo's directory `target`, with the packages that `requirements` pins; made, or brought
-/// up to date, where it is not. None without a Python of 3.9 at least.
+/// up to date, where it is not. Or why there is none: without a Python of 3.9 at least, or where [nothing may be installed](NO_INSTALL).
 ///
 /// # Errors
 /// What venv or pip say.
-pub fn venv(target: &Path, requirements: &Path) -> Result<Option<PathBuf>> {
+pub fn venv(target: &Path, requirements: &Path) -> Result<Built> {
     let new_enough = ["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))"];
     let status = Command::new("python3").args(new_enough).stderr(Stdio::null()).status();
     if !status.is_ok_and(|status| status.success()) {
-        return Ok(None);
+        return Ok(Err("there is no Python of 3.9 or later with venv".to_owned()));
     }
     let place = std::path::absolute(target)?.join("venv");
     let (python, noted) = (place.join("bin/python"), place.join("requirements.txt"));
     let wanted =
         fs::read_to_string(root().join(requirements)).with_context(|| format!("{}", requirements.display()))?;
     if fs::read_to_string(&noted).is_ok_and(|have| have == wanted) && python.exists() {
-        return Ok(Some(python));
+        return Ok(Ok(python));
+    }
+    if std::env::var_os(NO_INSTALL).is_some() {
+        return Ok(Err(format!("nothing may be installed ({NO_INSTALL} is set)")));
     }
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
     let mut pip = Command::new(&python);
@@ -104,7 +111,7 @@ pub fn venv(target: &Path, requirements: &Path) -> Result<Option<PathBuf>> {
     run(pip.arg(root().join(requirements)))?;
     // Last, so that one which was left half made is made again.
     fs::write(noted, wanted)?;
-    Ok(Some(python))
+    Ok(Ok(python))
 }
 
 fn run(command: &mut Command) -> Result<()> {

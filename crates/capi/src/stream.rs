@@ -87,8 +87,13 @@ impl End {
     }
 }
 
-/// A stream for a descriptor, which is closed if there can be none.
+/// A stream for a descriptor, which is closed if there can be none. It takes bytes, not wide characters, as libc's `popen(3)` has it.
 pub struct Stream(*mut FILE);
+
+unsafe extern "C" {
+    /// `fwide(3)`, which the libc crate leaves out.
+    fn fwide(stream: *mut FILE, mode: c_int) -> c_int;
+}
 
 impl Stream {
     /// A stream of the caller's end.
@@ -97,6 +102,8 @@ impl Stream {
         // SAFETY: a descriptor that is ours, and a mode.
         let stream = unsafe { libc::fdopen(fd, end.mode().as_ptr()) };
         if !stream.is_null() {
+            // SAFETY: a stream of our own.
+            unsafe { fwide(stream, -1) };
             return Ok(Self(stream));
         }
         let error = io::Error::last_os_error();

@@ -143,7 +143,8 @@ impl State<'_> {
             return Some(fd);
         }
         if let Some(&lent) = self.lent.get(&fd) {
-            return Some(lent);
+            // None: `fd` is open still, but what stands for it was closed with the others.
+            return (lent < self.closed_from).then_some(lent);
         }
         if self.closed_from != c_int::MAX {
             // Its place would have been closed with the others.
@@ -250,6 +251,15 @@ mod tests {
         let found = found.expect("a translation");
         assert_eq!(found.passed, [(5, 5), (4, 7), (6, 3)]);
         assert_eq!(found.actions[..3], [Dup2 { from: 5, to: 1 }, Fchdir(3), Dup2 { from: 7, to: 4 }]);
+    }
+
+    #[test]
+    fn a_descriptor_below_closefrom_that_is_used_again_needs_the_whole_table() {
+        let again = [Dup2 { from: 5, to: 1 }, CloseRange(10, -1), Dup2 { from: 5, to: 2 }];
+        assert_eq!(flat(&again, 10, &[], false), None, "5 is still open, but what stands for it is not");
+        let above = [Dup2 { from: 15, to: 1 }, CloseRange(10, -1), Dup2 { from: 15, to: 2 }];
+        let found = flat(&above, 10, &[], false).expect("a translation");
+        assert_eq!(found.actions[2], Dup2 { from: 15, to: 2 }, "which fails with EBADF, as it should");
     }
 
     #[test]

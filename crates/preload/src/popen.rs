@@ -69,7 +69,7 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     for signal in RESERVED {
         command.settings().signal_ignore(signal);
     }
-    let mut child = start(&mut command, settings)?;
+    let mut child = start(&mut command, settings, end)?;
     story.end("popen", line, command.taken(), child.handle());
     let handle = child.handle();
     let pipe = match end {
@@ -91,20 +91,27 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
 
 /// Starts the line, without the descriptors of earlier streams.
 ///
+/// An earlier stream may be at 0, 1 or 2, if the caller had closed those. Where the new program has its own pipe at that number there is
+/// nothing left to close.
+///
 /// One that a signal kills before it could begin is to the caller a child that was killed: another one is started, and gets that
 /// signal.
-fn start(command: &mut ShellCommand, settings: &Settings) -> io::Result<ShellChild> {
+fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Result<ShellChild> {
+    let pipe = match end {
+        End::Reads => libc::STDOUT_FILENO,
+        End::Writes => libc::STDIN_FILENO,
+    };
+    let inherits = |fd: RawFd| fd <= libc::STDERR_FILENO || settings.inherit == Inherit::All;
     let mut signal = None;
     loop {
-        let started = if settings.inherit == Inherit::All {
-            OPEN.without_others(|others| {
+        let started = OPEN.without_others(
+            |fd| fd != pipe && inherits(fd),
+            |others| {
                 let close = others.into_iter().map(|(first, last)| FileAction::CloseRange(first, last)).collect();
                 command.settings().file_actions(close);
                 command.spawn()
-            })
-        } else {
-            command.spawn()
-        };
+            },
+        );
         match (started, signal) {
             (Ok(mut child), Some(signal)) => {
                 child.handle().signal(signal)?;
@@ -229,12 +236,13 @@ impl OpenStreams {
         }
     }
 
-    /// Makes a child that is told which they are: first and last of each row.
-    fn without_others<R>(&self, make: impl FnOnce(Vec<(RawFd, RawFd)>) -> R) -> R {
-        if self.all().next().is_none() {
+    /// Makes a child without those that it would inherit: `make` gets the first and the last of each run of them.
+    fn without_others<R>(&self, inherits: impl Fn(RawFd) -> bool, make: impl FnOnce(Vec<(RawFd, RawFd)>) -> R) -> R {
+        let others = || self.all().filter(|&fd| inherits(fd));
+        if others().next().is_none() {
             return make(Vec::new());
         }
-        self.lock.with(|(), _| make(runs(self.all())))
+        self.lock.with(|(), _| make(runs(others())))
     }
 
     fn all(&self) -> impl Iterator<Item = RawFd> {

@@ -48,6 +48,12 @@ impl Command {
         self
     }
 
+    /// `sched_setscheduler(2)` with any policy, or `sched_setparam(2)` where there is none; the kernel says what it takes.
+    pub fn scheduler_as_given(&mut self, policy: Option<i32>, priority: i32) -> &mut Self {
+        self.setup.scheduler = Some((policy, priority));
+        self
+    }
+
     /// Program, arguments and environment as they are given: the files to try in this order, no argument added, nothing inherited.
     pub fn exactly<'a>(
         &mut self,

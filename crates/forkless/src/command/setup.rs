@@ -14,7 +14,8 @@ pub(crate) struct Setup {
     pub(crate) directory_fd: Option<Arc<OwnedFd>>,
     pub(crate) rlimits: BTreeMap<u32, (u64, u64)>,
     pub(crate) nice: Option<i32>,
-    pub(crate) scheduler: Option<(u32, u32)>,
+    /// Policy, none to keep the caller's, and priority.
+    pub(crate) scheduler: Option<(Option<i32>, i32)>,
     pub(crate) affinity: Option<BTreeSet<usize>>,
     pub(crate) io_priority: Option<(u32, u32)>,
     pub(crate) timer_slack: Option<u64>,
@@ -223,7 +224,7 @@ impl Command {
     /// The child's scheduling policy and its static priority (1 to 99 for the real-time ones, else 0):
     /// `sched_setscheduler(2)`.
     pub fn scheduler(&mut self, policy: Scheduler, priority: u32) -> &mut Self {
-        self.setup.scheduler = Some((policy as u32, priority));
+        self.setup.scheduler = Some((Some(policy as i32), priority as i32));
         self
     }
 

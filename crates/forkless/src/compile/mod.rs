@@ -429,6 +429,7 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     }
     files(command, &mut steps);
     file_actions(command, &mut steps);
+    redirections(command, &mut steps);
     setup::calls(&mut steps);
     if let Some(back) = descriptors.back {
         for &variable in &command.setup.hand_backs {
@@ -480,6 +481,10 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
             }
         }
     }
+}
+
+/// Those of a shell's line, which come last, as the shell's own would: after what its caller closes.
+fn redirections(command: &Command, steps: &mut Steps<'_>) {
     for redirection in command.ready.iter().flat_map(|ready| &ready.redirections) {
         let op = match redirection {
             ReadyFile::Open { to, path, flags } => {

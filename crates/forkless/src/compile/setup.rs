@@ -63,14 +63,15 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         steps.call(Step::Nice, &nice.to_string(), uapi::__NR_setpriority, &args);
     }
     if let Some((policy, priority)) = setup.scheduler {
-        let parameter = steps.arena.words(&[priority.into()]);
-        let args = [Arg::Number(0), Arg::Number(policy.into()), Arg::Data(parameter)];
-        steps.call(
-            Step::Scheduler,
-            &format!("policy {policy}, priority {priority}"),
-            uapi::__NR_sched_setscheduler,
-            &args,
-        );
+        let parameter = Arg::Data(steps.arena.data(&priority.to_ne_bytes()));
+        if let Some(policy) = policy {
+            let args = [Arg::Number(0), Arg::Number(policy as u64), parameter];
+            let object = format!("policy {policy}, priority {priority}");
+            steps.call(Step::Scheduler, &object, uapi::__NR_sched_setscheduler, &args);
+        } else {
+            let object = format!("priority {priority}");
+            steps.call(Step::Scheduler, &object, uapi::__NR_sched_setparam, &[Arg::Number(0), parameter]);
+        }
     }
     if let Some(cpus) = &setup.affinity {
         let mut mask = vec![0u64; cpus.last().map_or(1, |last| last / 64 + 1)];

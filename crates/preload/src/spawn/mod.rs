@@ -9,7 +9,7 @@ use crate::next::{self, Opaque};
 use crate::popen::killed_by;
 use crate::settings::{Settings, without_us};
 use forkless::posix::FileAction;
-use forkless::{CallArg, Child, Command, Error, Released, Scheduler, Stdio, Step};
+use forkless::{Child, Command, Error, Released, Stdio, Step};
 use forkless_capi::entry::shielded;
 use forkless_capi::error::Failure;
 use forkless_capi::simple::{DEFAULT_PATH, like_libc, places_in};
@@ -231,7 +231,7 @@ impl Words<'_> {
         }
         // SAFETY: a text.
         let name = OsStr::from_bytes(unsafe { CStr::from_ptr(call.file) }.to_bytes());
-        let paths = if call.searches { candidates(name)? } else { vec![name.to_owned()] };
+        let paths = if call.searches { candidates(name) } else { vec![name.to_owned()] };
         // SAFETY: lists of texts that end in a null pointer.
         let (args, env) = unsafe { (texts(call.argv), texts(call.envp)) };
         let args = args.iter().map(|arg| OsStr::from_bytes(arg.to_bytes()).to_owned()).collect();
@@ -264,16 +264,14 @@ unsafe fn texts<'a>(list: *const *const c_char) -> Vec<&'a CStr> {
 }
 
 /// The files that `execvp(3)` would try: from the caller's PATH, whatever the new environment says.
-fn candidates(name: &OsStr) -> Result<Vec<OsString>, c_int> {
+///
+/// libc's child searches when it has done its actions, so a name that cannot be found is an error of exec, not of the call.
+fn candidates(name: &OsStr) -> Vec<OsString> {
     const NAME_MAX: usize = 255;
-    if name.is_empty() {
-        return Err(libc::ENOENT);
-    }
-    if name.as_bytes().contains(&b'/') {
-        return Ok(vec![name.to_owned()]);
-    }
-    if name.len() > NAME_MAX {
-        return Err(libc::ENAMETOOLONG);
+    let as_given = vec![name.to_owned()];
+    // An empty name is not there (ENOENT), and a long one is too long (ENAMETOOLONG), also to the kernel.
+    if name.is_empty() || name.len() > NAME_MAX || name.as_bytes().contains(&b'/') {
+        return as_given;
     }
     // SAFETY: a name; the value is gone through at once, as libc's own function does.
     let path = unsafe {
@@ -281,7 +279,8 @@ fn candidates(name: &OsStr) -> Result<Vec<OsString>, c_int> {
         if path.is_null() { DEFAULT_PATH } else { CStr::from_ptr(path).to_bytes() }
     };
     let paths = places_in(path, name);
-    if paths.is_empty() { Err(libc::ENOENT) } else { Ok(paths) }
+    // Every directory's name was too long: nothing is found.
+    if paths.is_empty() { vec![OsString::new()] } else { paths }
 }
 
 /// # Safety
@@ -321,10 +320,8 @@ struct Request {
     group: Option<pid_t>,
     default: Vec<c_int>,
     mask: Option<Vec<c_int>>,
-    /// Policy and priority.
-    scheduler: Option<(Scheduler, u32)>,
-    /// Priority alone.
-    priority: Option<c_int>,
+    /// Policy, none to keep the caller's, and priority.
+    scheduler: Option<(Option<c_int>, c_int)>,
     cgroup: Option<c_int>,
 }
 
@@ -343,19 +340,15 @@ impl Request {
         if has(objects::SETSID) && has(objects::SETPGROUP) {
             return Err("a session's leader is to change its group, which fails");
         }
-        let priority = given.param.sched_priority;
-        let policy = match given.policy {
-            libc::SCHED_FIFO => Scheduler::Fifo,
-            libc::SCHED_RR => Scheduler::RoundRobin,
-            _ => Scheduler::Other,
-        };
+        // With both flags the policy's includes the priority.
+        let policy = has(objects::SETSCHEDULER).then_some(given.policy);
+        let schedules = policy.is_some() || has(objects::SETSCHEDPARAM);
         Ok(Self {
             session: has(objects::SETSID),
             group: has(objects::SETPGROUP).then_some(given.pgrp),
             default: if has(objects::SETSIGDEF) { members(&given.default) } else { Vec::new() },
             mask: has(objects::SETSIGMASK).then(|| members(&given.mask)),
-            scheduler: has(objects::SETSCHEDULER).then_some((policy, priority as u32)),
-            priority: (has(objects::SETSCHEDPARAM) && !has(objects::SETSCHEDULER)).then_some(priority),
+            scheduler: schedules.then_some((policy, given.param.sched_priority)),
             cgroup: has(objects::SETCGROUP).then_some(given.cgroup),
         })
     }
@@ -375,17 +368,12 @@ impl Request {
         }
         if let Some(mask) = &self.mask {
             command.inherit_signal_mask(false);
-            for &signal in mask {
+            for &signal in mask.iter().filter(|signal| !RESERVED.contains(signal)) {
                 command.signal_block(signal);
             }
         }
         if let Some((policy, priority)) = self.scheduler {
-            command.scheduler(policy, priority);
-        }
-        if let Some(priority) = self.priority {
-            let args = [CallArg::Number(0), CallArg::Bytes(priority.to_ne_bytes().to_vec())];
-            // SAFETY: the kernel reads a number.
-            unsafe { command.call(libc::SYS_sched_setparam as u32, args, None) };
+            command.scheduler_as_given(policy, priority);
         }
         if let Some(group) = self.cgroup {
             if group < 0 {
@@ -398,7 +386,7 @@ impl Request {
     }
 }
 
-/// Used by glibc itself, which leaves them ignored in what it starts.
+/// Used by glibc itself, which leaves them ignored in what it starts, and never blocks them.
 pub(crate) const RESERVED: [c_int; 2] = [32, 33];
 
 /// The signals of a set.

@@ -3,6 +3,7 @@
 //! They answer with an errno, as libc's do, and leave `errno` alone. Memory is libc's, so that either may free it.
 
 use super::layout::{self, Action, Actions, Attributes, Open, What};
+use crate::next;
 use libc::{c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
 use std::mem::{size_of, zeroed};
 
@@ -15,8 +16,9 @@ pub(crate) const SETSCHEDULER: c_short = 0x20;
 pub(crate) const USEVFORK: c_short = 0x40;
 pub(crate) const SETSID: c_short = 0x80;
 pub(crate) const SETCGROUP: c_short = 0x100;
-const ALL: c_short =
-    RESETIDS | SETPGROUP | SETSIGDEF | SETSIGMASK | SETSCHEDPARAM | SETSCHEDULER | USEVFORK | SETSID | SETCGROUP;
+/// Those of every glibc.
+const COMMON: c_short =
+    RESETIDS | SETPGROUP | SETSIGDEF | SETSIGMASK | SETSCHEDPARAM | SETSCHEDULER | USEVFORK | SETSID;
 
 pub(crate) unsafe extern "C" fn actions_init(actions: *mut Actions) -> c_int {
     // SAFETY: the caller's object, for which all zeroes is empty.
@@ -163,7 +165,9 @@ pub(crate) unsafe extern "C" fn attr_destroy(_: *mut Attributes) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn attr_setflags(attributes: *mut Attributes, flags: c_short) -> c_int {
-    if flags & !ALL != 0 {
+    // glibc has cgroups since 2.39.
+    let known = if next::attr_setcgroup_np().is_some() { COMMON | SETCGROUP } else { COMMON };
+    if flags & !known != 0 {
         return libc::EINVAL;
     }
     // SAFETY: the caller's object.

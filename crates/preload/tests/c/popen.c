@@ -2,6 +2,7 @@
 
 #include "common.h"
 #include <poll.h>
+#include <wchar.h>
 
 static char line[2000000];
 
@@ -124,6 +125,62 @@ static void closed_streams(void) {
     }
 }
 
+/* A stream whose descriptor is 0 or 1, since the caller had that closed, and a second one beside it. (2 would get the log.) */
+static void low_streams(void) {
+    int kept[3];
+    for (int fd = 0; fd < 3; fd++)
+        kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+    static const char *const modes[] = {"r", "w", "re", "we"};
+    for (int n = 0; n < 4 * 16; n++) {
+        int closed = n / 16;
+        const char *one_mode = modes[n / 4 % 4], *two_mode = modes[n % 4];
+        for (int fd = 0; fd < 3; fd++)
+            if (closed & 1 << fd)
+                close(fd);
+        FILE *one = popen(*one_mode == 'r' ? "printf one" : "cat >one", one_mode);
+        FILE *two = popen(*two_mode == 'r' ? "printf two" : "cat >two", two_mode);
+        char text[16] = "";
+        FILE *streams[] = {one, two};
+        int ends[2];
+        for (int at = 1; at >= 0; at--) {
+            if (*(at ? two_mode : one_mode) == 'r')
+                say("%s ", fgets(text, sizeof text, streams[at]) ? text : "nothing");
+            else
+                fprintf(streams[at], "for %d", at);
+            ends[at] = pclose(streams[at]);
+        }
+        snprintf(line, sizeof line, "cat one two >>'%s'; rm -f one two", report);
+        for (int fd = 0; fd < 3; fd++)
+            dup2(kept[fd], fd);
+        say("closed %d, %s and %s: %d %d, written: ", closed, one_mode, two_mode, ends[0], ends[1]);
+        system(line);
+        say("\n");
+    }
+    for (int closed = 0; closed < 4; closed++) {
+        for (int fd = 0; fd < 3; fd++)
+            if (closed & 1 << fd)
+                close(fd);
+        FILE *one = popen("sleep 0.05", "r"), *two = popen("cat >/dev/null", "w");
+        snprintf(line, sizeof line, "beside low streams, closed %d", closed);
+        find(line, "r");
+        find(line, "w");
+        pclose(one);
+        pclose(two);
+        for (int fd = 0; fd < 3; fd++)
+            dup2(kept[fd], fd);
+    }
+    for (int fd = 0; fd < 3; fd++)
+        close(kept[fd]);
+}
+
+static void orientation(void) {
+    for (int n = 0; n < 2; n++) {
+        FILE *stream = popen("cat >/dev/null </dev/null", n ? "w" : "r");
+        int before = fwide(stream, 0), wanted = fwide(stream, 1);
+        say("orientation: %d %d, %d\n", before, wanted, pclose(stream));
+    }
+}
+
 static void large(void) {
     static const int sizes[] = {8192, 131000, 1 << 20};
     for (int n = 0; n < 3; n++) {
@@ -182,6 +239,8 @@ int main(int argc, char **argv) {
     inheritance();
     foreign();
     closed_streams();
+    low_streams();
+    orientation();
     interrupted();
     large();
     return 0;

@@ -90,6 +90,84 @@ static void attributes(void) {
     posix_spawnattr_destroy(&attributes);
 }
 
+/* Whether the actions were done before the step that failed: one of them makes a file. */
+static void after_actions(const char *what, const char *path, posix_spawnattr_t *attributes) {
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 5, "made", O_WRONLY | O_CREAT, 0600);
+    outcome(what, posix_spawnp(&pid, path, &actions, attributes, words, environ), &pid);
+    say(" made: %d\n", unlink("made"));
+    posix_spawn_file_actions_addopen(&actions, 5, "no/such/directory", O_RDONLY, 0);
+    outcome(what, posix_spawnp(&pid, path, &actions, attributes, words, environ), &pid);
+    say(" made: %d\n", unlink("made"));
+    posix_spawn_file_actions_destroy(&actions);
+}
+
+static void order(void) {
+    posix_spawnattr_t attributes;
+    struct sched_param param = {.sched_priority = 5};
+    static const int policies[] = {SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE, 4, 6, 77, -1};
+    char long_name[300], long_path[5001];
+    memset(long_name, 'n', sizeof long_name - 1);
+    memset(long_path, 'n', sizeof long_path - 1);
+    long_name[sizeof long_name - 1] = long_path[sizeof long_path - 1] = 0;
+    long_path[0] = '/';
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setschedparam(&attributes, &param);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSCHEDPARAM);
+    after_actions("a priority that cannot be", facts, &attributes);
+    posix_spawnattr_setpgroup(&attributes, 1);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSCHEDPARAM);
+    after_actions("nor a group", facts, &attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    after_actions("no group", facts, &attributes);
+    after_actions("an empty name", "", NULL);
+    after_actions("a long name", long_name, NULL);
+    after_actions("a long path", long_path, NULL);
+    setenv("PATH", "", 1);
+    after_actions("an empty name in an empty PATH", "", NULL);
+    unsetenv("PATH");
+    after_actions("an empty name without PATH", "", NULL);
+    after_actions("a long name without PATH", long_name, NULL);
+    char *path = malloc(5001);
+    memset(path, 'p', 5000);
+    path[5000] = 0;
+    setenv("PATH", path, 1);
+    after_actions("nothing but a long PATH", "true", NULL);
+    free(path);
+    setenv("PATH", "/usr/bin:/bin", 1);
+    for (size_t n = 0; n < sizeof policies / sizeof *policies; n++) {
+        /* As a program may that knows of more policies than the function lets it say. */
+        attributes.__policy = policies[n];
+        for (int priority = 0; priority < 2; priority++) {
+            param.sched_priority = priority;
+            posix_spawnattr_setschedparam(&attributes, &param);
+            posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSCHEDULER);
+            char what[40];
+            snprintf(what, sizeof what, "policy %d, priority %d", policies[n], priority);
+            after_actions(what, facts, &attributes);
+        }
+    }
+    /* Bits that sigfillset(3) leaves out. */
+    static const int own[] = {32, 33, 34};
+    for (size_t n = 0; n < sizeof own / sizeof *own; n++) {
+        memset(&attributes.__ss, 0, sizeof attributes.__ss);
+        ((unsigned long *)&attributes.__ss)[0] = 1ul << (own[n] - 1);
+        attributes.__sd = attributes.__ss;
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+        with("a mask of one", &attributes);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        with("one to default", &attributes);
+    }
+    memset(&attributes.__ss, 0xff, sizeof attributes.__ss);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    with("a mask of all bits", &attributes);
+    for (int flag = 1; flag < 0x8000; flag <<= 1)
+        say("flag %x: %d\n", (unsigned)flag, posix_spawnattr_setflags(&attributes, (short)flag));
+    posix_spawnattr_destroy(&attributes);
+}
+
 static void file(const char *name, const char *text, mode_t mode) {
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
     if (write(fd, text, strlen(text)) < 0 || fchmod(fd, mode))
@@ -193,6 +271,7 @@ int main(int argc, char **argv) {
     setenv("FACT", "a fact", 1);
     open_some(0);
     attributes();
+    order();
     refusals();
     search();
     say("nothing is left: %d\n", waitpid(-1, NULL, WNOHANG | __WALL));
