@@ -266,6 +266,21 @@ fn a_report_has_page_pictures_and_words() {
     }
 }
 
+/// An older record may have rows of a launcher that has been removed since: they are on the page, and are compared.
+#[test]
+fn rows_of_a_launcher_that_is_gone_are_shown() {
+    let place = directory();
+    let text_of = fs::read_to_string(record().join("results.json")).expect("a record");
+    let older = place.path().join("results.json");
+    fs::write(&older, text_of.replace("\"forkless-launch\"", "\"forkless-once\"")).expect("written");
+    let out = place.path().join("page");
+    report(&older, &out);
+    let page = fs::read_to_string(out.join("index.html")).expect("a page");
+    assert!(page.contains("forkless-once") && !page.contains("forkless-launch<"), "its rows are not on the page");
+    let compared = forkless(&["compare", &text(&older), &text(&record())]);
+    assert!(compared.status.success(), "{compared:?}");
+}
+
 #[test]
 fn the_background_is_beside_what_was_published() {
     let place = directory();

@@ -73,6 +73,9 @@ mod pipeline;
 #[path = "../scenario/zygote.rs"]
 mod zygote;
 
+#[path = "../scenario/zygote_bounds.rs"]
+mod zygote_bounds;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -186,6 +189,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-basics", zygote::basics),
     ("zygote-calls", zygote::calls),
     ("zygote-follows", zygote::follows),
+    ("zygote-groups", zygote_bounds::groups),
+    ("zygote-cgroups", zygote_bounds::cgroups),
+    ("zygote-thread-cgroup", zygote_bounds::thread_cgroup),
+    ("zygote-deep-cgroup", zygote_bounds::deep_cgroup),
     ("zygote-killed", zygote::killed),
     ("zygote-kill-storm", zygote::kill_storm),
     ("zygote-held", zygote::held),

@@ -38,21 +38,21 @@ pub fn functions() -> Registry {
     functions
 }
 
-fn zygote() -> Zygote {
+pub fn zygote() -> Zygote {
     Zygote::start(&ZygoteOptions::new()).expect("a zygote")
 }
 
-fn shell(script: &str) -> Prepared {
+pub fn shell(script: &str) -> Prepared {
     Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).prepare().expect("prepare")
 }
 
-fn says(zygote: &Zygote, script: &str) -> String {
+pub fn says(zygote: &Zygote, script: &str) -> String {
     let output = zygote.output(&shell(script)).expect("output");
     assert!(output.status.success(), "{script}: {}", output.status);
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-fn error_of<T>(answer: io::Result<T>) -> Error {
+pub fn error_of<T>(answer: io::Result<T>) -> Error {
     match answer {
         Ok(_) => panic!("it should have failed"),
         Err(error) => Error::of(&error).unwrap_or_else(|| panic!("no step: {error}")).clone(),

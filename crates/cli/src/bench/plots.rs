@@ -86,7 +86,7 @@ const fn look(launcher: &'static str, light: (u8, u8, u8), dark: &'static str, m
 
 /// Launchers worth a line. Ours are blue; the others warm, violet or green. The prepared forms lie so close to the plain ones
 /// that their lines would cover them: the tables have them all.
-static LOOKS: [Look; 18] = [
+static LOOKS: [Look; 19] = [
     look("fork", (190, 45, 10), "#ff8f66", Mark::Square),
     look("posix_spawn", (150, 85, 0), "#f0b04a", Mark::Diamond),
     look("system", (104, 104, 104), "#a6a6a6", Mark::Cross),
@@ -101,6 +101,8 @@ static LOOKS: [Look; 18] = [
     look("wait-any", (190, 46, 12), "#ff8e64", Mark::Square),
     look("forkless-spawn", (60, 110, 190), "#86b6f5", Mark::Circle),
     look("forkless-launch", (20, 120, 160), "#5fcbee", Mark::Circle),
+    // Removed; older records have it, and their pictures stay as they are.
+    look("forkless-pool", (70, 90, 150), "#a9b8f0", Mark::Circle),
     look("forkless-wait-set", (10, 75, 158), "#5aa0ff", Mark::Circle),
     look("forkless-status", (10, 75, 160), "#5aa2ff", Mark::Circle),
     // Last, so that their thin lines are drawn over the thick ones that they meet.

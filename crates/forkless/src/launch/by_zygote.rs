@@ -120,7 +120,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
     };
     let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
-    let caller = Identity::of_caller(status, &helper.files);
+    let caller = Identity::of_caller(status, &helper.files)
+        .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
     if let Some(difference) = caller.difference(&helper.identity) {
         return Err(Refused::Again(Again::Differs(difference)));
     }

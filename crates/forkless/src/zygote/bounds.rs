@@ -6,10 +6,10 @@
 
 use super::namespaces::{Namespaces, Tasks};
 use forkless_core::sys::{self, uapi};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io;
 
 /// Lines of `/proc/PID/status`, with what they are in words.
 const LINES: [(&str, &str); 11] = [
@@ -26,11 +26,36 @@ const LINES: [(&str, &str); 11] = [
     ("Seccomp_filters:", "seccomp filters"),
 ];
 
+/// All of a short text of the kernel's, as it is at one moment: what comes in several reads may be of several moments.
+fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(usual);
+    loop {
+        rustix::io::pread(file, spare_capacity(&mut text), 0)?;
+        if text.len() < text.capacity() {
+            return Ok(text);
+        }
+        // There may be more of it. How long it gets depends on the caller: its groups, the depth of its cgroup.
+        let more = 2 * text.len();
+        text.clear();
+        text.reserve(more);
+    }
+}
+
+/// The lines of `/proc/PID/cgroup`; none if a path is as long as the kernel can report: it may be longer, and which it is then
+/// nobody can tell. (Some kernels cut the path, others refuse the read.)
+fn cgroup(file: &File) -> Option<Vec<u8>> {
+    const PATH_MAX: usize = 4096;
+    let text = whole(file, 512).ok()?;
+    // `hierarchy:controllers:path`, and no line feed in any of them.
+    let path_of = |line: &[u8]| line.splitn(3, |&byte| byte == b':').nth(2).map_or(0, <[u8]>::len);
+    let is_cut = text.split(|&byte| byte == b'\n').any(|line| path_of(line) >= PATH_MAX - 1);
+    (!is_cut).then_some(text)
+}
+
 /// A `/proc/PID/status`, but for its first line: a program's name, which may be any bytes.
 pub(crate) struct Status {
-    text: [u8; 4096],
+    text: Vec<u8>,
     from: usize,
-    to: usize,
 }
 
 impl Status {
@@ -40,15 +65,14 @@ impl Status {
     }
 
     fn read(path: &str) -> io::Result<Self> {
-        let mut status = Self { text: [0; 4096], from: 0, to: 0 };
-        status.to = File::open(path)?.read(&mut status.text)?;
-        status.from = status.text[..status.to].iter().position(|&byte| byte == b'\n').unwrap_or(status.to);
-        Ok(status)
+        let text = whole(&File::open(path)?, 4096)?;
+        let from = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
+        Ok(Self { text, from })
     }
 
     /// The values of these labels, which stand in this order.
     fn values<const N: usize>(&self, labels: [&str; N]) -> [Option<&[u8]>; N] {
-        let mut lines = self.text[self.from..self.to].split(|&byte| byte == b'\n');
+        let mut lines = self.text[self.from..].split(|&byte| byte == b'\n');
         labels.map(|label| {
             let mut rest = lines.clone();
             let found = rest.find_map(|line| line.strip_prefix(label.as_bytes()));
@@ -72,22 +96,6 @@ impl Status {
         const CAP_SYS_ADMIN: u32 = 21;
         let [effective] = self.values(["CapEff:"]);
         Self::number(effective, 16).is_none_or(|bits| bits >> CAP_SYS_ADMIN & 1 == 1)
-    }
-}
-
-/// A short text of the kernel's.
-#[derive(Clone, PartialEq, Eq)]
-struct Text {
-    bytes: [u8; 256],
-    length: usize,
-}
-
-impl Text {
-    /// Read from a file that is kept open.
-    fn of(file: &File) -> Self {
-        let mut text = Self { bytes: [0; 256], length: 0 };
-        text.length = file.read_at(&mut text.bytes, 0).unwrap_or(0);
-        text
     }
 }
 
@@ -117,23 +125,28 @@ pub(crate) struct Identity {
     session: i32,
     /// Device, inode and mount of the root directory.
     root: Option<(u64, u64, u64)>,
-    cgroup: Text,
-    oom_score_adj: Text,
+    /// See [`cgroup`].
+    cgroup: Option<Vec<u8>>,
+    oom_score_adj: Option<Vec<u8>>,
 }
 
 impl Identity {
-    /// That of the calling thread.
-    pub(crate) fn of_caller(status: Status, files: &Files) -> Self {
-        Self::of_files(status, 0, "/", files)
+    /// That of the calling thread. The error is that of `/proc/thread-self/cgroup`.
+    pub(crate) fn of_caller(status: Status, files: &Files) -> io::Result<Self> {
+        // The file that is kept open is the first thread's, and each thread may be in a cgroup of its own.
+        let is_first = sys::gettid() == sys::getpid();
+        let cgroup = if is_first { cgroup(&files.cgroup) } else { cgroup(&File::open("/proc/thread-self/cgroup")?) };
+        Ok(Self::of_files(status, 0, "/", files, cgroup))
     }
 
     /// That of another process.
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
         let status = Status::read(&format!("/proc/{pid}/status"))?;
-        Ok(Self::of_files(status, pid, &format!("/proc/{pid}/root/"), &Files::of(pid)?))
+        let files = Files::of(pid)?;
+        Ok(Self::of_files(status, pid, &format!("/proc/{pid}/root/"), &files, cgroup(&files.cgroup)))
     }
 
-    fn of_files(status: Status, pid: i32, root: &str, files: &Files) -> Self {
+    fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
         // SAFETY: reads a number.
         let session = unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) };
         // STATX_MNT_ID, Linux 5.8; before that the number is 0.
@@ -146,8 +159,8 @@ impl Identity {
             status,
             session: session.unwrap_or(0) as i32,
             root,
-            cgroup: Text::of(&files.cgroup),
-            oom_score_adj: Text::of(&files.oom_score_adj),
+            cgroup,
+            oom_score_adj: whole(&files.oom_score_adj, 16).ok(),
         }
     }
 
@@ -165,8 +178,8 @@ impl Identity {
         let others = [
             (self.session != other.session, "session"),
             (self.root != other.root, "root directory or mount namespace"),
-            (self.cgroup != other.cgroup, "control group"),
-            (self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
+            (self.cgroup.is_none() || self.cgroup != other.cgroup, "control group"),
+            (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
         others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)
     }
@@ -178,11 +191,9 @@ mod tests {
 
     #[test]
     fn lines_are_found_in_order_and_past_missing_ones() {
-        let mut status = Status { text: [0; 4096], from: 0, to: 0 };
         let text =
             b"Name:\tUid: 7\nUmask:\t0027\nUid:\t1 2 3 4\nSigIgn:\t0000000000001000\nCapEff:\t0000000000200000\n";
-        status.text[..text.len()].copy_from_slice(text);
-        (status.from, status.to) = (12, text.len());
+        let status = Status { text: text.to_vec(), from: 12 };
         assert_eq!(status.umask_and_ignored(), (Some(0o27), Some(1 << 12)));
         let [uid, none, effective] = status.values(["Uid:", "Gid:", "CapEff:"]);
         assert_eq!((uid, none), (Some(&b"\t1 2 3 4"[..]), None));
@@ -194,7 +205,7 @@ mod tests {
     fn one_and_the_same_process_does_not_differ() {
         let pid = sys::getpid();
         let files = Files::of(pid).expect("/proc");
-        let caller = Identity::of_caller(Status::of_caller().expect("/proc"), &files);
+        let caller = Identity::of_caller(Status::of_caller().expect("/proc"), &files).expect("/proc");
         assert_eq!(caller.difference(&Identity::of(pid).expect("/proc")), None);
         let mut other = Identity::of(pid).expect("/proc");
         other.session += 1;
