@@ -89,6 +89,56 @@ fn a_thread_with_its_own_table_passes_its_own_descriptors() {
 }
 
 #[test]
+fn a_forked_copy_of_the_same_pid_is_another_process() {
+    runner::run("copy-of-the-same-pid");
+}
+
+#[test]
+fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
+    runner::run("ids-closed");
+}
+
+#[test]
+fn a_host_that_always_launches_children_of_other_ids_is_dumpable_now_and_then() {
+    runner::run("ids-restored");
+}
+
+#[test]
+fn a_copy_forked_amid_a_change_of_ids_waits_for_nothing() {
+    runner::run("ids-forked-amid");
+}
+
+#[test]
+fn a_host_may_make_itself_dumpable_or_not_amid_a_change_of_ids() {
+    runner::run("ids-asked-for");
+}
+
+#[test]
+fn what_a_change_of_ids_refuses_to_others_is_there_for_the_next_ones() {
+    runner::run("ids-refused-meanwhile");
+}
+
+#[test]
+fn a_hosts_memory_is_closed_while_its_child_has_other_credentials() {
+    runner::run("ids-other-credentials");
+}
+
+#[test]
+fn a_child_waits_for_its_id_maps_as_long_as_its_host_is_stopped() {
+    runner::run("maps-host-stopped");
+}
+
+#[test]
+fn a_host_that_is_killed_leaves_no_child_that_waits_for_its_id_maps() {
+    runner::run("maps-host-killed");
+}
+
+#[test]
+fn a_stopped_child_without_id_maps_keeps_nobody() {
+    runner::run("maps-child-stopped");
+}
+
+#[test]
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
 }

@@ -7,7 +7,7 @@
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
 /// The child may still be using the parent's memory and descriptors.
 pub const RUNNING: u32 = 1;
@@ -66,14 +66,16 @@ pub struct Frame {
     pub errno: AtomicI32,
     /// What of the step's object failed: an index into the pairs, or a descriptor number.
     pub detail: AtomicI32,
-    /// The arena to play.
-    pub plan: *const Header,
+    /// The arena to play. A zygote writes it while the caller may look at the frame.
+    pub plan: AtomicPtr<Header>,
     /// How the descriptor table comes to be.
     pub table: Table,
     /// With [`Table::Private`]: descriptors from here on are not copied.
     pub keep_below: u32,
     /// The parent's pid, where descriptors are fetched from it or its death is to be noticed.
     pub parent: i32,
+    /// The parent's pid in its own process-id namespace, where its death is to be noticed while it is waited for.
+    pub host: i32,
     /// The parent's thread that cloned, whose descriptors are meant: it may have a table of its own, and the parent's
     /// first thread may have ended.
     pub thread: i32,

@@ -71,6 +71,8 @@ mod shell;
 
 mod orphan;
 
+mod process;
+
 mod settled;
 
 pub mod zygote;
@@ -98,11 +100,15 @@ pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Res
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
+#[doc(hidden)]
+pub use launch::KeepDumpable;
+pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
+#[doc(hidden)]
+pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;

@@ -55,6 +55,12 @@ mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
 
+#[path = "../scenario/ids.rs"]
+mod ids;
+
+#[path = "../scenario/maps.rs"]
+mod maps;
+
 #[path = "../scenario/set.rs"]
 mod set;
 
@@ -122,6 +128,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
     ("pid-namespace", hosts::pid_namespace),
+    ("copy-of-the-same-pid", hosts::copy_of_the_same_pid),
     ("awaited-leaks", awaited::leaks),
     ("awaited-dropped", awaited::dropped),
     ("awaited-alone", awaited::alone),
@@ -129,6 +136,16 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-runtime-gone", awaited::runtime_gone),
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
+    ("ids-closed", ids::closed_to_the_new_user),
+    ("ids-restored", ids::restored_while_others_go_on),
+    ("ids-forked-amid", ids::forked_amid),
+    ("ids-asked-for", ids::asked_for_meanwhile),
+    ("ids-refused-meanwhile", ids::refused_meanwhile),
+    ("ids-other-credentials", ids::closed_for_other_credentials),
+    ("maps-host", maps::host),
+    ("maps-host-stopped", maps::host_stopped),
+    ("maps-host-killed", maps::host_killed),
+    ("maps-child-stopped", maps::child_stopped),
     ("death-thread-ends", death::thread_ends),
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),

@@ -7,9 +7,11 @@
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
+use crate::process;
 use forkless_core::sys::{self, errno, uapi};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -67,7 +69,7 @@ impl Creator {
 pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
 /// Starts a thread that no signal of the host's can find.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: put back below; a new thread starts with its maker's mask.
     let mask = unsafe { sys::set_signal_mask(!LIBCS) };
     let answer = start();
@@ -89,7 +91,7 @@ fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -
     thread::scope(|scope| {
         let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
         let ended = thread.map_err(CreatorError::Thread)?.join();
-        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
@@ -107,8 +109,8 @@ unsafe impl Send for Job {}
 
 /// The thread that clones for others.
 struct Keeper {
-    /// The process whose thread it is: a forked copy has not got it.
-    process: i32,
+    /// The [process](process::generation) whose thread it is: a forked copy has not got it.
+    process: u32,
     /// Its number.
     thread: i32,
     jobs: Sender<Job>,
@@ -118,7 +120,7 @@ struct Keeper {
 static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(null_mut());
 
 fn keeper() -> Result<&'static Keeper, CreatorError> {
-    let me = sys::getpid();
+    let me = process::generation();
     loop {
         let known = KEEPER.load(Ordering::Acquire);
         // SAFETY: never freed once it is published.
@@ -126,7 +128,8 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
             return if shares_table(keeper.thread) { Ok(keeper) } else { Err(CreatorError::OwnTable) };
         }
         // It has its maker's descriptors for good, so these must be everyone's. A first thread that has ended has none.
-        if is_the_same(KCMP_VM, me) && !shares_table(me) {
+        let first = sys::getpid();
+        if is_the_same(KCMP_VM, first) && !shares_table(first) {
             return Err(CreatorError::OwnTable);
         }
         let new = Box::into_raw(Box::new(start(me).map_err(CreatorError::Thread)?));
@@ -138,7 +141,7 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
     }
 }
 
-fn start(process: i32) -> io::Result<Keeper> {
+fn start(process: u32) -> io::Result<Keeper> {
     let (jobs, queue) = channel();
     let (tell, told) = sync_channel(1);
     let builder = thread::Builder::new().name("forkless-keeper".into()).stack_size(STACK);
@@ -173,17 +176,18 @@ fn gone() -> io::Error {
 
 fn keep(queue: &Receiver<Job>) {
     for job in queue {
-        // SAFETY: who sent it keeps it alive, and alone, until it is told.
+        // SAFETY: who sent it keeps it alive, and alone, until it is told. It does not unwind.
         unsafe { (*job.work)() };
         // The sender waits for this, whatever happens to it.
         let _ = job.done.send(());
     }
 }
 
+/// A panic of the work is the caller's, and not the keeper's.
 fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let keeper = keeper()?;
     let (mut work, mut answer) = (Some(work), None);
-    let mut job = || answer = work.take().map(|work| work());
+    let mut job = || answer = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
     let (done, wait) = sync_channel(1);
     let erased: *mut (dyn FnMut() + Send + '_) = &raw mut job;
     // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and drops
@@ -193,5 +197,20 @@ fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError
     let gone = || CreatorError::Thread(gone());
     keeper.jobs.send(Job { work, done }).map_err(|_| gone())?;
     wait.recv().map_err(|_| gone())?;
-    answer.ok_or_else(gone)
+    match answer.ok_or_else(gone)? {
+        Ok(answer) => Ok(answer),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_does_so_in_its_caller_and_the_keeper_goes_on() {
+        let panic = catch_unwind(|| on_keeper(|| panic!("on purpose")).map(|()| ())).expect_err("a panic");
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+        assert_eq!(on_keeper(|| 7).expect("a keeper"), 7);
+    }
 }

@@ -53,7 +53,8 @@ pub use support::Support;
 use clone::{Cloned, How};
 pub(crate) use creator::Creator;
 use creator::CreatorError;
-use dumpable::KeepDumpable;
+use dumpable::Mark;
+pub use dumpable::{KeepDumpable, set_dumpable};
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
@@ -218,11 +219,13 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let caller = Caller::of(plan, run);
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
-        let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
+        let keep_dumpable = plan.changes_ids.then(KeepDumpable::begin);
+        let mark = Mark::begin(plan.changes_ids);
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
-                features = Features::lose(Feature::Clone3);
+                drop(keep_dumpable);
+                features = features.lose(Feature::Clone3, mark);
                 continue;
             }
             Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
@@ -233,10 +236,11 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
         }
         if let Some(Err((errno, what))) = running.maps {
-            let status = wait::reap(running.pid);
+            let status = reap(&running);
+            drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
-            if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+            if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
                 return Err(failure::failed(plan, outcome));
             }
             continue;
@@ -244,7 +248,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
         if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
             // Refused since the probe; the child found the other way by itself.
-            features = Features::lose(Feature::GetFd);
+            features = features.lose(Feature::GetFd, mark);
             running.route.passing = Passing::Proc;
         }
         if !running.left {
@@ -262,7 +266,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+        if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
             let signal = status.and_then(|status| status.signal());
             return Err(failure::failed(plan, outcome).by(signal));
         }
@@ -276,12 +280,13 @@ fn knows_better(
     route: Route,
     features: &mut Features,
     copy_sources: &mut bool,
+    mark: Mark,
 ) -> bool {
     match next_best(outcome, status, route) {
-        Some(NextBest::CopyTable) => *features = Features::lose(Feature::CloseRange),
+        Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
-            *features = without.map_or(*features, Features::lose);
+            *features = without.map_or(*features, |feature| features.lose(feature, mark));
         }
         None => return false,
     }
@@ -306,7 +311,7 @@ impl Caller {
     fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
         let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
-        let needed = creates || plan.names_parent || passes;
+        let needed = creates || plan.names_parent || passes || plan.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
         Self { pid, tid, mask }
@@ -355,9 +360,10 @@ enum Refused {
 
 /// Fills a frame for one run.
 fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
-    frame.plan = plan.header();
+    *frame.plan.get_mut() = plan.header().cast_mut();
     // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+    frame.host = caller.pid;
     frame.thread = caller.tid;
     *frame.missed.get_mut() = 0;
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
@@ -475,19 +481,19 @@ fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Opti
 
 /// Waits as long as the form asks; sets `left` if the child has left our memory by then.
 fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
-    let (stack, pid) = (&running.stack, running.pid);
-    if keep_dumpable.is_some() {
+    let (stack, pid, pidfd) = (&running.stack, running.pid, running.pidfd.as_ref());
+    if let Some(keep) = keep_dumpable {
         // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
         // it is stopped, since it could be for ever.
-        wait_though_stopped(stack, pid, |word| word != LEFT);
-        drop(keep_dumpable);
+        wait_though_stopped(stack, pid, pidfd, |word| word != LEFT);
+        keep.end(pid);
     }
     match form {
-        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, |word| word == RUNNING),
+        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING),
         Form::Launch => {}
         Form::Spawn => {
             if !wait_while(stack, pid, None, |word| word != LEFT) && passes_descriptors {
-                wait_though_stopped(stack, pid, |word| word == RUNNING);
+                wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING);
             }
         }
         // What the child is passed stays open as long as the caller of this holds the plan.
@@ -504,12 +510,17 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 ///
 /// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
 /// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
-fn wait_though_stopped(stack: &Stack, pid: i32, busy: impl Fn(u32) -> bool) {
+fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
-        // SAFETY: our own child. It has not left our memory, so it has no exit signal, and nobody else can have reaped it.
-        let _ = unsafe { sys::kill(pid, SIGCONT) };
+        wait::signal(pid, pidfd, SIGCONT);
     }
+}
+
+/// Reaps a child that has failed or been sent away, and is about to leave; one that is stopped has to go on for that.
+fn reap(running: &Running) -> Option<ExitStatus> {
+    wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
+    wait::reap(running.pid)
 }
 
 /// A child between clone and exec that is still there after this is looked at more closely.
@@ -597,10 +608,9 @@ pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus
         return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
     }
     // It is too late to try another way for this child, but the next one will go it.
-    match next_best(outcome, status, route) {
-        Some(NextBest::CopyTable) => _ = Features::lose(Feature::CloseRange),
-        Some(NextBest::CopySources { without: Some(feature) }) => _ = Features::lose(feature),
-        _ => {}
+    if let Ok(features) = Features::get() {
+        let (mut features, mut copy_sources) = (features, false);
+        knows_better(outcome, status, route, &mut features, &mut copy_sources, Mark::begin(false));
     }
     failure::failed(plan, outcome).by(status.and_then(|status| status.signal()))
 }
