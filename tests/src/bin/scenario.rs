@@ -32,6 +32,9 @@ mod environment;
 #[path = "../scenario/traced.rs"]
 mod traced;
 
+#[path = "../scenario/debugged.rs"]
+mod debugged;
+
 #[path = "../scenario/leaks.rs"]
 mod leaks;
 
@@ -93,6 +96,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("environment-taken-out", environment::taken_out),
     ("environment-cost", environment::cost),
     ("traced", traced::run),
+    ("debugged", debugged::run),
+    ("debugged-repeatedly", debugged::repeatedly),
     ("leaks-good", leaks::good),
     ("leaks-batch", leaks::batch),
     ("leaks-failed", leaks::failed),

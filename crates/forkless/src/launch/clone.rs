@@ -1,11 +1,12 @@
 //! Making the child: `clone3(2)`, or `clone(2)` where that is refused.
 //!
 //! `CLONE_VM`: no page table is copied. `CLONE_FILES`: no descriptor table is copied; the child makes itself a small
-//! one. No `CLONE_VFORK`: the caller may go on at once, or wait with a time limit, and a child stopped before exec does
-//! not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
+//! one. No `CLONE_VFORK`, but for a few plans and under a debugger ([`traced`]): the caller may go on at once, or wait with
+//! a time limit, and a child stopped before exec does not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
 //! to the host's SIGCHLD handler and to its `waitpid(-1)`; only we, who ask for `__WALL`, see it.
 
 use super::stack::Stack;
+use super::traced;
 use forkless_core::frame::Frame;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -33,17 +34,20 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Only what every child has.
-    pub(crate) const PLAIN: Self = Self {
-        clone3: true,
-        share_files: false,
-        pidfd: false,
-        namespaces: 0,
-        cgroup: -1,
-        vfork: false,
-        tells_pid: false,
-        for_parent: false,
-    };
+    /// Only what every child has. Each is to begin from this, since it knows of a tracer, for which every child that shares
+    /// memory must be a vfork'd one.
+    pub(crate) fn plain() -> Self {
+        Self {
+            clone3: true,
+            share_files: false,
+            pidfd: false,
+            namespaces: 0,
+            cgroup: -1,
+            vfork: traced::is_traced(),
+            tells_pid: false,
+            for_parent: false,
+        }
+    }
 }
 
 /// A child that exists.

@@ -47,6 +47,8 @@ pub(crate) mod processor;
 
 mod support;
 
+mod traced;
+
 pub use stack::mapped_stacks;
 pub use support::Support;
 
@@ -385,20 +387,24 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
     });
-    let writes_meanwhile = plan.vfork && plan.id_maps.is_some();
+    let plain = How::plain();
+    // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
+    let has_place = plan.id_maps.is_none() || route.call == Call::Clone3 || !run.pidfd;
+    let vfork = plan.vfork || plain.vfork && has_place;
+    let writes_meanwhile = vfork && plan.id_maps.is_some();
     let how = How {
         clone3: route.call == Call::Clone3,
         share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
         pidfd: run.pidfd,
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
-        vfork: plan.vfork,
+        vfork,
         tells_pid: writes_meanwhile,
-        for_parent: false,
+        ..plain
     };
     let started = Instant::now();
     let mut tried = false;
-    let mut clone = |stack: &mut Stack| {
+    let mut clone = |stack: &mut Stack, how: How| {
         plan.creator.run(caller.is_first_thread(), || {
             tried = true;
             // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
@@ -408,8 +414,12 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     };
     // Who has joined a process-id namespace can start no thread, so who writes is started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
-        Some(maps) => maps::write_meanwhile(&mut stack, maps, clone).map_err(CreatorError::Thread),
-        None => Ok((clone(&mut stack), None)),
+        Some(maps) => match maps::write_meanwhile(&mut stack, maps, |stack| clone(stack, how)) {
+            // Only a tracer asks for it: rather one that loses sight than no child.
+            Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
+            answer => answer.map_err(CreatorError::Thread),
+        },
+        None => Ok((clone(&mut stack, how), None)),
     };
     let made = made.and_then(|(cloned, maps)| Ok((cloned?, maps)));
     if !tried {

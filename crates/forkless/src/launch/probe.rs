@@ -98,7 +98,7 @@ fn probe_once() -> Result<u32, ProbeError> {
             frame.plan = null();
             frame.table = Table::Private;
         });
-        let how = How { clone3, share_files: true, ..How::PLAIN };
+        let how = How { clone3, share_files: true, ..How::plain() };
         // SAFETY: `probe` follows the child's rules; the stack is held until the child is reaped.
         match unsafe { clone::clone(&mut stack, how, probe) } {
             Ok(cloned) => break cloned.pid,

@@ -345,14 +345,15 @@ impl<'a> Server<'a> {
         loop {
             // SAFETY: the parcel's own stack, which no child uses: its owner has said so by sending it.
             let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
+            let plain = How::plain();
             let how = How {
                 clone3: self.has_clone3,
                 namespaces: order.namespaces,
                 cgroup: order.cgroup,
-                vfork: order.vfork != 0,
+                vfork: plain.vfork || order.vfork != 0,
                 tells_pid: true,
                 for_parent: true,
-                ..How::PLAIN
+                ..plain
             };
             // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the child has left.
             match unsafe { clone(&mut stack, how, play_sent) } {
