@@ -102,3 +102,15 @@ fn a_changed_environment_is_noticed() {
 fn an_environment_that_is_being_changed_is_that_of_a_moment() {
     runner::run("environment-taken-out");
 }
+
+#[test]
+fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
+    runner::run("oom");
+}
+
+/// Negative control: by a clone without `CLONE_VFORK` the host is killed.
+#[test]
+fn an_oom_kill_reaches_who_shares_memory() {
+    let ending = runner::end(&["oom", "control"]);
+    assert!(ending.status.success(), "{}", ending.text);
+}

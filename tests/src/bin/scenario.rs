@@ -35,6 +35,9 @@ mod traced;
 #[path = "../scenario/debugged.rs"]
 mod debugged;
 
+#[path = "../scenario/oom.rs"]
+mod oom;
+
 #[path = "../scenario/leaks.rs"]
 mod leaks;
 
@@ -96,6 +99,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("environment-taken-out", environment::taken_out),
     ("environment-cost", environment::cost),
     ("traced", traced::run),
+    ("oom", oom::supervise),
+    ("oom-host", oom::host),
+    ("oom-fill", oom::fill),
     ("debugged", debugged::run),
     ("debugged-repeatedly", debugged::repeatedly),
     ("leaks-good", leaks::good),

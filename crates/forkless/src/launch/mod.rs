@@ -390,7 +390,9 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     let plain = How::plain();
     // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
     let has_place = plan.id_maps.is_none() || route.call == Call::Clone3 || !run.pidfd;
-    let vfork = plan.vfork || plain.vfork && has_place;
+    // The OOM killer of a cgroup goes by the memory of who is in it, which here is ours, and kills everyone who has it. It
+    // passes over nobody but a vfork'd child: oom_badness() in mm/oom_kill.c.
+    let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
     let writes_meanwhile = vfork && plan.id_maps.is_some();
     let how = How {
         clone3: route.call == Call::Clone3,
@@ -415,7 +417,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     // Who has joined a process-id namespace can start no thread, so who writes is started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
         Some(maps) => match maps::write_meanwhile(&mut stack, maps, |stack| clone(stack, how)) {
-            // Only a tracer asks for it: rather one that loses sight than no child.
+            // Not needed for what the child does: rather one that is seen by a tracer, or the OOM killer, than none.
             Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),
         },
