@@ -104,6 +104,26 @@ fn an_environment_that_is_being_changed_is_that_of_a_moment() {
 }
 
 #[test]
+fn before_linux_5_16_a_signal_that_dumps_core_ends_the_child_without_a_dump() {
+    runner::run("dumps-signals");
+}
+
+#[test]
+fn before_linux_5_16_a_program_starts_with_the_right_actions_and_mask() {
+    runner::run("dumps-program");
+}
+
+#[test]
+fn before_linux_5_16_the_memory_cannot_be_dumped_while_a_filter_may_kill() {
+    runner::run("dumps-filtered");
+}
+
+#[test]
+fn before_linux_5_16_the_probe_is_killed_by_a_filter_without_a_dump() {
+    runner::run("dumps-probe");
+}
+
+#[test]
 fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
     runner::run("oom");
 }

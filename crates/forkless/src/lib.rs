@@ -98,6 +98,8 @@ pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Res
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
+#[doc(hidden)]
+pub use launch::assume_old_kernel;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};

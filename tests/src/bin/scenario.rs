@@ -35,6 +35,9 @@ mod traced;
 #[path = "../scenario/debugged.rs"]
 mod debugged;
 
+#[path = "../scenario/dumps.rs"]
+mod dumps;
+
 #[path = "../scenario/oom.rs"]
 mod oom;
 
@@ -99,6 +102,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("environment-taken-out", environment::taken_out),
     ("environment-cost", environment::cost),
     ("traced", traced::run),
+    ("dumps-signals", dumps::signals),
+    ("dumps-program", dumps::program),
+    ("dumps-filtered", dumps::filtered),
+    ("dumps-probe", dumps::probe),
     ("oom", oom::supervise),
     ("oom-host", oom::host),
     ("oom-fill", oom::fill),

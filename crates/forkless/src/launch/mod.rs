@@ -31,6 +31,8 @@ mod creator;
 
 mod dumpable;
 
+mod dumps;
+
 mod failure;
 
 mod fork;
@@ -49,6 +51,7 @@ mod support;
 
 mod traced;
 
+pub use dumps::assume_old_kernel;
 pub use stack::mapped_stacks;
 pub use support::Support;
 
@@ -216,11 +219,16 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         _ => {}
     }
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
-    let mut copy_sources = plan.is_foreign;
+    let forbids_dumps = dumps::may_come_from_a_filter(plan.is_filtered);
+    // No child fetches a descriptor from a process that is not dumpable.
+    let mut copy_sources = plan.is_foreign || forbids_dumps;
     let caller = Caller::of(plan, run);
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
-        let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
+        let keep_dumpable = match forbids_dumps {
+            true => Some(dumps::forbid()),
+            false => plan.changes_ids.then(KeepDumpable::begin),
+        };
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
@@ -238,7 +246,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             let status = wait::reap(running.pid);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
-            if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+            let signal = fatal_signal(&running.stack, status);
+            if !knows_better(outcome, signal, route, &mut features, &mut copy_sources) {
                 return Err(failure::failed(plan, outcome));
             }
             continue;
@@ -264,8 +273,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
-            let signal = status.and_then(|status| status.signal());
+        let signal = fatal_signal(&running.stack, status);
+        if !knows_better(outcome, signal, route, &mut features, &mut copy_sources) {
             return Err(failure::failed(plan, outcome).by(signal));
         }
     }
@@ -274,12 +283,12 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 /// After a failure: is there another way? Then what is to be avoided is noted.
 fn knows_better(
     outcome: Outcome,
-    status: Option<ExitStatus>,
+    signal: Option<i32>,
     route: Route,
     features: &mut Features,
     copy_sources: &mut bool,
 ) -> bool {
-    match next_best(outcome, status, route) {
+    match next_best(outcome, signal, route) {
         Some(NextBest::CopyTable) => *features = Features::lose(Feature::CloseRange),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -465,10 +474,10 @@ enum NextBest {
     },
 }
 
-fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Option<NextBest> {
+fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<NextBest> {
     /// Bad system call: what a filter kills with. Any other signal is somebody else's doing.
     const SIGSYS: i32 = 31;
-    let by_filter = status.and_then(|status| status.signal()) == Some(SIGSYS);
+    let by_filter = signal == Some(SIGSYS);
     let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
     let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
     match failure {
@@ -578,6 +587,14 @@ fn is_stopped(pid: i32) -> bool {
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
 }
 
+/// The signal that ended a child, by its status or by the handler that ended it in the signal's place.
+fn fatal_signal(stack: &Stack, status: Option<ExitStatus>) -> Option<i32> {
+    match stack.frame().ended_by.load(Ordering::Relaxed) {
+        0 => status.and_then(|status| status.signal()),
+        signal => Some(signal as i32),
+    }
+}
+
 /// After the child has left: has it executed the program?
 fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
     // SAFETY: the child has left; it has played this plan, or a copy of it.
@@ -609,10 +626,11 @@ pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus
         return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
     }
     // It is too late to try another way for this child, but the next one will go it.
-    match next_best(outcome, status, route) {
+    let signal = fatal_signal(stack, status);
+    match next_best(outcome, signal, route) {
         Some(NextBest::CopyTable) => _ = Features::lose(Feature::CloseRange),
         Some(NextBest::CopySources { without: Some(feature) }) => _ = Features::lose(feature),
         _ => {}
     }
-    failure::failed(plan, outcome).by(status.and_then(|status| status.signal()))
+    failure::failed(plan, outcome).by(signal)
 }

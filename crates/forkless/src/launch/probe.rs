@@ -5,6 +5,7 @@
 //! nothing by it; each of them answers here, and what is refused later is noted then.
 
 use super::clone::{self, How};
+use super::dumps;
 use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
@@ -81,7 +82,10 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 fn run() -> Result<u32, ProbeError> {
     // SAFETY: put back below, whatever happens.
     let mask = unsafe { sys::set_signal_mask(!0) };
+    // Nor may a filter that kills it end us.
+    let forbidden = dumps::may_come_from_a_filter(false).then(dumps::forbid);
     let answer = probe_once();
+    drop(forbidden);
     if let Ok(mask) = mask {
         // SAFETY: the mask as it was.
         let _ = unsafe { sys::set_signal_mask(mask) };

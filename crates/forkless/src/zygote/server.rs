@@ -161,7 +161,7 @@ impl<'a> Server<'a> {
         // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its own.
         unsafe {
             let _ = sys::set_signal_mask(!0);
-            let _ = forkless_core::signals::set_default(!(1 << 8 | 1 << 18));
+            let _ = forkless_core::signals::set_default(None, !(1 << 8 | 1 << 18));
             if let Ok(null) = sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) {
                 for number in 0..3 {
                     let _ = sys::dup3(null, number, uapi::O_CLOEXEC);
