@@ -123,6 +123,16 @@ fn before_linux_5_16_the_probe_is_killed_by_a_filter_without_a_dump() {
     runner::run("dumps-probe");
 }
 
+/// Negative control, as far as this kernel allows.
+#[test]
+fn before_linux_5_16_a_core_dump_reaches_who_shares_memory() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let is_before = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (5, 16);
+    let ending = runner::end(&["dumps-control"]);
+    assert_eq!(ending.status.success(), !is_before, "{} {}", ending.status, ending.text);
+}
+
 #[test]
 fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
     runner::run("oom");

@@ -106,6 +106,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("dumps-program", dumps::program),
     ("dumps-filtered", dumps::filtered),
     ("dumps-probe", dumps::probe),
+    ("dumps-control", dumps::control),
     ("oom", oom::supervise),
     ("oom-host", oom::host),
     ("oom-fill", oom::fill),

@@ -57,19 +57,22 @@ fn death(error: &Error) -> Option<(Step, Option<i32>)> {
     Some((error.step(), error.signal()))
 }
 
-/// Each of the signals ends the child and is reported, and the host lives. `bare`: without the library's care.
-pub fn signals(args: &[String]) {
-    if args.first().is_none_or(|word| word != "bare") {
+/// Unless the kernel is to be what it is: `scenario NAME real`.
+fn assume_old_kernel(args: &[String]) {
+    if args.is_empty() {
         forkless::assume_old_kernel();
     }
+}
+
+/// Each of the signals ends the child and is reported, and the host lives.
+pub fn signals(args: &[String]) {
+    assume_old_kernel(args);
     let programs = Programs::new();
     let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
     for signal in DUMPING {
         let (_command, mut child, pid) = held(&program, &fifo);
-        if args.is_empty() {
-            assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
-            assert_eq!(mask(pid, "SigBlk"), mask(observe::pid(), "SigBlk"), "blocked in the child");
-        }
+        assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
+        assert_eq!(mask(pid, "SigBlk"), mask(observe::pid(), "SigBlk"), "blocked in the child");
         // SAFETY: our own child, which nobody has reaped.
         unsafe { libc::kill(pid, signal) };
         let error = child.wait().expect_err("killed before its exec");
@@ -79,8 +82,8 @@ pub fn signals(args: &[String]) {
 }
 
 /// What is ignored or blocked stays so, and the program starts with the default actions and the mask it is to have.
-pub fn program(_: &[String]) {
-    forkless::assume_old_kernel();
+pub fn program(args: &[String]) {
+    assume_old_kernel(args);
     // SAFETY: this thread's mask, and an action without a handler.
     unsafe {
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
@@ -121,12 +124,9 @@ fn dumpable() -> i32 {
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
 }
 
-/// A filter that kills the child: its memory is not dumpable meanwhile, and is again afterwards. `bare`: without care.
+/// A filter that kills the child: its memory is not dumpable meanwhile, and is again afterwards.
 pub fn filtered(args: &[String]) {
-    let is_bare = args.first().is_some_and(|word| word == "bare");
-    if !is_bare {
-        forkless::assume_old_kernel();
-    }
+    assume_old_kernel(args);
     let programs = Programs::new();
     let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
     let filter =
@@ -139,9 +139,10 @@ pub fn filtered(args: &[String]) {
     thread::scope(|scope| {
         let launcher = scope.spawn(|| command.spawn().expect_err("killed by its filter"));
         eventually("a child asleep before exec", || observe::opening_child().is_some());
-        assert_eq!(dumpable(), is_bare as i32, "while the child is there");
+        let meanwhile = dumpable();
         drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
         let error = launcher.join().expect("launcher");
+        assert_eq!(meanwhile, 0, "while the child is there");
         assert_eq!(death(&error).map(|(step, _)| step), Some(Step::Exec), "{error}");
     });
     assert_eq!(dumpable(), 1, "afterwards");
@@ -154,12 +155,27 @@ pub fn filtered(args: &[String]) {
 
 /// A filter that is there before the first launch, and kills the probe.
 pub fn probe(args: &[String]) {
-    if args.is_empty() {
-        forkless::assume_old_kernel();
-    }
+    assume_old_kernel(args);
     let programs = Programs::new();
     let program = programs.exits(6);
     forkless_tests::filter::refuse(&[Refusal::of(libc::SYS_close_range, Answer::Kill)]).expect("a filter");
     assert_eq!(Command::new(&program).status().expect("by another way").code(), Some(6));
     assert_eq!(dumpable(), 1, "afterwards");
+}
+
+/// Negative control: a child in shared memory without this library's care, to which SIGQUIT is sent.
+pub fn control(_: &[String]) {
+    extern "C" fn child(_: *mut libc::c_void) -> i32 {
+        // SAFETY: sleeps.
+        unsafe { libc::syscall(libc::SYS_pause) as i32 }
+    }
+    let mut stack = vec![0u128; 4096];
+    // SAFETY: the child keeps to its stack, which is there until it has ended; the pid is its own until it is waited for.
+    unsafe {
+        let top = stack.as_mut_ptr().add(4095).cast();
+        let pid = libc::clone(child, top, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut());
+        libc::kill(pid, libc::SIGQUIT);
+        let (_, status) = crate::foreign::wait(pid, 0).expect("wait");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGQUIT);
+    }
 }

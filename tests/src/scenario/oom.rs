@@ -104,9 +104,9 @@ pub fn host(args: &[String]) {
         let mut filler = std::process::Command::new(std::env::current_exe().expect("own path"));
         let status = filler.arg("oom-fill").arg(group).status().expect("the filler starts");
         // The host lives, or this would not be reached.
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "the process that has filled the cgroup: {status}");
         drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
         assert_eq!(launcher.join().expect("launcher"), Some(6));
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "the process that has filled the cgroup: {status}");
     });
     black_box(ballast);
 }

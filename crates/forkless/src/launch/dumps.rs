@@ -10,7 +10,6 @@
 //!
 //! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
 
-use super::dumpable::KeepDumpable;
 use forkless_core::sys::{self, uapi};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -75,13 +74,11 @@ fn has_filter() -> bool {
     mode != Ok(0)
 }
 
-/// Makes the memory not dumpable until what this gives is dropped, which must not be before the child has left.
-pub(super) fn forbid() -> KeepDumpable {
+/// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.
+pub(super) fn forbid() {
     const PR_SET_DUMPABLE: usize = 4;
-    let keep = KeepDumpable::begin();
-    // SAFETY: a flag of this process, which `keep` puts back.
+    // SAFETY: a flag of this process.
     let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 0, 0, 0, 0, 0]) };
-    keep
 }
 
 #[cfg(test)]

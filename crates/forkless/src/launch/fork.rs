@@ -192,7 +192,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps).map_err(|(error, what)| {
+    maps::write(pid, &frame.go, id_maps, false).map_err(|(error, what)| {
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {
             Some(outcome) => failure::failed(plan, outcome),

@@ -219,16 +219,16 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         _ => {}
     }
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
-    let forbids_dumps = dumps::may_come_from_a_filter(plan.is_filtered);
-    // No child fetches a descriptor from a process that is not dumpable.
-    let mut copy_sources = plan.is_foreign || forbids_dumps;
     let caller = Caller::of(plan, run);
+    // No child fetches a descriptor from a process that is not dumpable.
+    let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
-        let keep_dumpable = match forbids_dumps {
-            true => Some(dumps::forbid()),
-            false => plan.changes_ids.then(KeepDumpable::begin),
-        };
+        let keep_dumpable = (plan.changes_ids || caller.forbids_dumps).then(KeepDumpable::begin);
+        // Else when the id maps have been written, which belong to root while the process is not dumpable.
+        if caller.forbids_dumps && plan.id_maps.is_none() {
+            dumps::forbid();
+        }
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
@@ -240,7 +240,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
         if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
-            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
+            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps, caller.forbids_dumps));
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = wait::reap(running.pid);
@@ -310,6 +310,8 @@ struct Caller {
     tid: i32,
     /// The signal mask, where another thread clones.
     mask: Option<u64>,
+    /// The memory is not to be dumpable while the child shares it.
+    forbids_dumps: bool,
 }
 
 impl Caller {
@@ -320,7 +322,7 @@ impl Caller {
         let needed = creates || plan.names_parent || passes;
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
-        Self { pid, tid, mask }
+        Self { pid, tid, mask, forbids_dumps: dumps::may_come_from_a_filter(plan.is_filtered) }
     }
 
     fn is_first_thread(&self) -> bool {
@@ -425,7 +427,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     };
     // Who has joined a process-id namespace can start no thread, so who writes is started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
-        Some(maps) => match maps::write_meanwhile(&mut stack, maps, |stack| clone(stack, how)) {
+        Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
             // Not needed for what the child does: rather one that is seen by a tracer, or the OOM killer, than none.
             Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),

@@ -5,6 +5,7 @@
 //! nothing by it; each of them answers here, and what is refused later is noted then.
 
 use super::clone::{self, How};
+use super::dumpable::KeepDumpable;
 use super::dumps;
 use super::stack::Stack;
 use crate::wait;
@@ -83,9 +84,12 @@ fn run() -> Result<u32, ProbeError> {
     // SAFETY: put back below, whatever happens.
     let mask = unsafe { sys::set_signal_mask(!0) };
     // Nor may a filter that kills it end us.
-    let forbidden = dumps::may_come_from_a_filter(false).then(dumps::forbid);
+    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
+    if keep_dumpable.is_some() {
+        dumps::forbid();
+    }
     let answer = probe_once();
-    drop(forbidden);
+    drop(keep_dumpable);
     if let Ok(mask) = mask {
         // SAFETY: the mask as it was.
         let _ = unsafe { sys::set_signal_mask(mask) };
