@@ -138,6 +138,13 @@ fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
     runner::run("oom");
 }
 
+/// The limit of it: a cgroup that is killed whole takes everyone along who shares memory with one of its processes.
+#[test]
+fn a_cgroup_killed_whole_takes_the_host_of_an_unexecuted_child_along() {
+    let ending = runner::end(&["oom", "whole"]);
+    assert!(ending.status.success(), "{}", ending.text);
+}
+
 /// Negative control: by a clone without `CLONE_VFORK` the host is killed.
 #[test]
 fn an_oom_kill_reaches_who_shares_memory() {

@@ -64,16 +64,23 @@ impl Drop for Group {
     }
 }
 
-/// Starts the host, which may be killed, and looks how it ends: `oom [control]`.
+/// Starts the host, which may be killed, and looks how it ends: `oom [control|whole]`. `whole`: the cgroup is one that is
+/// killed whole.
 pub fn supervise(args: &[String]) {
     let Some(group) = Group::new() else { return };
+    if args.first().is_some_and(|word| word == "whole") {
+        if !group.is_second {
+            return skip("memory.oom.group", "the memory controller is not of version 2");
+        }
+        fs::write(group.path.join("memory.oom.group"), "1").expect("write");
+    }
     let mut host = std::process::Command::new(std::env::current_exe().expect("own path"));
     host.arg("oom-host").arg(&group.path).arg(if group.is_second { "2" } else { "1" }).args(args);
     let status = host.status().expect("the host starts");
     if args.is_empty() {
         assert!(status.success(), "the host of a child in a full cgroup: {status}");
     } else {
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "the control's host: {status}");
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "the host: {status}");
     }
 }
 
@@ -94,7 +101,9 @@ pub fn host(args: &[String]) {
         command.status().expect("status").code()
     };
     thread::scope(|scope| {
-        let launcher = scope.spawn(|| if control.is_empty() { launch() } else { bare(group, &fifo) });
+        let launcher = scope.spawn(|| {
+            if control.first().is_some_and(|word| word == "control") { bare(group, &fifo) } else { launch() }
+        });
         eventually("the child in its cgroup, asleep before its exec", || {
             observe::opening_child().is_some_and(|pid| {
                 let processes = fs::read_to_string(group.join("cgroup.procs")).expect("read");
