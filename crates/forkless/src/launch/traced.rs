@@ -13,7 +13,7 @@
 //!
 //! Source: kernel_clone() in kernel/fork.c, PTRACE_EVENT_CLONE in ptrace(2), TracerPid in proc_pid_status(5).
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::time::{ClockId, clock_gettime};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ fn has_tracer() -> Option<bool> {
     const KEY: &[u8] = b"\nTracerPid:\t";
     let mut text = [MaybeUninit::uninit(); 512];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let status = rustix::fs::open(c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
+    let status = openat(CWD, c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
     // Name, Umask, State, Tgid, Ngid, Pid, PPid, TracerPid: far fewer bytes, even where each of the name's is escaped.
     let (text, _) = rustix::io::read(&status, &mut text).ok()?;
     let at = text.windows(KEY.len()).position(|window| window == KEY)?;
