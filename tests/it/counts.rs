@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As in the scenario.
 const MARK: u64 = 0x7eed_0000;
@@ -176,18 +176,37 @@ fn resume(pid: i32, signal: i32) {
     unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
 }
 
-/// The calls by name. A wait on the futex word that is begun again because the traced child is slow counts once; the
-/// look whether it is stopped, which comes after 10 ms, and std's check in debug builds that a descriptor is open before
-/// it is closed do not count.
+/// The look whether the caller is traced, which is taken once in 100 ms.
+const LOOK: [i64; 3] = [libc::SYS_openat, libc::SYS_read, libc::SYS_close];
+
+fn is_look_for_tracer(calls: &[Call]) -> bool {
+    calls.iter().map(|call| call.number).eq(LOOK)
+}
+
+/// The calls without what does not count: the look whether a child is stopped, which comes after 10 ms, and std's check in
+/// debug builds that a descriptor is open before it is closed.
+fn that_count(calls: &[Call]) -> Vec<Call> {
+    let is_look = |call: &Call| call.number == libc::SYS_waitid && call.args[3] & libc::WNOWAIT as u64 != 0;
+    let is_check = |call: &Call| call.number == libc::SYS_fcntl && call.args[1] == libc::F_GETFD as u64;
+    calls.iter().copied().filter(|call| !is_look(call) && !is_check(call)).collect()
+}
+
+/// Their names. A wait on the futex word that is begun again because the traced child is slow counts once, and the look for a
+/// tracer does not count.
 fn names(calls: &[Call]) -> Vec<String> {
+    let calls = that_count(calls);
     let mut names: Vec<String> = Vec::new();
-    for call in calls {
+    let mut rest = calls.as_slice();
+    while let Some((call, others)) = rest.split_first() {
+        if rest.get(..LOOK.len()).is_some_and(is_look_for_tracer) {
+            rest = &rest[LOOK.len()..];
+            continue;
+        }
         let name = name(call.number);
-        let is_look = call.number == libc::SYS_waitid && call.args[3] & libc::WNOWAIT as u64 != 0;
-        let is_check = call.number == libc::SYS_fcntl && call.args[1] == libc::F_GETFD as u64;
-        if !is_look && !is_check && (name != "futex" || names.last().is_none_or(|last| last != "futex")) {
+        if name != "futex" || names.last().is_none_or(|last| last != "futex") {
             names.push(name);
         }
+        rest = others;
     }
     names
 }
@@ -231,6 +250,17 @@ fn expect(what: &str, parent: &[&str], child: &[&str]) {
 fn status_takes_three_calls_in_the_parent_and_four_in_the_child() {
     expect("status", &["rt_sigaction", "clone3", "wait4"], &PLAIN_CHILD);
     expect("prepared-status", &["rt_sigaction", "clone3", "wait4"], &PLAIN_CHILD);
+}
+
+/// Whether the caller is traced is asked for once in 100 ms, not once for each launch.
+#[test]
+fn a_hundred_launches_look_for_a_tracer_only_now_and_then() {
+    let begun = Instant::now();
+    let Some(trace) = trace("hundred") else { return };
+    let most = begun.elapsed().as_millis() / 100 + 1;
+    let looks = that_count(&trace.parent).windows(LOOK.len()).filter(|calls| is_look_for_tracer(calls)).count() as u128;
+    assert!(looks <= most, "{looks} looks where {most} are due");
+    assert_eq!(names(&trace.parent), ["rt_sigaction", "clone3", "wait4"].repeat(100));
 }
 
 #[test]

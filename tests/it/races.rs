@@ -152,3 +152,52 @@ fn a_changed_environment_is_noticed() {
 fn an_environment_that_is_being_changed_is_that_of_a_moment() {
     runner::run("environment-taken-out");
 }
+
+#[test]
+fn before_linux_5_16_a_signal_that_dumps_core_ends_the_child_without_a_dump() {
+    runner::run("dumps-signals");
+}
+
+#[test]
+fn before_linux_5_16_a_program_starts_with_the_right_actions_and_mask() {
+    runner::run("dumps-program");
+}
+
+#[test]
+fn before_linux_5_16_the_memory_cannot_be_dumped_while_a_filter_may_kill() {
+    runner::run("dumps-filtered");
+}
+
+#[test]
+fn before_linux_5_16_the_probe_is_killed_by_a_filter_without_a_dump() {
+    runner::run("dumps-probe");
+}
+
+/// Negative control, as far as this kernel allows.
+#[test]
+fn before_linux_5_16_a_core_dump_reaches_who_shares_memory() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let is_before = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (5, 16);
+    let ending = runner::end(&["dumps-control"]);
+    assert_eq!(ending.status.success(), !is_before, "{} {}", ending.status, ending.text);
+}
+
+#[test]
+fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
+    runner::run("oom");
+}
+
+/// The limit of it: a cgroup that is killed whole takes everyone along who shares memory with one of its processes.
+#[test]
+fn a_cgroup_killed_whole_takes_the_host_of_an_unexecuted_child_along() {
+    let ending = runner::end(&["oom", "whole"]);
+    assert!(ending.status.success(), "{}", ending.text);
+}
+
+/// Negative control: by a clone without `CLONE_VFORK` the host is killed.
+#[test]
+fn an_oom_kill_reaches_who_shares_memory() {
+    let ending = runner::end(&["oom", "control"]);
+    assert!(ending.status.success(), "{}", ending.text);
+}

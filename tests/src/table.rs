@@ -314,7 +314,7 @@ pub struct Route {
 }
 
 /// Every case is played on these.
-pub const ROUTES: [Route; 9] = [
+pub const ROUTES: [Route; 10] = [
     Route { name: "normal", refusals: "" },
     Route { name: "no clone3", refusals: "clone3 ENOSYS" },
     Route { name: "no close_range", refusals: "close_range EPERM" },
@@ -324,6 +324,7 @@ pub const ROUTES: [Route; 9] = [
         name: "nothing new",
         refusals: "clone3 EPERM, close_range ENOSYS, pidfd_getfd ENOSYS, pidfd_open ENOSYS, pidfd_send_signal ENOSYS",
     },
+    Route { name: BEFORE_5_16, refusals: "" },
     Route { name: "fork", refusals: "fork:" },
     Route {
         name: "fork with nothing new",
@@ -333,7 +334,10 @@ pub const ROUTES: [Route; 9] = [
 ];
 
 /// Those that a case is played on that names its routes, if `normal` is among them.
-pub const OTHER_LAUNCHERS: [&str; 2] = ["fork", "posix_spawn"];
+pub const OTHER_LAUNCHERS: [&str; 3] = [BEFORE_5_16, "fork", "posix_spawn"];
+
+/// Nothing is refused, and a core dump of a child is believed to be the end of its parent.
+pub const BEFORE_5_16: &str = "kernel before 5.16";
 
 /// A route's launcher.
 pub fn launcher(route: &str) -> Launcher {

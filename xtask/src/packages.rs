@@ -35,6 +35,11 @@ const DEBIAN: &[(&str, &str)] = &[
     ("postgresql", "tests of real programs"),
     ("lighttpd", "tests of real programs"),
     ("fcgiwrap", "tests of real programs"),
+    ("gdb", "tests of hosts under a debugger"),
+    ("lldb", "tests of hosts under a debugger"),
+    ("strace", "tests of hosts under a debugger"),
+    ("ltrace", "tests of hosts under a debugger"),
+    ("linux-perf", "tests of hosts under a debugger"),
     ("chromium", "looking at the benchmark's page"),
     ("rakudo", "the background's curve of Raku"),
 ];

@@ -25,7 +25,7 @@ pub unsafe extern "C-unwind" fn call(called: *mut Called) -> ! {
     // SAFETY: the caller stands still, so this and the function's argument stay; the tables of signals are the child's own.
     let status = unsafe {
         if let Some(mask) = (*called).mask
-            && (signals::reset_handlers().is_err() || sys::set_signal_mask(mask).is_err())
+            && (signals::reset_handlers(None).is_err() || sys::set_signal_mask(mask).is_err())
         {
             sys::exit(127);
         }

@@ -22,6 +22,10 @@ pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
 #[inline(always)]
 pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
     let mut before = Some(before);
+    if frame.guards_dumps != 0 {
+        // SAFETY: this is the child (module contract).
+        unsafe { signals::guard(frame) };
+    }
     let plan = frame.plan.load(Relaxed).cast_const();
     // SAFETY: the plan outlives the child's use of it (module contract).
     let (ops, count) = unsafe { (at::<Op>(plan, (*plan).ops), (*plan).op_count) };
@@ -70,7 +74,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             OpCode::Open if op.flags & IN_PLACE != 0 => fds::open_in_place(at(plan, op.a), op.b, op.c, op.set as i32),
             OpCode::Open => fds::open_as(at(plan, op.a), op.b, op.c, op.set as i32),
             OpCode::Dup => fds::copy(op.a as i32, op.b as i32),
-            OpCode::SigDefault => signals::set_default(op.set),
+            OpCode::SigDefault => signals::set_default(Some(frame), op.set),
             OpCode::SigIgnore => signals::set_ignored(op.set),
             OpCode::SigMask => signals::set_mask(frame, op),
             OpCode::Call => call::call(frame, plan, op),
@@ -95,7 +99,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 /// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
     if frame.reset_handlers != 0 {
-        signals::reset_handlers()?;
+        signals::reset_handlers(Some(frame))?;
     }
     match frame.table {
         // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.

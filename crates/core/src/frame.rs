@@ -91,6 +91,13 @@ pub struct Frame {
     pub has_caller_mask: u32,
     /// The caller's signal mask.
     pub caller_mask: u64,
+    /// 1: a core dump of the child would end the parent too, so it is to have a handler for the signals that dump: see
+    /// [`signals::guard`](crate::signals::guard). It was cloned with every signal blocked.
+    pub guards_dumps: u32,
+    /// With `guards_dumps`: the mask to have once the handlers are there.
+    pub guarded_mask: u64,
+    /// The signal by which such a handler has ended the child, or 0.
+    pub ended_by: AtomicU32,
     /// What differs between runs of a plan: the parent's descriptor, [`SLOT_INHERIT`] or [`SLOT_NULL`].
     pub slots: [i32; SLOTS],
     /// 1: the first three slots hold nothing but pipes, which may be opened anew through `/proc`.

@@ -29,8 +29,8 @@ pub enum Outcome {
         /// Why.
         errno: i32,
     },
-    /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
-    /// the first one.
+    /// The child was killed in this step (the op's index, and what it was), before it came to `execve`, or in that by what
+    /// is known not to be the program's death. `None`: before the first one.
     Killed(Option<(u32, OpCode)>),
     /// The frame names this step, which the plan has not got: something else has written to it.
     Garbled(u32),
@@ -55,6 +55,9 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
         }
         (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code
     };
+    if frame.ended_by.load(Relaxed) != 0 {
+        return Outcome::Killed(Some((step - 1, code)));
+    }
     match (frame.errno.load(Relaxed), code) {
         // A hook may end its child, or execute something itself: what comes of that is the child's status.
         (0, OpCode::Exec | OpCode::ExecFd | OpCode::PreExec) => Outcome::Exec,

@@ -10,29 +10,113 @@
 use crate::frame::Frame;
 use crate::plan::Op;
 use crate::sys::{self, Result, uapi};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::fence;
 
-/// Gives every signal in `set` (bit n-1 is signal n) its default action.
-pub unsafe fn set_default(set: u64) -> Result<()> {
+/// The signals whose default action is a core dump: signal(7).
+const DUMPING: u64 = bit(uapi::SIGQUIT)
+    | bit(uapi::SIGILL)
+    | bit(uapi::SIGTRAP)
+    | bit(uapi::SIGABRT)
+    | bit(uapi::SIGBUS)
+    | bit(uapi::SIGFPE)
+    | bit(uapi::SIGSEGV)
+    | bit(uapi::SIGXCPU)
+    | bit(uapi::SIGXFSZ)
+    | bit(uapi::SIGSYS);
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Gives every signal in `set` (bit n-1 is signal n) its default action. `frame`: in the child that runs it.
+pub unsafe fn set_default(frame: Option<&Frame>, set: u64) -> Result<()> {
     // SAFETY: the module's contract.
-    unsafe { set_all(set, 0) }
+    unsafe { set_all(set, |signal| default_for(frame, signal)) }
 }
 
 /// Ignores every signal in `set`.
 pub unsafe fn set_ignored(set: u64) -> Result<()> {
-    // SAFETY: the module's contract.
-    unsafe { set_all(set, 1) }
+    // SAFETY: the module's contract; SIG_IGN is 1.
+    unsafe { set_all(set, |_| action(1)) }
 }
 
-/// Sets the action of each signal in `set` to `handler`, which is SIG_DFL (0) or SIG_IGN (1).
-unsafe fn set_all(set: u64, handler: usize) -> Result<()> {
+/// Sets the action of each signal in `set`.
+unsafe fn set_all(set: u64, action: impl Fn(u32) -> uapi::kernel_sigaction) -> Result<()> {
     let mut rest = set;
     while rest != 0 {
         let signal = rest.trailing_zeros() + 1;
         rest &= rest - 1;
-        // SAFETY: SIG_DFL and SIG_IGN are not addresses.
-        unsafe { sys::set_signal_action(signal, &action(handler)) }?;
+        // SAFETY: SIG_DFL and SIG_IGN are not addresses, and `end` keeps the child's rules.
+        unsafe { sys::set_signal_action(signal, &action(signal)) }?;
     }
     Ok(())
+}
+
+/// Keeps a signal that dumps core from ending the parent, before Linux 5.16: there the kernel first kills everyone who shares
+/// the memory that is to be dumped.
+///
+/// A handler ends the child instead. Exec resets it to the default, so the program never has it, and no moment is left
+/// between the two: a mask would have to be taken off before exec. Signals that are ignored stay so, and so do those that
+/// the caller blocks. Where a filter refuses one of these calls, the launch goes on without.
+///
+/// Source: coredump_wait() in fs/coredump.c before commit 0258b5fd7c71; flush_signal_handlers() in kernel/signal.c.
+#[cold]
+pub unsafe fn guard(frame: &Frame) {
+    // Only a place in the kernel for the frame's address, where the handler finds it: no handler here runs on such a stack.
+    let place =
+        uapi::sigaltstack { ss_sp: frame as *const Frame as *mut _, ss_flags: 0, ss_size: size_of::<Frame>() as _ };
+    // SAFETY: the kernel reads the structure; exec forgets what it says.
+    let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
+    for signal in (1..=64).filter(|&signal| DUMPING & bit(signal) != 0) {
+        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0) {
+            // SAFETY: `end` keeps the child's rules; the table is the child's own.
+            let _ = unsafe { sys::set_signal_action(signal, &ending()) };
+        }
+    }
+    // SAFETY: the child's own mask.
+    let _ = unsafe { sys::set_signal_mask(frame.guarded_mask) };
+}
+
+/// Ends the child, and leaves the signal in the frame.
+unsafe extern "C" fn end(signal: i32) {
+    // SAFETY: all zeroes is a valid structure, which the kernel fills.
+    let place = unsafe {
+        let mut place: uapi::sigaltstack = core::mem::zeroed();
+        let _ = sys::syscall(uapi::__NR_sigaltstack, [0, &raw mut place as usize, 0, 0, 0, 0]);
+        place
+    };
+    // SAFETY: `guard` has put the frame there, which is valid until the child has left. Null where a filter refuses the question.
+    if let Some(frame) = unsafe { place.ss_sp.cast::<Frame>().as_ref() } {
+        frame.ended_by.store(signal as u32, Relaxed);
+    }
+    fence(Release);
+    sys::exit(127)
+}
+
+/// `end` never returns, so nothing comes here; the kernel wants an address.
+unsafe extern "C" fn after_end() {
+    sys::exit(127)
+}
+
+fn ending() -> uapi::kernel_sigaction {
+    const SA_RESTORER: uapi::__kernel_ulong_t = 0x0400_0000;
+    let mut action = action(end as *const () as usize);
+    action.sa_flags = SA_RESTORER as _;
+    action.sa_restorer = Some(after_end);
+    action
+}
+
+/// The handler's address, 0 for SIG_DFL or 1 for SIG_IGN.
+fn handler(action: &uapi::kernel_sigaction) -> usize {
+    // SAFETY: an optional function pointer read as the word it is.
+    unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() }
+}
+
+/// The default action, or where a dump would end the parent what stands for it until exec.
+fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
+    let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal) != 0;
+    if is_guarded { ending() } else { action(0) }
 }
 
 fn action(handler: usize) -> uapi::kernel_sigaction {
@@ -59,15 +143,13 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
     unsafe { sys::set_signal_mask(mask) }.map(drop)
 }
 
-/// What `CLONE_CLEAR_SIGHAND` would have done: no handler is left. Every signal is blocked while this runs.
-pub fn reset_handlers() -> Result<()> {
+/// What `CLONE_CLEAR_SIGHAND` would have done: no handler of the parent's is left. Every signal is blocked while this runs.
+pub fn reset_handlers(frame: Option<&Frame>) -> Result<()> {
     for signal in 1..=64 {
         let Ok(old) = sys::signal_action(signal) else { continue };
-        // SAFETY: an optional function pointer read as the word it is.
-        let handler = unsafe { (&raw const old.sa_handler_kernel).cast::<usize>().read() };
-        if handler > 1 {
-            // SAFETY: SIG_DFL is not an address; the table is the child's own, as no CLONE_SIGHAND was asked for.
-            unsafe { sys::set_signal_action(signal, &action(0)) }?;
+        if handler(&old) > 1 {
+            // SAFETY: the table is the child's own, as no CLONE_SIGHAND was asked for; the action is as in `set_all`.
+            unsafe { sys::set_signal_action(signal, &default_for(frame, signal)) }?;
         }
     }
     Ok(())

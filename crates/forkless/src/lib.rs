@@ -102,6 +102,8 @@ pub use error::Error;
 pub use error::errno;
 #[doc(hidden)]
 pub use launch::KeepDumpable;
+#[doc(hidden)]
+pub use launch::assume_old_kernel;
 pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};

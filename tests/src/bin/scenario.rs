@@ -32,6 +32,15 @@ mod environment;
 #[path = "../scenario/traced.rs"]
 mod traced;
 
+#[path = "../scenario/debugged.rs"]
+mod debugged;
+
+#[path = "../scenario/dumps.rs"]
+mod dumps;
+
+#[path = "../scenario/oom.rs"]
+mod oom;
+
 #[path = "../scenario/leaks.rs"]
 mod leaks;
 
@@ -99,6 +108,16 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("environment-taken-out", environment::taken_out),
     ("environment-cost", environment::cost),
     ("traced", traced::run),
+    ("dumps-signals", dumps::signals),
+    ("dumps-program", dumps::program),
+    ("dumps-filtered", dumps::filtered),
+    ("dumps-probe", dumps::probe),
+    ("dumps-control", dumps::control),
+    ("oom", oom::supervise),
+    ("oom-host", oom::host),
+    ("oom-fill", oom::fill),
+    ("debugged", debugged::run),
+    ("debugged-repeatedly", debugged::repeatedly),
     ("leaks-good", leaks::good),
     ("leaks-batch", leaks::batch),
     ("leaks-failed", leaks::failed),

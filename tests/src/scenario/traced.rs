@@ -33,6 +33,7 @@ pub fn run(args: &[String]) {
     }
     let mut launch = || match what {
         "status" | "status-chdir" => assert!(command.status().expect("status").success()),
+        "hundred" => (0..100).for_each(|_| assert!(command.status().expect("status").success())),
         "prepared-status" => assert!(prepared.status().expect("status").success()),
         "spawn" | "spawn-without-pidfd" | "spawn-pipes" => {
             assert!(prepared.spawn().expect("spawn").wait().expect("wait").success());

@@ -4,7 +4,7 @@ use super::ask::{command, report_file};
 use super::check;
 use super::check::Before;
 use super::parent::{self, Place};
-use super::{BY_ZYGOTE, Case, Report, launcher, refusals};
+use super::{BEFORE_5_16, BY_ZYGOTE, Case, Report, launcher, refusals};
 use crate::observe::observe;
 use crate::state::{State, without_limits};
 use forkless::zygote::{Zygote, ZygoteOptions};
@@ -67,6 +67,9 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
     if let Some(why) = unmet {
         parent::complain(&format!("SKIPPED: {} because {why}\n", case.name));
         return Ok(Vec::new());
+    }
+    if route == BEFORE_5_16 {
+        forkless::assume_old_kernel();
     }
     if route.starts_with("later:") {
         let first =

@@ -391,6 +391,9 @@ impl Command {
     /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
     /// [`Child::wait_exec`].
     ///
+    /// It waits for the exec where the caller is traced by a debugger, or the child enters another [`cgroup`](Self::cgroup), or
+    /// [changes its ids](Self::uid) or [`oom_score_adj`](Self::oom_score_adj).
+    ///
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
     pub fn launch(&mut self) -> io::Result<Child> {

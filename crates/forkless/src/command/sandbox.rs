@@ -334,6 +334,10 @@ impl Command {
 
     /// The child is born in the control group (version 2) whose directory this is: `clone3(2)` CLONE_INTO_CGROUP, Linux
     /// 5.7. The caller must be allowed to write to its `cgroup.procs`.
+    ///
+    /// The child is a vfork'd one then, so that the cgroup's OOM killer does not kill the caller, whose memory it shares: the
+    /// launch returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. In a
+    /// cgroup with `memory.oom.group` the caller is killed nevertheless if memory runs out before the exec.
     pub fn cgroup<F: Into<OwnedFd>>(&mut self, directory: F) -> &mut Self {
         self.sandbox.cgroup = Some(Arc::new(directory.into()));
         self

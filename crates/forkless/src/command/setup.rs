@@ -315,6 +315,9 @@ impl Command {
     ///
     /// `result`: the variable (0 to 14) that keeps what the call returns, for later ones.
     ///
+    /// A child with a call that may write (`write(2)` and its like) may enter a cgroup by it, so it is a vfork'd one: see
+    /// [`cgroup`](Self::cgroup).
+    ///
     /// ```
     /// use forkless::{CallArg, Command};
     /// const OPENAT: u32 = if cfg!(target_arch = "x86_64") { 257 } else { 56 };

@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) is_filtered: bool,
     /// The child must be a vfork'd one.
     pub(crate) vfork: bool,
+    /// The child may be in another cgroup than the caller while it shares the caller's memory.
+    pub(crate) changes_cgroup: bool,
     /// The child has to know its parent.
     pub(crate) names_parent: bool,
     /// The child sees no parent: it is in another process-id namespace.
@@ -183,6 +185,7 @@ impl Plan {
             inherit_all: command.inherit_all,
             changes_ids: changes_ids(command),
             vfork: command.setup.oom_score_adj.is_some(),
+            changes_cgroup: !forks && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),

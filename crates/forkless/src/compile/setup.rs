@@ -117,6 +117,21 @@ pub(super) fn oom_score(steps: &mut Steps<'_>) {
     steps.call(Step::OomScore, &object, uapi::__NR_close, &[Arg::Variable(FILE)]);
 }
 
+/// Has it calls of the user's own that may write? Those may be what takes the child into another cgroup.
+pub(super) fn writes(setup: &Setup) -> bool {
+    const WRITES: [u32; 8] = [
+        uapi::__NR_write,
+        uapi::__NR_writev,
+        uapi::__NR_pwrite64,
+        uapi::__NR_pwritev,
+        uapi::__NR_pwritev2,
+        uapi::__NR_sendfile,
+        uapi::__NR_splice,
+        uapi::__NR_copy_file_range,
+    ];
+    setup.calls.iter().any(|call| WRITES.contains(&call.number))
+}
+
 /// The terminal, after session and group. `pty`: the number of that of `pty`.
 pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
     const TIOCSCTTY: u64 = 0x540e;

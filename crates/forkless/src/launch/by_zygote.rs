@@ -230,7 +230,7 @@ fn finish(
         }
     }
     if let Some(id_maps) = &plan.id_maps {
-        if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps) {
+        if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false) {
             reap(&running);
             let before = result(&running.stack, plan).err().filter(|outcome| !super::was_sent_away(outcome));
             return Err(before

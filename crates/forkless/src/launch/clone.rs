@@ -1,11 +1,12 @@
 //! Making the child: `clone3(2)`, or `clone(2)` where that is refused.
 //!
 //! `CLONE_VM`: no page table is copied. `CLONE_FILES`: no descriptor table is copied; the child makes itself a small
-//! one. No `CLONE_VFORK`: the caller may go on at once, or wait with a time limit, and a child stopped before exec does
-//! not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
+//! one. No `CLONE_VFORK`, but for a few plans and under a debugger ([`traced`]): the caller may go on at once, or wait with
+//! a time limit, and a child stopped before exec does not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
 //! to the host's SIGCHLD handler and to its `waitpid(-1)`; only we, who ask for `__WALL`, see it.
 
 use super::stack::Stack;
+use super::{dumps, traced};
 use forkless_core::frame::Frame;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -33,17 +34,20 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Only what every child has.
-    pub(crate) const PLAIN: Self = Self {
-        clone3: true,
-        share_files: false,
-        pidfd: false,
-        namespaces: 0,
-        cgroup: -1,
-        vfork: false,
-        tells_pid: false,
-        for_parent: false,
-    };
+    /// Only what every child has. Each is to begin from this, since it knows of a tracer, for which every child that shares
+    /// memory must be a vfork'd one.
+    pub(crate) fn plain() -> Self {
+        Self {
+            clone3: true,
+            share_files: false,
+            pidfd: false,
+            namespaces: 0,
+            cgroup: -1,
+            vfork: traced::is_traced(),
+            tells_pid: false,
+            for_parent: false,
+        }
+    }
 }
 
 /// A child that exists.
@@ -74,9 +78,18 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     if how.tells_pid {
         flags |= uapi::CLONE_PARENT_SETTID as u64;
     }
+    let guards = dumps::reach_the_parent();
+    // By raw system call, since libc leaves its own two signals out.
+    // SAFETY: the mask is put back below, whatever happens.
+    let blocked = (guards || !how.clone3).then(|| unsafe { sys::set_signal_mask(!0) });
+    if let Some(Ok(mask)) = blocked {
+        begin_blocked(stack, mask, how.clone3, guards);
+    }
     // SAFETY: the caller's contract.
     let answer = unsafe {
-        if how.clone3 {
+        if let Some(Err(error)) = blocked {
+            Err(error)
+        } else if how.clone3 {
             by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
         } else if how.cgroup >= 0 {
             Err(errno::ENOSYS)
@@ -88,6 +101,10 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             by_clone(stack, flags, told, entry)
         }
     };
+    if let Some(Ok(mask)) = blocked {
+        // SAFETY: the mask as it was.
+        let _ = unsafe { sys::set_signal_mask(mask) };
+    }
     match answer {
         // SAFETY: with CLONE_PIDFD the kernel has written a new descriptor, which is ours.
         Ok(pid) => Ok(Cloned { pid, pidfd: (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) }) }),
@@ -96,6 +113,20 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             Err(error)
         }
     }
+}
+
+/// Readies the frame of a child that is cloned with every signal blocked. `mask`: that of before.
+fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
+    // SAFETY: no child has the frame yet.
+    let frame = unsafe { &mut *stack.frame_ptr() };
+    if !clone3 {
+        frame.reset_handlers = 1;
+        if frame.has_caller_mask == 0 {
+            (frame.has_caller_mask, frame.caller_mask) = (1, mask);
+        }
+    }
+    // While the parent's handlers are there, all stays blocked.
+    (frame.guards_dumps, frame.guarded_mask) = (guards as u32, if clone3 { mask } else { !0 });
 }
 
 /// Linux 5.7; the kernel's header has it as a 64-bit constant.
@@ -136,21 +167,8 @@ unsafe fn by_clone3(
 
 /// The parent's handlers are the child's until it has reset them, so every signal is blocked from before the clone on.
 unsafe fn by_clone(stack: &mut Stack, flags: u64, told: *mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
-    // SAFETY: restored below, whatever happens; by raw system call, since libc leaves its own two signals out.
-    let mask = unsafe { sys::set_signal_mask(!0) }?;
-    // SAFETY: no child has the frame yet.
-    unsafe {
-        (*stack.frame_ptr()).reset_handlers = 1;
-        if (*stack.frame_ptr()).has_caller_mask == 0 {
-            (*stack.frame_ptr()).has_caller_mask = 1;
-            (*stack.frame_ptr()).caller_mask = mask;
-        }
-    }
     let (base, length) = stack.span();
     let top = (base + length) as usize;
     // SAFETY: as in `by_clone3`.
-    let answer = unsafe { sys::clone_call(flags, top, told, stack.frame().word.as_ptr(), entry, stack.frame_ptr()) };
-    // SAFETY: the mask as it was.
-    let _ = unsafe { sys::set_signal_mask(mask) };
-    answer
+    unsafe { sys::clone_call(flags, top, told, stack.frame().word.as_ptr(), entry, stack.frame_ptr()) }
 }

@@ -195,7 +195,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps).map_err(|(error, what)| {
+    maps::write(pid, &frame.go, id_maps, false).map_err(|(error, what)| {
         wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {

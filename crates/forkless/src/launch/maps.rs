@@ -1,5 +1,6 @@
 //! The id maps of a child's new user namespace, which only a process outside it can write.
 
+use super::dumps;
 use super::stack::Stack;
 use crate::compile::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY};
@@ -12,11 +13,15 @@ use std::thread;
 /// An errno, and on which file.
 pub(super) type MapError = (i32, &'static str);
 
-/// Writes the maps and lets the child go on, or sends it away; an error says on what.
+/// Writes the maps and lets the child go on, or sends it away; an error says on what. `forbids_dumps`: the process is not to
+/// be dumpable from then on.
 ///
 /// The child has not been reaped and waits for us, so its pid is its own.
-pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps) -> Result<(), MapError> {
+pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps, forbids_dumps: bool) -> Result<(), MapError> {
     let answer = write_all(pid, maps);
+    if forbids_dumps {
+        dumps::forbid();
+    }
     go.store(if answer.is_ok() { GO } else { GO_AWAY }, Ordering::Release);
     sys::futex_wake(go);
     answer.map_err(|(error, what)| (error.raw_os_error().unwrap_or(errno::EINVAL), what))
@@ -28,6 +33,7 @@ pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps) -> Result<(), MapEr
 pub(super) fn write_meanwhile<T>(
     stack: &mut Stack,
     maps: &IdMaps,
+    forbids_dumps: bool,
     clone: impl FnOnce(&mut Stack) -> T,
 ) -> io::Result<(T, Option<Result<(), MapError>>)> {
     let (go, asked, child) = stack.handshake();
@@ -39,7 +45,7 @@ pub(super) fn write_meanwhile<T>(
                 let _ = sys::futex_wait(asked, ASK_WANTED, None);
             }
             // No pid: there is no child.
-            Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0).map(|pid| write(pid, go, maps))
+            Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0).map(|pid| write(pid, go, maps, forbids_dumps))
         };
         let writer = thread::Builder::new().spawn_scoped(scope, wait_and_write)?;
         let cloned = clone(stack);

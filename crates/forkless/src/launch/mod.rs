@@ -31,6 +31,8 @@ mod creator;
 
 mod dumpable;
 
+mod dumps;
+
 mod failure;
 
 mod fork;
@@ -47,6 +49,9 @@ pub(crate) mod processor;
 
 mod support;
 
+mod traced;
+
+pub use dumps::assume_old_kernel;
 pub use stack::mapped_stacks;
 pub use support::Support;
 
@@ -215,12 +220,18 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         _ => {}
     }
     let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
-    let mut copy_sources = plan.is_foreign;
     let caller = Caller::of(plan, run);
+    // No child fetches a descriptor from a process that is not dumpable.
+    let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
-        let keep_dumpable = plan.changes_ids.then(KeepDumpable::begin);
-        let mark = Mark::begin(plan.changes_ids);
+        let closes = plan.changes_ids || caller.forbids_dumps;
+        let keep_dumpable = closes.then(KeepDumpable::begin);
+        let mark = Mark::begin(closes);
+        // Else when the id maps have been written, which belong to root while the process is not dumpable.
+        if caller.forbids_dumps && plan.id_maps.is_none() {
+            dumps::forbid();
+        }
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
@@ -233,14 +244,15 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
         if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
-            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
+            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps, caller.forbids_dumps));
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
             drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
-            if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
+            let signal = fatal_signal(&running.stack, status);
+            if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
                 return Err(failure::failed(plan, outcome));
             }
             continue;
@@ -266,8 +278,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
-            let signal = status.and_then(|status| status.signal());
+        let signal = fatal_signal(&running.stack, status);
+        if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
             return Err(failure::failed(plan, outcome).by(signal));
         }
     }
@@ -276,13 +288,13 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 /// After a failure: is there another way? Then what is to be avoided is noted.
 fn knows_better(
     outcome: Outcome,
-    status: Option<ExitStatus>,
+    signal: Option<i32>,
     route: Route,
     features: &mut Features,
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, status, route) {
+    match next_best(outcome, signal, route) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -304,6 +316,8 @@ struct Caller {
     tid: i32,
     /// The signal mask, where another thread clones.
     mask: Option<u64>,
+    /// The memory is not to be dumpable while the child shares it.
+    forbids_dumps: bool,
 }
 
 impl Caller {
@@ -314,7 +328,7 @@ impl Caller {
         let needed = creates || plan.names_parent || passes || plan.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
-        Self { pid, tid, mask }
+        Self { pid, tid, mask, forbids_dumps: dumps::may_come_from_a_filter(plan.is_filtered) }
     }
 
     fn is_first_thread(&self) -> bool {
@@ -391,20 +405,26 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
     });
-    let writes_meanwhile = plan.vfork && plan.id_maps.is_some();
+    let plain = How::plain();
+    // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
+    let has_place = plan.id_maps.is_none() || route.call == Call::Clone3 || !run.pidfd;
+    // The OOM killer of a cgroup goes by the memory of who is in it, which here is ours, and kills everyone who has it. It
+    // passes over nobody but a vfork'd child: oom_badness() in mm/oom_kill.c.
+    let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
+    let writes_meanwhile = vfork && plan.id_maps.is_some();
     let how = How {
         clone3: route.call == Call::Clone3,
         share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
         pidfd: run.pidfd,
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
-        vfork: plan.vfork,
+        vfork,
         tells_pid: writes_meanwhile,
-        for_parent: false,
+        ..plain
     };
     let started = Instant::now();
     let mut tried = false;
-    let mut clone = |stack: &mut Stack| {
+    let mut clone = |stack: &mut Stack, how: How| {
         plan.creator.run(caller.is_first_thread(), || {
             tried = true;
             // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
@@ -414,8 +434,12 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     };
     // Who has joined a process-id namespace can start no thread, so who writes is started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
-        Some(maps) => maps::write_meanwhile(&mut stack, maps, clone).map_err(CreatorError::Thread),
-        None => Ok((clone(&mut stack), None)),
+        Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
+            // Not needed for what the child does: rather one that is seen by a tracer, or the OOM killer, than none.
+            Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
+            answer => answer.map_err(CreatorError::Thread),
+        },
+        None => Ok((clone(&mut stack, how), None)),
     };
     let made = made.and_then(|(cloned, maps)| Ok((cloned?, maps)));
     if !tried {
@@ -459,10 +483,10 @@ enum NextBest {
     },
 }
 
-fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Option<NextBest> {
+fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<NextBest> {
     /// Bad system call: what a filter kills with. Any other signal is somebody else's doing.
     const SIGSYS: i32 = 31;
-    let by_filter = status.and_then(|status| status.signal()) == Some(SIGSYS);
+    let by_filter = signal == Some(SIGSYS);
     let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
     let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
     match failure {
@@ -577,6 +601,14 @@ fn is_stopped(pid: i32) -> bool {
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
 }
 
+/// The signal that ended a child, by its status or by the handler that ended it in the signal's place.
+fn fatal_signal(stack: &Stack, status: Option<ExitStatus>) -> Option<i32> {
+    match stack.frame().ended_by.load(Ordering::Relaxed) {
+        0 => status.and_then(|status| status.signal()),
+        signal => Some(signal as i32),
+    }
+}
+
 /// After the child has left: has it executed the program?
 fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
     // SAFETY: the child has left; it has played this plan, or a copy of it.
@@ -608,9 +640,10 @@ pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus
         return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
     }
     // It is too late to try another way for this child, but the next one will go it.
+    let signal = fatal_signal(stack, status);
     if let Ok(features) = Features::get() {
         let (mut features, mut copy_sources) = (features, false);
-        knows_better(outcome, status, route, &mut features, &mut copy_sources, Mark::begin(false));
+        knows_better(outcome, signal, route, &mut features, &mut copy_sources, Mark::begin(false));
     }
-    failure::failed(plan, outcome).by(status.and_then(|status| status.signal()))
+    failure::failed(plan, outcome).by(signal)
 }

@@ -7,7 +7,8 @@
 //! `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
 
 use super::clone::{self, How};
-use super::dumpable::{self, Mark};
+use super::dumpable::{self, KeepDumpable, Mark};
+use super::dumps;
 use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
@@ -165,7 +166,13 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 fn run() -> Result<u32, ProbeError> {
     // SAFETY: put back below, whatever happens.
     let mask = unsafe { sys::set_signal_mask(!0) };
+    // Nor may a filter that kills it end us.
+    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
+    if keep_dumpable.is_some() {
+        dumps::forbid();
+    }
     let answer = probe_once();
+    drop(keep_dumpable);
     if let Ok(mask) = mask {
         // SAFETY: the mask as it was.
         let _ = unsafe { sys::set_signal_mask(mask) };
@@ -182,7 +189,7 @@ fn probe_once() -> Result<u32, ProbeError> {
             *frame.plan.get_mut() = null_mut();
             frame.table = Table::Private;
         });
-        let how = How { clone3, share_files: true, ..How::PLAIN };
+        let how = How { clone3, share_files: true, ..How::plain() };
         // SAFETY: `probe` follows the child's rules; the stack is held until the child is reaped.
         match unsafe { clone::clone(&mut stack, how, probe) } {
             Ok(cloned) => break cloned.pid,

@@ -174,6 +174,8 @@ impl Stack {
         *frame.step.get_mut() = 0;
         *frame.errno.get_mut() = 0;
         *frame.detail.get_mut() = -1;
+        *frame.ended_by.get_mut() = 0;
+        frame.guards_dumps = 0;
         fill(frame);
         *frame.word.get_mut() = RUNNING;
     }

@@ -161,7 +161,7 @@ impl<'a> Server<'a> {
         // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its own.
         unsafe {
             let _ = sys::set_signal_mask(!0);
-            let _ = forkless_core::signals::set_default(!(1 << 8 | 1 << 18));
+            let _ = forkless_core::signals::set_default(None, !(1 << 8 | 1 << 18));
             if let Ok(null) = sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) {
                 for number in 0..3 {
                     let _ = sys::dup3(null, number, uapi::O_CLOEXEC);
@@ -366,14 +366,15 @@ impl<'a> Server<'a> {
         loop {
             // SAFETY: the parcel's own stack, which no child uses: its owner has said so by sending it.
             let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
+            let plain = How::plain();
             let how = How {
                 clone3: self.has_clone3,
                 namespaces: order.namespaces,
                 cgroup: order.cgroup,
-                vfork,
+                vfork: plain.vfork || vfork,
                 tells_pid: true,
                 for_parent: true,
-                ..How::PLAIN
+                ..plain
             };
             // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the child has left.
             match unsafe { clone(&mut stack, how, play_sent) } {

@@ -1,0 +1,96 @@
+//! Core dumps of a child that shares this process's memory, before Linux 5.16.
+//!
+//! There the kernel kills every process that shares the memory before it dumps it: the host, for a SIGQUIT to its child. So
+//! on such a kernel the child has handlers for the signals that dump (`signals::guard`), which exec takes away again. A seccomp
+//! filter that kills asks no handler; but a memory that is not dumpable is never come to. So where there may be such a filter the
+//! memory is not, until the child has left it. That is not done for every launch, since the process's files in `/proc`
+//! belong to root meanwhile, and its children cannot fetch descriptors from it.
+//!
+//! Distribution's kernels may have the change earlier; nothing tells, so the version counts.
+//!
+//! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
+
+use forkless_core::sys::{self, uapi};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// 0: not asked yet.
+static KERNEL: AtomicU32 = AtomicU32::new(0);
+
+const AFTER: u32 = 1;
+const BEFORE: u32 = 2;
+
+/// The first kernel that dumps the process alone that is to be dumped.
+const CHANGED: (u32, u32) = (5, 16);
+
+/// Would a core dump of a child be the end of this process?
+#[inline]
+pub(super) fn reach_the_parent() -> bool {
+    match KERNEL.load(Ordering::Relaxed) {
+        0 => look(),
+        kernel => kernel == BEFORE,
+    }
+}
+
+#[cold]
+fn look() -> bool {
+    let is_before = release().is_none_or(|release| release < CHANGED);
+    // What a test has said meanwhile stays.
+    let _ = KERNEL.compare_exchange(0, if is_before { BEFORE } else { AFTER }, Ordering::Relaxed, Ordering::Relaxed);
+    reach_the_parent()
+}
+
+/// Launches as on a kernel before 5.16. For tests.
+#[doc(hidden)]
+pub fn assume_old_kernel() {
+    KERNEL.store(BEFORE, Ordering::Relaxed);
+}
+
+/// The kernel's version, if it can be read: `uname(2)`.
+fn release() -> Option<(u32, u32)> {
+    const FIELD: usize = 65;
+    let mut name = [0u8; 6 * FIELD];
+    // SAFETY: the kernel writes six fields.
+    unsafe { sys::syscall(uapi::__NR_uname, [name.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) }.ok()?;
+    version(&name[2 * FIELD..3 * FIELD])
+}
+
+/// The first two numbers of `5.15.0-91-generic`.
+fn version(text: &[u8]) -> Option<(u32, u32)> {
+    let mut numbers =
+        text.split(|byte| !byte.is_ascii_digit()).map(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// May a filter kill a child of ours, and would its dump reach this process? `is_filtered`: the child gets one of its own.
+pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
+    reach_the_parent() && (is_filtered || has_filter())
+}
+
+/// Has the calling thread a filter? Its children have it too.
+fn has_filter() -> bool {
+    const PR_GET_SECCOMP: usize = 21;
+    // SAFETY: reads a number.
+    let mode = unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
+    mode != Ok(0)
+}
+
+/// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.
+pub(super) fn forbid() {
+    const PR_SET_DUMPABLE: usize = 4;
+    // SAFETY: a flag of this process.
+    let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 0, 0, 0, 0, 0]) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_two_numbers() {
+        assert_eq!(version(b"5.15.0-91-generic\0\0"), Some((5, 15)));
+        assert_eq!(version(b"6.1\0\0"), Some((6, 1)));
+        assert_eq!(version(b"5.16-rc1\0"), Some((5, 16)));
+        assert_eq!(version(b"unknown\0"), None);
+        assert!(release() > Some((3, 0)));
+    }
+}

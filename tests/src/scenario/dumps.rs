@@ -1,0 +1,181 @@
+//! Signals that dump core, to children before their exec, on a kernel before 5.16, where such a dump ends the parent: on a
+//! real one, or as if this were one.
+
+use crate::elf::Programs;
+use crate::observe::{self, eventually};
+use forkless::{BpfInstruction, Child, Command, Stdio, Step};
+use forkless_tests::filter::{Answer, Refusal};
+use std::fs::{self, OpenOptions};
+use std::io::Error;
+use std::path::Path;
+use std::thread;
+
+/// signal(7).
+const DUMPING: [i32; 10] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGSYS,
+];
+
+fn bits(signals: &[i32]) -> u64 {
+    signals.iter().fold(0, |bits, signal| bits | 1 << (signal - 1))
+}
+
+/// The mask of this name in `/proc/PID/status`.
+fn mask(pid: i32, name: &str) -> u64 {
+    named(&fs::read_to_string(format!("/proc/{pid}/status")).expect("status"), name)
+}
+
+fn named(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).expect("a mask");
+    u64::from_str_radix(line, 16).expect("hexadecimal")
+}
+
+/// A child that sleeps before its exec, in `open(2)`.
+fn held(program: &Path, fifo: &Path) -> (Command, Child, i32) {
+    let mut command = Command::new(program);
+    command.fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5);
+    let child = command.launch().expect("launch");
+    let mut pid = 0;
+    eventually("a child asleep before exec", || {
+        pid = observe::opening_child().unwrap_or(0);
+        pid != 0
+    });
+    (command, child, pid)
+}
+
+/// What the error says of the step and of the signal.
+fn death(error: &Error) -> Option<(Step, Option<i32>)> {
+    let error = error.get_ref()?.downcast_ref::<forkless::Error>()?;
+    Some((error.step(), error.signal()))
+}
+
+/// Unless the kernel is to be what it is: `scenario NAME real`.
+fn assume_old_kernel(args: &[String]) {
+    if args.is_empty() {
+        forkless::assume_old_kernel();
+    }
+}
+
+/// Each of the signals ends the child and is reported, and the host lives.
+pub fn signals(args: &[String]) {
+    assume_old_kernel(args);
+    let programs = Programs::new();
+    let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
+    for signal in DUMPING {
+        let (_command, mut child, pid) = held(&program, &fifo);
+        assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
+        assert_eq!(mask(pid, "SigBlk"), mask(observe::pid(), "SigBlk"), "blocked in the child");
+        // SAFETY: our own child, which nobody has reaped.
+        unsafe { libc::kill(pid, signal) };
+        let error = child.wait().expect_err("killed before its exec");
+        assert_eq!(death(&error), Some((Step::Open, Some(signal))), "{error}");
+    }
+    observe::assert_no_orphans();
+}
+
+/// What is ignored or blocked stays so, and the program starts with the default actions and the mask it is to have.
+pub fn program(args: &[String]) {
+    assume_old_kernel(args);
+    // SAFETY: this thread's mask, and an action without a handler.
+    unsafe {
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTRAP);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+    let programs = Programs::new();
+    let (missing, fifo) = (programs.path("missing"), programs.fifo("hold"));
+    // Neither an ignored signal nor one that is blocked ends the child.
+    let (_command, mut child, pid) = held(&missing, &fifo);
+    assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING) & !bits(&[libc::SIGQUIT, libc::SIGXFSZ]));
+    // SAFETY: our own child, which nobody has reaped.
+    unsafe { libc::kill(pid, libc::SIGQUIT) };
+    drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
+    assert_eq!(child.wait().expect_err("no such program").kind(), std::io::ErrorKind::NotFound);
+    for (mask, default) in [(false, false), (true, true)] {
+        let mut command = Command::new("/bin/cat");
+        command.arg("/proc/self/status").inherit_signal_mask(mask);
+        if default {
+            command.signal_default(libc::SIGXFSZ);
+        }
+        let output = command.output().expect("output");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let has = |name: &str, signals: &[i32]| {
+            assert_eq!(named(&text, name) & bits(&DUMPING), bits(signals), "{name} in\n{text}");
+        };
+        has("SigCgt", &[]);
+        has("SigBlk", if mask { &[libc::SIGTRAP] } else { &[] });
+        has("SigIgn", if default { &[libc::SIGQUIT] } else { &[libc::SIGQUIT, libc::SIGXFSZ] });
+    }
+}
+
+fn dumpable() -> i32 {
+    // SAFETY: reads a number.
+    unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
+}
+
+/// A filter that kills the child: its memory is not dumpable meanwhile, and is again afterwards.
+pub fn filtered(args: &[String]) {
+    assume_old_kernel(args);
+    let programs = Programs::new();
+    let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
+    let filter =
+        &forkless_tests::filter::programs(&[Refusal::of(libc::SYS_execve, Answer::Kill)]).expect("a filter")[0];
+    let mut command = Command::new(&program);
+    command.no_new_privs(true);
+    command.seccomp(filter.iter().map(|word| BpfInstruction { code: word.code, jt: word.jt, jf: word.jf, k: word.k }));
+    command.fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
+    assert_eq!(dumpable(), 1);
+    thread::scope(|scope| {
+        let launcher = scope.spawn(|| command.spawn().expect_err("killed by its filter"));
+        eventually("a child asleep before exec", || observe::opening_child().is_some());
+        let meanwhile = dumpable();
+        drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
+        let error = launcher.join().expect("launcher");
+        assert_eq!(meanwhile, 0, "while the child is there");
+        assert_eq!(death(&error).map(|(step, _)| step), Some(Step::Exec), "{error}");
+    });
+    assert_eq!(dumpable(), 1, "afterwards");
+    // The host's own filter, which kills the probe and every child that makes its own table.
+    forkless_tests::filter::refuse(&[Refusal::of(libc::SYS_close_range, Answer::Kill)]).expect("a filter");
+    assert_eq!(Command::new(&program).status().expect("by another way").code(), Some(6));
+    assert_eq!(dumpable(), 1, "in the end");
+    observe::assert_no_orphans();
+}
+
+/// A filter that is there before the first launch, and kills the probe.
+pub fn probe(args: &[String]) {
+    assume_old_kernel(args);
+    let programs = Programs::new();
+    let program = programs.exits(6);
+    forkless_tests::filter::refuse(&[Refusal::of(libc::SYS_close_range, Answer::Kill)]).expect("a filter");
+    assert_eq!(Command::new(&program).status().expect("by another way").code(), Some(6));
+    assert_eq!(dumpable(), 1, "afterwards");
+}
+
+/// Negative control: a child in shared memory without this library's care, to which SIGQUIT is sent.
+pub fn control(_: &[String]) {
+    extern "C" fn child(_: *mut libc::c_void) -> i32 {
+        // SAFETY: sleeps.
+        unsafe { libc::syscall(libc::SYS_pause) as i32 }
+    }
+    let mut stack = vec![0u128; 4096];
+    // SAFETY: the child keeps to its stack, which is there until it has ended; the pid is its own until it is waited for.
+    unsafe {
+        let top = stack.as_mut_ptr().add(4095).cast();
+        let pid = libc::clone(child, top, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut());
+        libc::kill(pid, libc::SIGQUIT);
+        let (_, status) = crate::foreign::wait(pid, 0).expect("wait");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGQUIT);
+    }
+}
