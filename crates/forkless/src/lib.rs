@@ -43,6 +43,8 @@ mod compile;
 
 mod pipes;
 
+mod quiet;
+
 mod pty;
 
 mod launch;
@@ -104,6 +106,8 @@ pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 pub use pty::{Pty, PtySize, RawMode};
+#[doc(hidden)]
+pub use quiet::write_quietly;
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;
