@@ -31,6 +31,8 @@ mod creator;
 
 mod dumpable;
 
+mod exec;
+
 mod failure;
 
 mod fork;
@@ -54,6 +56,7 @@ use clone::{Cloned, How};
 pub(crate) use creator::Creator;
 use creator::CreatorError;
 use dumpable::KeepDumpable;
+pub(crate) use exec::exec;
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
