@@ -56,7 +56,6 @@ static int prepare(struct fast *last, const char *path, char *const *argv) {
     TRY(answer, forkless_command_inherit_all(command, 1));
     TRY(answer, forkless_command_pidfd(command, 0));
     TRY(answer, forkless_command_signal_inherit(command, SIGPIPE));
-    TRY(answer, forkless_command_inherit_signal_mask(command, 1));
     TRY(answer, forkless_command_prepare(command, &last->prepared, NULL));
     forkless_command_free(command);
     return answer;

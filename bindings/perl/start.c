@@ -24,10 +24,8 @@ static int set_signal(forkless_command *command, int signal, const struct sigact
 static int set_signals(forkless_command *command, const struct start *how) {
     int answer = forkless_command_signal_inherit(command, SIGPIPE);
     if (!how->ignores_fpe) TRY(answer, forkless_command_signal_default(command, SIGFPE));
-    if (how->mask == NULL) {
-        TRY(answer, forkless_command_inherit_signal_mask(command, 1));
-        return answer;
-    }
+    if (how->mask == NULL) return answer;
+    TRY(answer, forkless_command_inherit_signal_mask(command, 0));
     for (int signal = 1; signal < NSIG; signal++)
         if (sigismember(how->mask, signal) == 1) TRY(answer, forkless_command_signal_block(command, signal));
     TRY(answer, set_signal(command, SIGINT, how->interrupt));

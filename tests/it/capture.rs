@@ -73,6 +73,15 @@ fn another_reaper() {
     runner::run("capture-foreign-reaper");
 }
 
+/// With SIGPIPE at its default; with a handler; blocked.
+#[test]
+fn a_program_that_ends_early_raises_no_sigpipe() {
+    for args in [&["sigpipe"][..], &["sigpipe", "ENOSYS"], &["sigpipe", "EOPNOTSUPP"], &["sigpipe", "EPERM"]] {
+        let ending = runner::end(args);
+        assert!(ending.status.success(), "{args:?}: {} {}", ending.status, ending.text);
+    }
+}
+
 /// Negative control: feeding before reading does not end, and what is left behind is seen.
 #[test]
 fn feeding_first_does_not_end() {

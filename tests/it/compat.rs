@@ -13,6 +13,8 @@ macro_rules! story {
             pub(super) fn tell(directory: &Path) -> Vec<String> {
                 let mut told = Vec::new();
                 words(&mut told, directory);
+                moves(&mut told);
+                oddities(&mut told, directory);
                 streams(&mut told, directory);
                 handles(&mut told);
                 failures(&mut told, directory);
@@ -66,6 +68,41 @@ macro_rules! story {
                 let mut found = String::new();
                 errors.read_to_string(&mut found).unwrap();
                 told.push(format!("{found} {:?}", child.wait().unwrap().success()));
+            }
+
+            /// The streams may be moved out of the handle.
+            #[allow(clippy::zombie_processes, reason = "nothing is left to wait for them with")]
+            fn moves(told: &mut Vec<String>) {
+                let child = sh("echo out").stdout(Stdio::piped()).spawn().unwrap();
+                let mut found = String::new();
+                child.stdout.unwrap().read_to_string(&mut found).unwrap();
+                told.push(found);
+                let child = sh("cat; echo err >&2").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                let (input, errors) = (child.stdin, child.stderr);
+                input.expect("a pipe").write_all(b"").unwrap();
+                let mut found = String::new();
+                errors.unwrap().read_to_string(&mut found).unwrap();
+                told.push(found);
+                let Child { stdout, .. } = sh("echo other").stdout(Stdio::piped()).spawn().unwrap();
+                let mut found = String::new();
+                stdout.unwrap().read_to_string(&mut found).unwrap();
+                told.push(found);
+            }
+
+            fn oddities(told: &mut Vec<String>, directory: &Path) {
+                told.push(text(sh("echo $ONE").env("ONE", "1").env_remove("a\0b").output().unwrap()));
+                // An entry of PATH that is too long for a path is passed over; a name in it that is too long is not.
+                for entry in ["/x".repeat(3000), format!("/{}", "x".repeat(300))] {
+                    let path = format!("{entry}:{}", directory.display());
+                    told.push(match Command::new("tool").env("PATH", path).output() {
+                        Ok(output) => text(output),
+                        Err(error) => format!("{:?}", error.kind()),
+                    });
+                }
+                told.push(kind(Command::new(directory.join("bare")).spawn()));
+                // Not by a shell: that would empty its mask.
+                let mask = || text(Command::new("grep").args(["SigBlk", "/proc/self/status"]).output().unwrap());
+                told.push(super::with_blocked(libc::SIGUSR1, mask));
             }
 
             fn handles(told: &mut Vec<String>) {
@@ -123,12 +160,29 @@ fn kind<T>(answer: io::Result<T>) -> String {
     }
 }
 
+/// Does something with a signal blocked in this thread.
+fn with_blocked<T>(signal: i32, work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals, and the mask of this thread, which is put back.
+    unsafe {
+        let (mut set, mut old): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut old);
+        let answer = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut());
+        answer
+    }
+}
+
 #[test]
 fn the_same_program_gives_the_same_answers() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let tool = directory.path().join("tool");
     std::fs::write(&tool, "#!/bin/sh\necho tool \"$0\"\n").expect("write");
     std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    std::fs::write(directory.path().join("bare"), "echo bare\n").expect("write");
+    std::fs::set_permissions(directory.path().join("bare"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
     let (theirs, ours) = (with_std::tell(directory.path()), with_forkless::tell(directory.path()));
     assert_eq!(theirs.len(), ours.len());
     for (n, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {

@@ -21,6 +21,7 @@ macro_rules! story {
                 let mut told = Vec::new();
                 words(&mut told, directory).await;
                 streams(&mut told, directory).await;
+                moves(&mut told).await;
                 conversions(&mut told).await;
                 handles(&mut told).await;
                 ends(&mut told).await;
@@ -101,6 +102,20 @@ macro_rules! story {
                     let output = sh(script).output().await.unwrap();
                     told.push(format!("{} {} {:?}", output.stdout.len(), output.stderr.len(), output.status));
                 }
+            }
+
+            /// The streams may be moved out of the handle.
+            async fn moves(told: &mut Vec<String>) {
+                let child = sh("echo out").stdout(Stdio::piped()).spawn().unwrap();
+                let mut found = String::new();
+                child.stdout.unwrap().read_to_string(&mut found).await.unwrap();
+                told.push(found);
+                let Child { stdin, stderr, .. } =
+                    sh("cat; echo err >&2").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                drop(stdin.unwrap());
+                let mut found = String::new();
+                stderr.unwrap().read_to_string(&mut found).await.unwrap();
+                told.push(found);
             }
 
             async fn conversions(told: &mut Vec<String>) {

@@ -33,3 +33,12 @@ scenarios! {
     dropped_handles_kill_if_they_are_to "killed-on-drop"
     waits_end_at_a_signal "wait-interrupted"
 }
+
+/// By a container's filter, which may answer with any of these.
+#[test]
+fn children_are_signalled_where_pidfd_send_signal_is_refused() {
+    for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
+        let ending = runner::end(&["kill-refused", &errno.to_string()]);
+        assert!(ending.status.success(), "{errno}: {} {}", ending.status, ending.text);
+    }
+}

@@ -106,7 +106,7 @@ fn processes() -> Vec<Vec<String>> {
         ]),
         texts(&["signal_inherit = ['SIGUSR1', 'SIGPIPE', '40']"]),
         texts(&["signal_block = ['SIGTERM', '64']", "signal_block = ['SIGUSR1']", "signal_block = ['65']"]),
-        texts(&["inherit_mask = true"]),
+        texts(&["inherit_mask = false"]),
     ]
 }
 
@@ -219,7 +219,7 @@ fn controls() {
         (&[one, two], &[two, one], "ignored signals are [12, 40], should be {10, 12, 40}"),
         (&["signal_inherit = ['SIGPIPE']"], &[""], "ignored signals are"),
         (&["signal_block = ['SIGTERM']"], &[""], "blocked signals are"),
-        (&["inherit_mask = true"], &[""], "blocked signals are"),
+        (&["inherit_mask = false"], &[""], "blocked signals are"),
         (&["fd = { 7 = 'null' }"], &[""], "descriptors are"),
         (&["inherit_all = true"], &[""], "descriptors are"),
         (&["fd = { 7 = 'null' }"], &["fd = { 7 = 'fd 20' }"], "fd 7 is \"/dev/null rw\", should be"),

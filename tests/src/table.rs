@@ -218,7 +218,7 @@ impl Default for Ask {
             signal_ignore: vec![],
             signal_inherit: vec![],
             signal_block: vec![],
-            inherit_mask: false,
+            inherit_mask: true,
             inherit_all: false,
             pidfd: None,
             set: Settings::default(),
@@ -230,8 +230,8 @@ impl Default for Ask {
 }
 
 /// What the child must find. Whatever is not given must be as with any child: the parent's directory, session, group,
-/// umask and environment, `argv` as asked, no descriptor beyond 0 to 2, nothing blocked, ignored what the parent
-/// ignores but for SIGPIPE.
+/// umask, environment and signal mask, `argv` as asked, no descriptor beyond 0 to 2, ignored what the parent ignores but
+/// for SIGPIPE.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Find {
@@ -255,8 +255,8 @@ pub struct Find {
     pub own_session: bool,
     /// Leads its own group.
     pub own_group: bool,
-    /// Blocked signals.
-    pub blocked: Vec<String>,
+    /// Blocked signals, where they are not those of the parent.
+    pub blocked: Option<Vec<String>>,
     /// Ignored signals.
     pub ignored: Option<Vec<String>>,
     /// What it read.

@@ -304,7 +304,7 @@ installs it.
     my $command = Forkless->new(cmd => [$program, @arguments], cwd => "/usr");
 
 What the program is to find. Unless told otherwise it has your environment, directory and standard streams; of your other descriptors
-none, be they close-on-exec or not; SIGPIPE and SIGFPE at their defaults and no signal blocked. Values are in pairs:
+none, be they close-on-exec or not; SIGPIPE and SIGFPE at their defaults and your signal mask. Values are in pairs:
 
 =over
 

@@ -37,8 +37,8 @@ impl<'py> Request<'py> {
         for word in &words[1..] {
             command.arg(word.extract::<Text<'_>>()?);
         }
-        // As fork leaves it; `status` and what waits at once need no pidfd.
-        command.inherit_signal_mask(true).pidfd(false);
+        // `status` and what waits at once need none.
+        command.pidfd(false);
         Ok(Self { command, names: Names { program, directory: None } })
     }
 

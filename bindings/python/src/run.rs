@@ -10,7 +10,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -243,12 +242,12 @@ impl Running {
 
     fn feed(&mut self, input: &mut &[u8]) -> io::Result<()> {
         let Some(stdin) = &self.stdin else { return Ok(()) };
-        match rustix::io::write(stdin, input) {
+        match forkless::write_quietly(stdin, input) {
             Ok(count) => *input = &input[count..],
-            Err(Errno::AGAIN) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // It reads no more.
-            Err(Errno::PIPE) => self.stdin = None,
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ int forkless_step_words(int step, char *text, size_t size);
  *     forkless_command_free(command);
  *
  * Unless told otherwise the program gets your environment, directory and standard streams; of your other descriptors none, be they
- * close-on-exec or not; SIGPIPE at its default and no signal blocked.
+ * close-on-exec or not; SIGPIPE at its default and the calling thread's signal mask.
  *
  * Functions that set something only note it, so most mistakes are told when the command is run. `on`: 0 for no.
  */
@@ -209,8 +209,7 @@ int forkless_command_foreground(forkless_command *command, int child_fd);
 int forkless_command_signal_default(forkless_command *command, int number);
 int forkless_command_signal_ignore(forkless_command *command, int number);
 int forkless_command_signal_inherit(forkless_command *command, int number);
-/* It starts with the signal blocked; with the calling thread's mask (in which SIGPIPE is blocked if input is given to
- * forkless_command_capture). */
+/* It starts with the signal blocked, too; with the calling thread's mask (the default), or with nothing else blocked. */
 int forkless_command_signal_block(forkless_command *command, int number);
 int forkless_command_inherit_signal_mask(forkless_command *command, int on);
 /* Should the handle hold a pidfd? Unless told otherwise spawn and launch have one, status has none. */
@@ -219,6 +218,8 @@ int forkless_command_pidfd(forkless_command *command, int on);
 int forkless_command_kill_on_free(forkless_command *command, int on);
 /* How long to try again while the program is open for writing (ETXTBSY); 100 ms unless told otherwise. */
 int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
+/* Is a file without #! that is no program (ENOEXEC) run by /bin/sh, as execvp(3) does? Unless told otherwise it is an error. */
+int forkless_command_scripts_by_shell(forkless_command *command, int on);
 /* Goes on if this step fails: see forkless_child_missed. */
 int forkless_command_best_effort(forkless_command *command, int step);
 /* How the child is made; CLONE unless told otherwise. FORK copies your memory; POSIX_SPAWN cannot do everything, and says so. The other

@@ -204,4 +204,8 @@ setters! {
     fn forkless_command_retry_busy(limit_ms: u32) command => {
         command.retry_busy(Duration::from_millis(limit_ms.into()));
     }
+
+    fn forkless_command_scripts_by_shell(on: c_int) command => {
+        command.scripts_by_shell(on != 0);
+    }
 }

@@ -192,31 +192,7 @@ pub(crate) unsafe fn capture(
     let options = unsafe { shared(options) }?;
     // SAFETY: the header's contract.
     let how = unsafe { options.read() }?;
-    let run = || run(&how);
-    let captured = if options.input.is_null() { run() } else { without_sigpipe(run) }?;
-    Ok(OutputHandle::captured(captured, options.flags & MEMORY_FILE != 0))
-}
-
-/// Works while a write to a pipe that nobody reads is an error only. A C program need not have ignored SIGPIPE.
-fn without_sigpipe<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: sets of signals of our own, and this thread's mask, which is put back.
-    unsafe {
-        let mut pipe: libc::sigset_t = std::mem::zeroed();
-        let (mut old, mut pending) = (pipe, pipe);
-        libc::sigemptyset(&mut pipe);
-        libc::sigaddset(&mut pipe, libc::SIGPIPE);
-        libc::sigpending(&mut pending);
-        if libc::sigismember(&pending, libc::SIGPIPE) == 1 {
-            // It is blocked, and what is there is not ours to take.
-            return work();
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut old);
-        let done = work();
-        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        while libc::sigtimedwait(&pipe, std::ptr::null_mut(), &now) < 0 && *libc::__errno_location() == libc::EINTR {}
-        libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut());
-        done
-    }
+    Ok(OutputHandle::captured(run(&how)?, options.flags & MEMORY_FILE != 0))
 }
 
 /// # Safety

@@ -124,7 +124,7 @@ setters! {
     }
 
     fn forkless_command_group(name: *const c_char) command => {
-        command.group(text(name)?);
+        command.group_name(text(name)?);
     }
 
     fn forkless_command_umask(mask: mode_t) command => {

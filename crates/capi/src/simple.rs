@@ -17,7 +17,7 @@ extern "C" fn forkless_version() -> *const c_char {
 
 /// The settings with which a child starts as one of libc's functions starts it, but for its descriptors.
 pub fn like_libc(command: &mut Command) -> &mut Command {
-    command.signal_inherit(libc::SIGPIPE).inherit_signal_mask(true)
+    command.signal_inherit(libc::SIGPIPE)
 }
 
 /// # Safety

@@ -147,6 +147,7 @@ static void settings(void) {
     EXPECT(0, forkless_command_oom_score_adj(command, 500));
     EXPECT(0, forkless_command_parent_death_signal(command, SIGKILL));
     EXPECT(0, forkless_command_retry_busy(command, 10));
+    EXPECT(0, forkless_command_scripts_by_shell(command, 1));
     EXPECT(-EINVAL, forkless_command_process_group(command, -1));
     EXPECT(0, forkless_command_process_group(command, 0));
     expect_output(command, "");
@@ -173,10 +174,10 @@ static void signals(void) {
     pthread_sigmask(SIG_BLOCK, &block, &old);
     signal(SIGPIPE, SIG_IGN);
     EXPECT(0, forkless_command_new_argv(argv, &command));
-    EXPECT(0, forkless_command_inherit_signal_mask(command, 1));
     EXPECT(0, forkless_command_signal_inherit(command, SIGPIPE));
     expect_output(command, "SigBlk:\t0000000000000800\nSigIgn:\t0000000000001000\n");
     EXPECT(0, forkless_command_new_argv(argv, &command));
+    EXPECT(0, forkless_command_inherit_signal_mask(command, 0));
     expect_output(command, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
     signal(SIGPIPE, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

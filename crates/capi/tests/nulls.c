@@ -40,6 +40,7 @@ static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_pidfd(NULL, 1));
     EXPECT(-EINVAL, forkless_command_kill_on_free(NULL, 1));
     EXPECT(-EINVAL, forkless_command_retry_busy(NULL, 1));
+    EXPECT(-EINVAL, forkless_command_scripts_by_shell(NULL, 1));
     EXPECT(-EINVAL, forkless_command_best_effort(NULL, 5));
     EXPECT(-EINVAL, forkless_command_launcher(NULL, 0));
     EXPECT(-EINVAL, forkless_command_pre_exec(NULL, NULL, NULL));

@@ -392,7 +392,17 @@ fn signals_are_inherited_on_request() {
 }
 
 #[test]
-fn a_mask_is_inherited_on_request() {
+fn a_file_that_is_no_program_is_run_by_the_shell_on_request() {
+    let directory = directory();
+    let path = directory.path().join("bare");
+    fs::write(&path, "echo \"$1\"\n").expect("write");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    assert_eq!(code(&[text(&path), "one"]), 126);
+    assert_eq!(stdout(&["--scripts-by-shell", text(&path), "one"]), "one\n");
+}
+
+#[test]
+fn the_signal_mask_is_inherited_unless_it_is_emptied() {
     let forkless = env!("CARGO_BIN_EXE_forkless");
     let look = |options: &[&str]| {
         let inner =
@@ -400,9 +410,10 @@ fn a_mask_is_inherited_on_request() {
         let line = stdout(&inner);
         u64::from_str_radix(line.split_whitespace().nth(1).expect("a set"), 16).expect("hexadecimal")
     };
-    assert_eq!(look(&[]), 0);
-    assert_eq!(look(&["--inherit-signal-mask"]), 1 << 9);
-    assert_eq!(look(&["--inherit-signal-mask", "--block-signal=USR2"]), 1 << 9 | 1 << 11);
+    assert_eq!(look(&[]), 1 << 9);
+    assert_eq!(look(&["--block-signal=USR2"]), 1 << 9 | 1 << 11);
+    assert_eq!(look(&["--empty-signal-mask"]), 0);
+    assert_eq!(look(&["--empty-signal-mask", "--block-signal=USR2"]), 1 << 11);
 }
 
 /// Starts `forkless run` and waits until the program has written a line.

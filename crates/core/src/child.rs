@@ -18,9 +18,30 @@ pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
     unsafe { play_with(&*frame, || Ok(())) }
 }
 
+/// Plays the frame's plan in the calling process, which turns into the program: comes back only if that failed, with the
+/// reason in the frame. The frame's table must be [`Table::Own`].
+///
+/// # Safety
+/// Frame and plan are valid, and the plan has no step that needs a parent. What is not async-signal-safe may be called in
+/// the steps: this is no child.
+pub unsafe fn play_here(frame: &Frame) {
+    // SAFETY: the caller's contract.
+    unsafe { run(frame, || Ok(())) };
+}
+
 /// Plays the frame's plan; before its last op, which executes the program, `before` is called.
 #[inline(always)]
 pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
+    // SAFETY: the caller's contract.
+    unsafe { run(frame, before) };
+    // What was stored must be seen by who sees the futex word cleared, which the kernel does with a plain store.
+    fence(Release);
+    sys::exit(127)
+}
+
+/// Plays the ops in their order, until one fails.
+#[inline(always)]
+unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     let mut before = Some(before);
     if frame.guards_dumps != 0 {
         // SAFETY: this is the child (module contract).
@@ -51,9 +72,6 @@ pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> !
             break;
         }
     }
-    // What was stored must be seen by who sees the futex word cleared, which the kernel does with a plain store.
-    fence(Release);
-    sys::exit(127)
 }
 
 /// Does one op. `Exec` returns only if it failed.
@@ -104,7 +122,7 @@ unsafe fn make_private(frame: &Frame) -> Result<()> {
     match frame.table {
         // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
         Table::Private => unsafe { sys::close_range(frame.keep_below, u32::MAX, sys::CLOSE_RANGE_UNSHARE) },
-        Table::Copied => Ok(()),
+        Table::Copied | Table::Own => Ok(()),
     }
 }
 

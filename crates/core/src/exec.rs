@@ -26,6 +26,16 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
         // SAFETY: the vectors are relocated and end in zero words (the compiler's part).
         match unsafe { exec_one(plan, path, op.c) } {
+            // The shell that is not there is no better reason.
+            errno::ENOEXEC if op.set != 0 => {
+                frame.detail.store(n as i32, Relaxed);
+                // SAFETY: there is a vector for each candidate, which begins with the shell.
+                unsafe {
+                    let argv = at::<u64>(plan, op.set as u32).add(n as usize * op.reserved as usize);
+                    execve(*argv as *const u8, argv, environment(plan));
+                }
+                return errno::ENOEXEC;
+            }
             errno::EACCES => {
                 if answer != errno::EACCES {
                     frame.detail.store(n as i32, Relaxed);
@@ -53,19 +63,26 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), environment(plan)) };
     let mut left = busy_ms;
     loop {
-        // SAFETY: a NUL-terminated path and two zero-terminated vectors; returns only on failure.
-        let answer = unsafe { sys::syscall(uapi::__NR_execve, [path as usize, argv as usize, envp as usize, 0, 0, 0]) };
-        match answer {
-            Err(errno::ETXTBSY) if left > 0 => {
+        // SAFETY: the plan's path and vectors.
+        match unsafe { execve(path, argv, envp) } {
+            errno::ETXTBSY if left > 0 => {
                 left -= 1;
                 let pause = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
                 // SAFETY: the kernel reads the pause.
                 let _ = unsafe { sys::syscall(uapi::__NR_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
             }
-            Err(error) => return error,
-            // execve does not return on success.
-            Ok(_) => return errno::ENOSYS,
+            error => return error,
         }
+    }
+}
+
+/// `execve(2)` of a NUL-terminated path with two zero-terminated vectors. Returns the errno.
+unsafe fn execve(path: *const u8, argv: *const u64, envp: *const u64) -> i32 {
+    // SAFETY: the caller's path and vectors; returns only on failure.
+    match unsafe { sys::syscall(uapi::__NR_execve, [path as usize, argv as usize, envp as usize, 0, 0, 0]) } {
+        Err(error) => error,
+        // execve does not return on success.
+        Ok(_) => errno::ENOSYS,
     }
 }
 

@@ -95,7 +95,7 @@ fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
 
 #[inline(always)]
 fn is_present(frame: &Frame, fd: i32) -> bool {
-    frame.table == Table::Copied || (fd as u32) < frame.keep_below
+    frame.table != Table::Private || (fd as u32) < frame.keep_below
 }
 
 /// Will `fd` become something else? The list is sorted by target.
@@ -319,20 +319,28 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     unsafe { close_span(frame, from as u32, u32::MAX) }
 }
 
-/// Closes `first..=last`, by `close_range(2)` or one by one.
+/// Closes `first..=last`, or has exec close them, by `close_range(2)` or one by one.
 unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
+    let at_exec = frame.table == Table::Own;
     if frame.no_close_range == 0 {
+        let flags = if at_exec { sys::CLOSE_RANGE_CLOEXEC } else { 0 };
         // SAFETY: the caller's span.
-        match unsafe { sys::close_range(first, last, 0) } {
-            // Where nobody has asked before, as for a forked child.
+        match unsafe { sys::close_range(first, last, flags) } {
+            // Where nobody has asked before, as for a forked child; the flag is known since Linux 5.11.
             Err(errno::ENOSYS | errno::EPERM | errno::EACCES) if frame.table == Table::Copied => {}
+            Err(errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL) if at_exec => {}
             answer => return answer,
         }
     }
     // Reading /proc/self/fd would name just the open ones, at 3 µs each; closing a number that is not open takes 0.1.
     for fd in first..=last.min(table_size().unwrap_or_else(descriptor_limit)) {
         // SAFETY: the caller's span.
-        let _ = unsafe { sys::close(fd as i32) };
+        let _ = unsafe {
+            match at_exec {
+                true => sys::fcntl(fd as i32, uapi::F_SETFD, uapi::FD_CLOEXEC as usize).map(drop),
+                false => sys::close(fd as i32),
+            }
+        };
     }
     Ok(())
 }

@@ -53,6 +53,9 @@ pub enum Table {
     Private = 0,
     /// Cloned without: the kernel copied the whole table.
     Copied = 1,
+    /// The caller's: it is no child that plays the plan. What the program is not to have is not closed, but left for exec to
+    /// close, so that a failure leaves it.
+    Own = 2,
 }
 
 /// One run.

@@ -43,7 +43,7 @@ pub struct Header {
     pub argv: u32,
     /// Offset of the environment vector, which ends in a zero word. It follows the argument vector directly.
     pub envp: u32,
-    /// Words in both vectors together, their zero words included.
+    /// Words in both vectors together, their zero words included, and in those for the shell, which follow.
     pub pointer_count: u32,
     /// Offset of the [`Pair`]s, sorted by target.
     pub pairs: u32,
@@ -74,7 +74,7 @@ pub struct Op {
     pub b: u32,
     /// Third operand.
     pub c: u32,
-    /// Fills the structure up to a whole number of words.
+    /// Fills the structure up to a whole number of words; an operand of [`OpCode::Exec`].
     pub reserved: u32,
     /// A 64-bit operand: a signal set.
     pub set: u64,
@@ -122,7 +122,8 @@ pub enum OpCode {
     /// The signal mask becomes `set`; with `a` = 1 it becomes what the caller's mask was.
     SigMask = 12,
     /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one is a program; retried for up to
-    /// `c` milliseconds while a program is busy (ETXTBSY).
+    /// `c` milliseconds while a program is busy (ETXTBSY). With `set`, one that is no program (ENOEXEC) is given to the
+    /// shell: the argument vectors for that, one for each string, of `reserved` words each, are at this offset.
     Exec = 13,
     /// The system call in the [`Call`] at `a`. `b` is the step's number for reports, `c` the offset of a string that
     /// says what the step is about (0: none).

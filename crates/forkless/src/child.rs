@@ -16,13 +16,16 @@ use forkless_core::sys;
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod host;
+
+mod signal;
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
@@ -30,12 +33,19 @@ mod host;
 /// [`reap_orphans`](crate::reap_orphans).
 #[derive(Debug)]
 pub struct Child {
+    /// First, so that a child that dies with its handle has been killed before its streams are closed.
+    inner: Inner,
     /// The other end of the child's standard input, if it is a pipe.
     pub stdin: Option<ChildStdin>,
     /// The other end of the child's standard output, if it is a pipe.
     pub stdout: Option<ChildStdout>,
     /// The other end of the child's standard error, if it is a pipe.
     pub stderr: Option<ChildStderr>,
+}
+
+/// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
+#[derive(Debug)]
+struct Inner {
     pid: i32,
     pidfd: Option<OwnedFd>,
     state: State,
@@ -85,6 +95,10 @@ impl std::fmt::Debug for Pending {
     }
 }
 
+// A panic leaves it as it was: it is looked at, and dropped.
+impl UnwindSafe for Pending {}
+impl RefUnwindSafe for Pending {}
+
 impl Pending {
     pub(crate) fn has_left(&self) -> bool {
         self.stack.has_left()
@@ -132,10 +146,7 @@ impl Child {
         let run = Run { zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
         let running = launch::run(plan, &run)?;
         let [stdin, stdout, stderr] = pipes.ours;
-        let mut child = Self {
-            stdin: stdin.map(ChildStdin::from),
-            stdout: stdout.map(ChildStdout::from),
-            stderr: stderr.map(ChildStderr::from),
+        let mut inner = Inner {
             pid: running.pid,
             pidfd: running.pidfd,
             state: State::Running,
@@ -150,34 +161,39 @@ impl Child {
             leads_group: plan.leads_group,
         };
         if running.left {
-            child.missed = launch::missed(&running.stack, plan);
+            inner.missed = launch::missed(&running.stack, plan);
         } else {
-            child.pending = Some(Pending { stack: running.stack, plan: ManuallyDrop::new(Arc::clone(plan)) });
+            inner.pending = Some(Pending { stack: running.stack, plan: ManuallyDrop::new(Arc::clone(plan)) });
         }
-        Ok(child)
+        Ok(Self {
+            inner,
+            stdin: stdin.map(ChildStdin::from),
+            stdout: stdout.map(ChildStdout::from),
+            stderr: stderr.map(ChildStderr::from),
+        })
     }
 
     /// The process id. It names this child until it has been waited for.
     pub fn id(&self) -> u32 {
-        self.pid as u32
+        self.inner.pid as u32
     }
 
     /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
     ///
     /// It is readable (poll, epoll) when the child has ended.
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
-        self.pidfd.as_ref().map(AsFd::as_fd)
+        self.inner.pidfd.as_ref().map(AsFd::as_fd)
     }
 
     /// The way this child was launched, and why that one.
     pub fn route(&self) -> Route {
-        self.route
+        self.inner.route
     }
 
     /// The parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor `number`.
     pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
-        let at = self.sockets.iter().position(|(theirs, _)| *theirs == number)?;
-        Some(self.sockets.swap_remove(at).1)
+        let at = self.inner.sockets.iter().position(|(theirs, _)| *theirs == number)?;
+        Some(self.inner.sockets.swap_remove(at).1)
     }
 
     /// The next descriptor that the child has handed [back](crate::Command::hand_back), in the order in which that was
@@ -186,8 +202,8 @@ impl Child {
     /// # Errors
     /// EMFILE.
     pub fn take_handed_back(&mut self) -> io::Result<Option<OwnedFd>> {
-        let Some(number) = self.back else { return Ok(None) };
-        match self.sockets.iter().find(|(theirs, _)| *theirs == number) {
+        let Some(number) = self.inner.back else { return Ok(None) };
+        match self.inner.sockets.iter().find(|(theirs, _)| *theirs == number) {
             Some((_, socket)) => pipes::receive(socket),
             None => Ok(None),
         }
@@ -196,7 +212,7 @@ impl Child {
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
         drop(self.stdin.take());
-        for (_, socket) in &self.sockets {
+        for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
         }
@@ -204,13 +220,13 @@ impl Child {
 
     /// What the child has used; none before it has been waited for, or if another part of the program reaped it.
     pub fn usage(&self) -> Option<&Usage> {
-        self.usage.as_ref()
+        self.inner.usage.as_ref()
     }
 
     /// The [best-effort](crate::Command::best_effort) steps that failed; complete after
     /// [`wait_exec`](Self::wait_exec), the first 16 if there were more.
     pub fn missed(&self) -> &[Error] {
-        &self.missed
+        &self.inner.missed
     }
 
     /// Waits until the program has been executed.
@@ -234,13 +250,13 @@ impl Child {
     }
 
     fn look_for_exec(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
-        if let State::Failed(error) = &self.state {
+        if let State::Failed(error) = &self.inner.state {
             return Err(error.clone().into());
         }
         loop {
-            let Some(pending) = &self.pending else { return Ok(true) };
+            let Some(pending) = &self.inner.pending else { return Ok(true) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if launch::wait_while(&pending.stack, self.pid, left, |word| word != LEFT) {
+            if launch::wait_while(&pending.stack, self.inner.pid, left, |word| word != LEFT) {
                 self.settle()?;
                 return Ok(true);
             }
@@ -252,27 +268,27 @@ impl Child {
 
     /// The child has left our memory: has it become the program?
     fn settle(&mut self) -> Result<(), Error> {
-        let Some(pending) = self.pending.take() else { return Ok(()) };
-        self.missed = launch::missed(&pending.stack, &pending.plan);
+        let Some(pending) = self.inner.pending.take() else { return Ok(()) };
+        self.inner.missed = launch::missed(&pending.stack, &pending.plan);
         let killed = pending.plan.is_filtered
-            && matches!(self.state, State::Running)
-            && !launch::has_executed(&pending.stack, self.pid);
+            && matches!(self.inner.state, State::Running)
+            && !launch::has_executed(&pending.stack, self.inner.pid);
         if !launch::has_failed(&pending.stack, &pending.plan) {
             if !killed {
                 return Ok(());
             }
-            wait::reap(self.pid);
+            wait::reap(self.inner.pid);
             let error = launch::killed_in_exec(&pending.plan);
-            self.state = State::Failed(error.clone());
+            self.inner.state = State::Failed(error.clone());
             return Err(error);
         }
-        let status = match self.state {
-            State::Running => wait::reap(self.pid),
+        let status = match self.inner.state {
+            State::Running => wait::reap(self.inner.pid),
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
-        let error = launch::launch_error(&pending.stack, &pending.plan, status, self.route);
-        self.state = State::Failed(error.clone());
+        let error = launch::launch_error(&pending.stack, &pending.plan, status, self.inner.route);
+        self.inner.state = State::Failed(error.clone());
         Err(error)
     }
 
@@ -284,13 +300,13 @@ impl Child {
     pub fn release(mut self) -> io::Result<Released> {
         self.wait_exec()?;
         // It may have been killed in exec, where there is no turning back and nothing done yet.
-        if matches!(self.state, State::Running) && !launch::is_program(self.pid) {
-            let status = wait::reap(self.pid);
-            self.state = State::Lost;
+        if matches!(self.inner.state, State::Running) && !launch::is_program(self.inner.pid) {
+            let status = wait::reap(self.inner.pid);
+            self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
         }
-        self.state = State::Lost;
-        Ok(Released::Running { pid: self.pid, pidfd: self.pidfd.take() })
+        self.inner.state = State::Lost;
+        Ok(Released::Running { pid: self.inner.pid, pidfd: self.inner.pidfd.take() })
     }
 
     /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
@@ -307,7 +323,7 @@ impl Child {
         if self.is_filtered() {
             self.wait_exec()?;
         }
-        let ended = wait::wait(self.pid, self.pidfd.as_ref(), self.started);
+        let ended = wait::wait(self.inner.pid, self.inner.pidfd.as_ref(), self.inner.started);
         self.end(ended)
     }
 
@@ -320,16 +336,18 @@ impl Child {
             return answer.map(Some);
         }
         if self.is_filtered() {
-            match &self.pending {
+            match &self.inner.pending {
                 Some(pending)
-                    if !launch::wait_while(&pending.stack, self.pid, Some(Duration::ZERO), |word| word != LEFT) =>
+                    if !launch::wait_while(&pending.stack, self.inner.pid, Some(Duration::ZERO), |word| {
+                        word != LEFT
+                    }) =>
                 {
                     return Ok(None);
                 }
                 _ => self.settle()?,
             }
         }
-        match wait::try_wait(self.pid, self.pidfd.as_ref(), self.started) {
+        match wait::try_wait(self.inner.pid, self.inner.pidfd.as_ref(), self.inner.started) {
             Ok(None) => Ok(None),
             Ok(Some(ended)) => self.end(Ok(ended)).map(Some),
             Err(error) => self.end(Err(error)).map(Some),
@@ -347,40 +365,40 @@ impl Child {
         if let Some(answer) = self.known() {
             return answer.map(Some);
         }
-        wait::wait_ended(self.pid, self.pidfd.as_ref(), limit)?;
+        wait::wait_ended(self.inner.pid, self.inner.pidfd.as_ref(), limit)?;
         self.try_wait()
     }
 
     /// May a filter of the child's have killed it in exec? That can only be seen before it is reaped.
     fn is_filtered(&self) -> bool {
-        self.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
+        self.inner.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
     }
 
     /// Does it lead its process group?
     pub(crate) fn leads_group(&self) -> bool {
-        self.leads_group
+        self.inner.leads_group
     }
 
     /// Neither reaped nor lost, as far as we know.
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.state, State::Running)
+        self.inner.is_running()
     }
 
     /// The pidfd; opened now if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        if self.pidfd.is_none() {
-            let open = sys::pidfd_open(self.pid, 0).map_err(|errno| {
+        if self.inner.pidfd.is_none() {
+            let open = sys::pidfd_open(self.inner.pid, 0).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             // SAFETY: a new descriptor, ours.
             let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
-            if wait::is_reaped(self.pid, Some(&pidfd)) {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
             }
-            self.pidfd = Some(pidfd);
+            self.inner.pidfd = Some(pidfd);
         }
-        match &self.pidfd {
+        match &self.inner.pidfd {
             Some(pidfd) => Ok(pidfd.as_fd()),
             None => unreachable!("opened above"),
         }
@@ -388,11 +406,11 @@ impl Child {
 
     /// What it is called in errors that come when its plan is gone.
     fn name(&self) -> OsString {
-        format!("pid {}", self.pid).into()
+        format!("pid {}", self.inner.pid).into()
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {
-        match &self.state {
+        match &self.inner.state {
             State::Running => None,
             State::Ended(status) => Some(Ok(*status)),
             State::Failed(error) => Some(Err(error.clone().into())),
@@ -403,14 +421,14 @@ impl Child {
     fn end(&mut self, ended: io::Result<Ended>) -> io::Result<ExitStatus> {
         match ended {
             Ok(ended) => {
-                self.state = State::Ended(ended.status);
-                self.usage = ended.usage;
+                self.inner.state = State::Ended(ended.status);
+                self.inner.usage = ended.usage;
                 self.settle()?;
                 Ok(ended.status)
             }
             Err(error) => {
                 if Error::of(&error).is_some_and(|error| error.errno() == Some(sys::errno::ECHILD)) {
-                    self.state = State::Lost;
+                    self.inner.state = State::Lost;
                     self.settle()?;
                 }
                 Err(error)
@@ -475,7 +493,7 @@ impl Child {
         if let Some(answer) = self.known() {
             return answer.map(|status| Some(Change::Ended(status)));
         }
-        match wait::change(self.pid, self.pidfd.as_ref(), limit)? {
+        match wait::change(self.inner.pid, self.inner.pidfd.as_ref(), limit)? {
             Some(wait::News::Ended) => self.try_wait().map(|status| status.map(Change::Ended)),
             Some(wait::News::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
             Some(wait::News::Continued) => Ok(Some(Change::Continued)),
@@ -483,154 +501,25 @@ impl Child {
         }
     }
 
-    /// Kills the child with SIGKILL. Not an error if it has already ended.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.signal(SIGKILL)
-    }
-
-    /// Sends a signal to the child. Not an error if it has already ended.
-    ///
-    /// # Errors
-    /// `EINVAL` if there is no such signal, `EPERM` if the child has become someone whom we may not signal.
-    pub fn signal(&mut self, signal: i32) -> io::Result<()> {
-        if !matches!(self.state, State::Running) {
-            return Ok(());
-        }
-        let answer = match &self.pidfd {
-            Some(pidfd) => sys::pidfd_send_signal(pidfd.as_raw_fd(), signal),
-            // SAFETY: not reaped by us, so the pid is still the child's.
-            None => unsafe { sys::kill(self.pid, signal) },
-        };
-        match answer {
-            Err(sys::errno::ESRCH) => Ok(()),
-            answer => answer.map_err(io::Error::from_raw_os_error),
-        }
-    }
-
-    /// Sends a signal to the child's process group, of which it must be the leader
-    /// ([`process_group(0)`](crate::Command::process_group) or [`setsid`](crate::Command::setsid)): to the child and what it
-    /// has started, also when the child itself has ended. Not an error if there is nobody left.
-    ///
-    /// # Errors
-    /// `EINVAL` if there is no such signal or the child leads no group; `EPERM` if none of them may be signalled; `ECHILD` if
-    /// the child has been waited for and the kernel is older than 6.9, or there is no pidfd: the group's number may by then
-    /// be another's.
-    pub fn signal_group(&mut self, signal: i32) -> io::Result<()> {
-        if !self.leads_group {
-            let why = "the child leads no process group: process_group(0) or setsid(true)";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        if !(0..=64).contains(&signal) {
-            // The kernel's EINVAL would also mean that it does not know the call.
-            return Err(io::Error::from_raw_os_error(sys::errno::EINVAL));
-        }
-        // Launched a moment ago, it may not have made its group yet, and is the only one that would be in it. Asked first:
-        // it may execute its program meanwhile.
-        let is_early = self.pending.as_ref().is_some_and(|pending| !pending.has_left());
-        match self.to_group(signal) {
-            Err(sys::errno::ESRCH) if is_early => self.signal(signal),
-            Err(sys::errno::ESRCH) => Ok(()),
-            answer => answer.map_err(io::Error::from_raw_os_error),
-        }
-    }
-
-    fn to_group(&self, signal: i32) -> sys::Result<()> {
-        let by_pidfd = match &self.pidfd {
-            // The kernel looks for the group by what the pidfd holds, not by a number: a later group of the same number is
-            // another one to it.
-            Some(pidfd) => sys::pidfd_signal_group(pidfd.as_raw_fd(), signal),
-            None => Err(sys::errno::ENOSYS),
-        };
-        match by_pidfd {
-            Err(sys::errno::ENOSYS | sys::errno::EINVAL | sys::errno::EBADF) => {}
-            answer => return answer,
-        }
-        // A number is not given to another process, nor to a group, while a process has it, be it a zombie. So it is the
-        // child's as long as nobody has reaped it. (Another part of the program that reaps children not its own, and that
-        // between these two calls, would find its number used up and begun again as well: there are some thousands before.)
-        if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
-            return Err(sys::errno::ECHILD);
-        }
-        // SAFETY: the number is still that of the child's group.
-        unsafe { sys::kill(-self.pid, signal) }
-    }
-
-    /// Asks the child to end by `signal` (15 is SIGTERM), waits for `grace` at most, then kills it with SIGKILL; waits for
-    /// its end. A stopped child is continued, so that it hears; its standard input is closed after the signal.
-    ///
-    /// ```
-    /// use std::{os::unix::process::ExitStatusExt, time::Duration};
-    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
-    /// let status = child.terminate(15, Duration::from_secs(10))?;
-    /// assert_eq!(status.signal(), Some(15));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`signal`](Self::signal) and [`wait`](Self::wait).
-    pub fn terminate(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
-        self.signal(signal)?;
-        self.signal(SIGCONT)?;
-        self.end_input();
-        if self.wait_timeout(grace)?.is_none() {
-            self.kill()?;
-        }
-        self.wait()
-    }
-
-    /// As [`terminate`](Self::terminate), for the child's process group: whoever of it is left after `grace`, be it without
-    /// the child, is killed.
-    ///
-    /// Groups tell nobody that they have become empty, so once the child has ended it looks at growing intervals of at most
-    /// 20 ms; before Linux 6.9, or without a pidfd, whoever is left is killed as soon as the child has ended. A process that
-    /// has left the group is not found; a control group ([`Cgroup`](crate::Cgroup)) cannot be left.
-    ///
-    /// # Errors
-    /// As for [`signal_group`](Self::signal_group) and [`wait`](Self::wait).
-    pub fn terminate_group(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
-        let deadline = Instant::now().checked_add(grace);
-        self.signal_group(signal)?;
-        self.signal_group(SIGCONT)?;
-        self.end_input();
-        let ended = wait::wait_ended(self.pid, self.pidfd.as_ref(), grace)?;
-        if !ended || !self.sees_group() {
-            // Not reaped yet: nobody else can have the number of its group.
-            self.signal_group(SIGKILL)?;
-            return self.wait();
-        }
-        // Reaped first: as a zombie it is still one of its group.
-        let status = self.wait();
-        let mut pause = Duration::from_micros(200);
-        while self.probe_group() == Some(Ok(())) {
-            let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                self.signal_group(SIGKILL)?;
-                break;
-            }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
-        status
-    }
-
-    /// Signal 0 to the group by the pidfd: is anybody in it?
-    fn probe_group(&self) -> Option<sys::Result<()>> {
-        self.pidfd.as_ref().map(|pidfd| sys::pidfd_signal_group(pidfd.as_raw_fd(), 0))
-    }
-
-    /// Can the group be asked for when its leader has been reaped?
-    fn sees_group(&self) -> bool {
-        matches!(self.probe_group(), Some(Ok(()) | Err(sys::errno::ESRCH | sys::errno::EPERM)))
-    }
-
     /// Should the child be killed with SIGKILL when this handle is dropped? See
     /// [`Command::kill_on_drop`](crate::Command::kill_on_drop).
     pub fn kill_on_drop(&mut self, kill: bool) {
-        self.kill_on_drop = kill;
+        self.inner.kill_on_drop = kill;
+    }
+
+    /// Is it to be killed now that its handle is dropped?
+    pub(crate) fn dies_with_handle(&self) -> bool {
+        self.inner.dies_with_handle()
+    }
+}
+
+impl Inner {
+    fn is_running(&self) -> bool {
+        matches!(self.state, State::Running)
     }
 
     /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
-    pub(crate) fn dies_with_handle(&self) -> bool {
+    fn dies_with_handle(&self) -> bool {
         self.kill_on_drop && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
     }
 }
@@ -653,14 +542,14 @@ pub enum Released {
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGCONT: i32 = 18;
 
-impl Drop for Child {
+impl Drop for Inner {
     fn drop(&mut self) {
         if !matches!(self.state, State::Running) {
             return;
         }
         if self.dies_with_handle() {
             // An error leaves nothing else to try.
-            let _ = self.kill();
+            let _ = self.signal(SIGKILL);
         }
         if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
             let (pidfd, pending) = (self.pidfd.take(), self.pending.take());

@@ -43,6 +43,8 @@ mod compile;
 
 mod pipes;
 
+mod quiet;
+
 mod pty;
 
 mod launch;
@@ -112,6 +114,8 @@ pub use prepared::Prepared;
 #[doc(hidden)]
 pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
+#[doc(hidden)]
+pub use quiet::write_quietly;
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

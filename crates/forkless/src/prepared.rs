@@ -83,6 +83,7 @@ impl std::fmt::Debug for Prepared {
 #[cfg(test)]
 mod tests {
     use crate::{Child, Command, Error, Prepared, Stdio};
+    use std::panic::{RefUnwindSafe, UnwindSafe};
 
     #[test]
     fn handles_go_from_thread_to_thread() {
@@ -92,6 +93,16 @@ mod tests {
         goes::<Child>();
         goes::<Stdio>();
         goes::<Error>();
+    }
+
+    #[test]
+    fn a_panic_spoils_no_handle() {
+        fn survives<T: UnwindSafe + RefUnwindSafe>() {}
+        survives::<Command>();
+        survives::<Prepared>();
+        survives::<Child>();
+        survives::<Stdio>();
+        survives::<Error>();
     }
 
     /// What a waiting child costs the parent beside its descriptors.

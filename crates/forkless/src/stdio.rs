@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
@@ -97,6 +97,39 @@ impl Stdio {
     }
 }
 
+impl FromRawFd for Stdio {
+    unsafe fn from_raw_fd(fd: RawFd) -> Self {
+        // SAFETY: the caller gives the descriptor away (the trait's contract).
+        Self::from(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+impl TryFrom<Stdio> for std::process::Stdio {
+    type Error = io::Error;
+
+    /// For a program that std starts.
+    ///
+    /// # Errors
+    /// `Unsupported` for what std has no word for: [`Stdio::socketpair`], [`Stdio::dup_of`], [`Stdio::open`]. Of `dup(2)`, for
+    /// [`Stdio::fd`].
+    fn try_from(stdio: Stdio) -> io::Result<Self> {
+        Ok(match stdio.0 {
+            Source::Inherit => Self::inherit(),
+            Source::Null => Self::null(),
+            Source::Piped => Self::piped(),
+            Source::Owned(fd) => match Arc::try_unwrap(fd) {
+                Ok(fd) => fd.into(),
+                Err(fd) => fd.try_clone()?.into(),
+            },
+            // SAFETY: copied at once; a number that is not open is an error.
+            Source::Borrowed(fd) => unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?.into(),
+            Source::SocketPair | Source::DupOf(_) | Source::Open { .. } => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "std::process::Stdio cannot say this"));
+            }
+        })
+    }
+}
+
 impl From<OwnedFd> for Stdio {
     fn from(fd: OwnedFd) -> Self {
         Self(Source::Owned(Arc::new(fd)))
@@ -114,14 +147,16 @@ macro_rules! from_owner {
 from_owner! { File ChildStdin ChildStdout ChildStderr std::os::unix::net::UnixStream std::net::TcpStream std::io::PipeReader std::io::PipeWriter }
 
 impl From<io::Stdout> for Stdio {
-    /// The parent's standard output, whatever number it is given in the child.
+    /// The parent's standard output, whatever number it is given in the child: what descriptor 1 is at the launch, not what it
+    /// was when this was made.
     fn from(_: io::Stdout) -> Self {
         Self::fd(1)
     }
 }
 
 impl From<io::Stderr> for Stdio {
-    /// The parent's standard error, whatever number it is given in the child.
+    /// The parent's standard error, whatever number it is given in the child: what descriptor 2 is at the launch, not what it
+    /// was when this was made.
     fn from(_: io::Stderr) -> Self {
         Self::fd(2)
     }

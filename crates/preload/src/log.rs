@@ -4,6 +4,7 @@ use crate::settings::Settings;
 use forkless::{Child, DescriptorTable, Launcher, ShellRoute};
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// A launch that is told about, if it is to be.
@@ -49,6 +50,7 @@ fn open_descriptors() -> Option<usize> {
 /// One line, in one piece; nowhere if standard error is closed.
 pub(crate) fn say(line: &str) {
     let line = format!("forkless: {line}\n");
-    // SAFETY: a text, and a number that may be no descriptor.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    // SAFETY: where the number is no descriptor the write fails, and nothing else is done with it.
+    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
+    let _ = forkless::write_quietly(stderr, line.as_bytes());
 }

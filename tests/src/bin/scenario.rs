@@ -91,6 +91,12 @@ mod zygote;
 #[path = "../scenario/zygote_bounds.rs"]
 mod zygote_bounds;
 
+#[path = "../scenario/sigpipe.rs"]
+mod sigpipe;
+
+#[path = "../scenario/exec.rs"]
+mod exec;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -193,6 +199,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("terminated", ends::terminated),
     ("terminated-groups", ends::terminated_groups),
     ("killed-on-drop", ends::killed_on_drop),
+    ("kill-refused", ends::kill_refused),
     ("wait-interrupted", ends::interrupted),
     ("capture-child", capture::child),
     ("capture-input", capture::input),
@@ -240,6 +247,14 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-refused", zygote::refused),
     ("zygote-plain", zygote::plain),
     ("zygote-visible", zygote::visible),
+    ("sigpipe", sigpipe::raised_never),
+    ("exec", exec::exec),
+    ("exec-settings", exec::in_first_thread),
+    ("exec-from-thread", exec::in_other_thread),
+    ("exec-mask", exec::mask),
+    ("exec-fails", exec::fails),
+    ("scripts", exec::scripts),
+    ("std-streams", exec::streams),
 ];
 
 fn main() -> ExitCode {

@@ -170,11 +170,11 @@ pub fn keeper_blocks(_: &[String]) {
             let output = command.output().expect("output");
             set_of(&String::from_utf8_lossy(&output.stdout), "SigBlk")
         };
-        assert_eq!(child_mask(&mut command), 0, "nothing is blocked unless it is asked for");
-        command.inherit_signal_mask(true);
         assert_eq!(child_mask(&mut command), mine, "the caller's mask");
         command.signal_block(libc::SIGTERM);
         assert_eq!(child_mask(&mut command), mine | bit(libc::SIGTERM), "the caller's mask and more");
+        command.inherit_signal_mask(false);
+        assert_eq!(child_mask(&mut command), bit(libc::SIGTERM), "nothing else is blocked on request");
         assert_eq!(set_of(&fs::read_to_string("/proc/thread-self/status").expect("status"), "SigBlk"), mine);
     })
     .join()

@@ -4,7 +4,7 @@ use crate::foreign;
 use crate::observe::{self, eventually, skip};
 use crate::set::failing;
 use crate::storms;
-use forkless::{Change, Child, Command, Pipeline, Stdio, WaitSet};
+use forkless::{Capture, Change, Child, Command, Pipeline, Stdio, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read};
@@ -389,5 +389,42 @@ pub fn interrupted(_: &[String]) {
         assert_eq!((status.code(), child.wait_interruptible().expect("known").code()), (Some(3), Some(3)));
     }
     storms::start_timer(libc::ITIMER_REAL, 0);
+    observe::assert_no_orphans();
+}
+
+/// Where `pidfd_send_signal` is refused with the errno of the argument, as a filter that does not know it does.
+pub fn kill_refused(args: &[String]) {
+    let errno = args[0].parse().expect("an errno");
+    refuse(&[Refusal::of(libc::SYS_pidfd_send_signal, Answer::Errno(errno))]).expect("a filter");
+    let mut child = sleeper().spawn().expect("spawn");
+    assert!(child.pidfd().is_some());
+    child.kill().expect("kill");
+    assert_eq!(child.wait().expect("wait").signal(), Some(SIGKILL));
+    child.kill().expect("an ended child is no error");
+    // Dropped.
+    let (mut read, write) = std::io::pipe().expect("a pipe");
+    drop(sleeper().fd(OwnedFd::from(write), 3).kill_on_drop(true).spawn().expect("spawn"));
+    let mut text = String::new();
+    read.read_to_string(&mut text).expect("read");
+    eventually("orphans reaped", || forkless::reap_orphans() == 0);
+    // Time-outs.
+    let captured = sleeper().capture(&Capture::new().timeout(MOMENT)).expect("a capture");
+    assert!(captured.timed_out && captured.status.signal() == Some(SIGKILL));
+    assert_eq!(sleeper().spawn().expect("spawn").terminate(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+    // A group, of which one is deaf.
+    let deaf = "(trap '' TERM; echo ready; while :; do sleep 0.01; done) & exec sleep 1000";
+    let (mut child, out) = started(sh(deaf).process_group(0));
+    assert_eq!(child.terminate_group(SIGTERM, MOMENT).expect("terminate").signal(), Some(SIGTERM));
+    all_gone(out);
+    // No such signal, and a child that somebody else has reaped: its number is left alone.
+    let mut child = Command::new("true").spawn().expect("spawn");
+    let pid = child.id() as i32;
+    assert_eq!(foreign::wait(pid, 0), Ok((pid, 0)));
+    child.kill().expect("an ended child is no error");
+    assert_eq!(child.signal(65).map_err(|error| error.raw_os_error()), Ok(()));
+    let mut child = sleeper().spawn().expect("spawn");
+    assert_eq!(child.signal(65).expect_err("no such signal").raw_os_error(), Some(libc::EINVAL));
+    child.kill().expect("kill");
+    child.wait().expect("wait");
     observe::assert_no_orphans();
 }

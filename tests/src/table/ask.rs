@@ -87,8 +87,8 @@ fn session_and_signals(ask: &Ask, command: &mut Command) {
     for name in &ask.signal_block {
         command.signal_block(signal(name));
     }
-    if ask.inherit_mask {
-        command.inherit_signal_mask(true);
+    if !ask.inherit_mask {
+        command.inherit_signal_mask(false);
     }
     if let Some(pidfd) = ask.pidfd {
         command.pidfd(pidfd);

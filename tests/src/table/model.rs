@@ -553,7 +553,7 @@ fn signals(world: &World<'_>, found: &mut Prediction) {
         found.ignored.extend(ignore);
         found.blocked.extend(numbers(&one.signal_block));
     }
-    if world.asked.iter().any(|one| one.inherit_mask) {
+    if world.asked.iter().all(|one| one.inherit_mask) {
         found.blocked.extend((1..=64).filter(masked));
     }
 }

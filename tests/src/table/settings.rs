@@ -135,7 +135,7 @@ fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Re
         command.user(place.bytes(user));
     }
     if let Some(group) = &settings.group {
-        command.group(place.bytes(group));
+        command.group_name(place.bytes(group));
     }
     if let Some(mask) = settings.umask {
         command.umask(mask);

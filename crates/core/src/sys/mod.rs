@@ -37,7 +37,8 @@ pub mod errno {
     macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
         pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
     errnos! { EPERM ENOENT EINTR E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES ENOTDIR EINVAL EMFILE ETXTBSY ENOSYS
-    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC }
+    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC
+    EOPNOTSUPP }
 }
 
 /// Splits the kernel's return value (`-4095..=-1` is an error) into a value and an errno.
@@ -98,6 +99,9 @@ pub fn exit(code: i32) -> ! {
 
 /// `close_range(2)`: first make the caller's descriptor table its own, without the range (linux/close_range.h).
 pub const CLOSE_RANGE_UNSHARE: u32 = 2;
+
+/// `close_range(2)`: close-on-exec, and not closed now. Linux 5.11.
+pub const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
 
 /// `close_range(2)`.
 #[inline]

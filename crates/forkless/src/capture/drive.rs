@@ -4,11 +4,12 @@ use super::Timing;
 use super::reader::{Progress, Reader};
 use crate::child::Child;
 use crate::error::Error;
+use crate::quiet::write_quietly;
 use crate::step::Step;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, ioctl_fionread, write};
-use std::io;
+use rustix::io::{Errno, ioctl_fionread};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -47,13 +48,15 @@ impl Input {
         const TURN: usize = 1 << 20;
         let until = self.bytes.len().min(self.written + TURN);
         while self.written < until {
-            match write(&self.pipe, &self.bytes[self.written..until]) {
+            match write_quietly(&self.pipe, &self.bytes[self.written..until]) {
                 Ok(count) => self.written += count,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(false),
-                // It does not want to know.
-                Err(Errno::PIPE) => return Ok(true),
-                Err(error) => return Err(error.into()),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => return Ok(false),
+                    // It does not want to know.
+                    ErrorKind::BrokenPipe => return Ok(true),
+                    _ => return Err(error),
+                },
             }
         }
         Ok(until == self.bytes.len())

@@ -83,8 +83,8 @@ impl Capture {
     /// What the program reads from its standard input, which ends then. It is written as the program reads, while its output
     /// is read, so neither waits for the other.
     ///
-    /// A program that ends, or closes its input, before it has read all is no error: [`Captured::input_left`] tells. As with
-    /// `std`, SIGPIPE must be ignored in the caller, as it is in every Rust program.
+    /// A program that ends, or closes its input, before it has read all is no error: [`Captured::input_left`] tells. No
+    /// SIGPIPE is raised, whatever that does in the caller.
     pub fn input<I: AsRef<[u8]>>(mut self, input: I) -> Self {
         self.input = Some(input.as_ref().into());
         self

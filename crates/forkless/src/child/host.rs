@@ -31,7 +31,7 @@ impl Child {
         if self.is_filtered() {
             self.wait_exec()?;
         }
-        let ended = wait::wait_interruptible(self.pid, self.pidfd.as_ref(), self.started);
+        let ended = wait::wait_interruptible(self.inner.pid, self.inner.pidfd.as_ref(), self.inner.started);
         self.end(ended)
     }
 }

@@ -56,7 +56,7 @@ pub(crate) use setup::{Name, Setup};
 /// # In the child
 /// In this order: a private descriptor table; descriptors to their numbers; limits and scheduling; session or process
 /// group; terminal; root; groups, group, user; directory; umask; paths opened in the child; further calls; no new
-/// privileges; parent-death signal; signals (SIGPIPE at its default and nothing blocked, unless told otherwise); exec.
+/// privileges; parent-death signal; signals (SIGPIPE at its default and the caller's mask, unless told otherwise); exec.
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,
@@ -72,6 +72,7 @@ pub struct Command {
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
     pub(crate) busy_ms: u32,
+    pub(crate) scripts_by_shell: bool,
     /// The master of the terminal that the child is on.
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
@@ -125,7 +126,8 @@ const BUSY_MS: u32 = 100;
 
 impl Command {
     /// A command that runs `program`: a path if it has a slash in it, otherwise searched for in `PATH`, in the child's
-    /// if the command changes it and in the caller's if not.
+    /// if the command changes it and in the caller's if not. An entry with which the path would be longer than the kernel
+    /// takes (4,095 bytes) is passed over.
     ///
     /// By default: no arguments, the caller's environment, directory and standard streams (for [`output`](Self::output):
     /// no input, captured output).
@@ -142,10 +144,11 @@ impl Command {
             inherit_all: false,
             setsid: false,
             process_group: None,
-            signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: false, bad: None },
+            signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: true, bad: None },
             pidfd: None,
             kill_on_drop: false,
             busy_ms: BUSY_MS,
+            scripts_by_shell: false,
             pty: None,
             setup: Setup::default(),
             sandbox: Sandbox::default(),
@@ -213,7 +216,7 @@ impl Command {
         self
     }
 
-    /// Removes a variable from the child's environment.
+    /// Removes a variable from the child's environment. A name that no variable can have, with a NUL byte, is no error.
     pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Self {
         if self.env.clear {
             self.env.changes.remove(key.as_ref());
@@ -317,7 +320,7 @@ impl Command {
         self
     }
 
-    /// The program starts with `signal` blocked. Without any such call it starts with nothing blocked.
+    /// The program starts with `signal` blocked, beside those that the calling thread blocks.
     pub fn signal_block(&mut self, signal: i32) -> &mut Self {
         if self.is_signal(signal) {
             self.signals.mask |= bit(signal);
@@ -325,7 +328,9 @@ impl Command {
         self
     }
 
-    /// The program starts with the calling thread's signal mask, as the POSIX rule is.
+    /// Does the program start with the calling thread's signal mask, as the POSIX rule is? Unless told otherwise it does. If
+    /// not, nothing is blocked but what [`signal_block`](Self::signal_block) names: for callers that block signals for
+    /// themselves, to take them by `signalfd(2)` or `sigwait(3)`.
     pub fn inherit_signal_mask(&mut self, inherit: bool) -> &mut Self {
         self.signals.inherit_mask = inherit;
         self
@@ -373,6 +378,25 @@ impl Command {
         self
     }
 
+    /// Is a file that may be executed but is no program, nor a script with `#!` (ENOEXEC), run by `/bin/sh`, as `execvp(3)` does?
+    /// Unless told otherwise it is an error, as for `std`, whose children by fork, such as those with `pre_exec`, are run so
+    /// however.
+    ///
+    /// ```
+    /// # use std::os::unix::fs::PermissionsExt;
+    /// let script = std::env::temp_dir().join(format!("forkless-script-{}", std::process::id()));
+    /// std::fs::write(&script, "echo $1")?;
+    /// std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+    /// let output = forkless::Command::new(&script).arg("hello").scripts_by_shell(true).output()?;
+    /// # std::fs::remove_file(script)?;
+    /// assert_eq!(output.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn scripts_by_shell(&mut self, by_shell: bool) -> &mut Self {
+        self.scripts_by_shell = by_shell;
+        self
+    }
+
     /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
     ///
     /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to
@@ -391,8 +415,10 @@ impl Command {
     /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
     /// [`Child::wait_exec`].
     ///
-    /// It waits for the exec where the caller is traced by a debugger, or the child enters another [`cgroup`](Self::cgroup), or
-    /// [changes its ids](Self::uid) or [`oom_score_adj`](Self::oom_score_adj).
+    /// Some launches return no sooner than the exec, and then also with its error: those of a caller that a debugger traces, those
+    /// whose child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
+    /// [`oom_score_adj`](Self::oom_score_adj), those by [`Launcher::PosixSpawn`], and those whose child was done with it when the
+    /// call looked.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
@@ -443,6 +469,11 @@ impl Command {
     /// The changes to the environment: set (some) or removed (none).
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         CommandEnvs { inner: self.env.changes.iter() }
+    }
+
+    /// Was the environment emptied, by [`env_clear`](Self::env_clear)?
+    pub fn get_env_clear(&self) -> bool {
+        self.env.clear
     }
 
     /// The child's directory, if it is not the caller's.

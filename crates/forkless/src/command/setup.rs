@@ -197,7 +197,7 @@ impl Command {
 
     /// The child's group by name, looked up in the caller when the plan is made. A name of digits that no group has is
     /// an id.
-    pub fn group<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
+    pub fn group_name<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.setup.group = Some(Name::Name(name.as_ref().to_owned()));
         self
     }

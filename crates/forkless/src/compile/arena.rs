@@ -32,6 +32,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) keep: &'a [i32],
     /// Text offsets of the programs to try.
     pub(crate) candidates: &'a [u32],
+    /// Text offset of the shell that runs those of them that are no programs.
+    pub(crate) shell: Option<u32>,
 }
 
 /// Where the child finds its environment.
@@ -96,7 +98,10 @@ impl Arena {
             Environment::Copied(block) => (&block.starts[..], &block.text[..], 0),
             Environment::Kept(vector) => (&[][..], &[][..], vector.as_ptr() as u64),
         };
-        let pointers = parts.argv.len() + 1 + starts.len() + 1;
+        // The shell, a program, the arguments but for the first, and a zero word.
+        let by_shell = parts.argv.len().max(1) + 2;
+        let both = parts.argv.len() + 1 + starts.len() + 1;
+        let pointers = both + parts.shell.map_or(0, |_| by_shell * parts.candidates.len());
         let mut layout = Layout { at: size_of::<Header>() };
         let ops = layout.section(size_of_val(parts.ops));
         let argv = layout.section(pointers * 8);
@@ -129,18 +134,9 @@ impl Arena {
         };
         let mut out = Writer { words: &mut words };
         out.put(0, &[header]);
+        let shell = parts.shell.map(|_| (argv + both * 8, by_shell));
         for (n, op) in parts.ops.iter().enumerate() {
-            let mut op = *op;
-            match op.code {
-                OpCode::Chdir | OpCode::Open | OpCode::Seccomp => op.a += text as u32,
-                OpCode::Exec => op.a = candidates as u32,
-                OpCode::Call => {
-                    op.a = (calls + op.a as usize * size_of::<Call>()) as u32;
-                    op.c += text as u32;
-                }
-                _ => {}
-            }
-            out.put(ops + n * size_of::<Op>(), &[op]);
+            out.put(ops + n * size_of::<Op>(), &[placed(*op, text, calls, candidates, shell)]);
         }
         for call in &mut self.calls {
             for (n, arg) in (0..).zip(&mut call.args) {
@@ -162,6 +158,10 @@ impl Arena {
             out.put(at, arg.as_bytes());
             at += arg.len() + 1;
         }
+        if let Some(shell) = parts.shell {
+            let texts = parts.candidates.iter().map(|candidate| [shell, *candidate].map(|at| text + at as usize));
+            for_shell(&mut out, argv + both * 8, by_shell, texts, (parts.argv, arg_text));
+        }
         out.put(env_text, env);
         for (n, start) in starts.iter().enumerate() {
             out.put(argv + (parts.argv.len() + 1 + n) * 8, &[(env_text + start) as u64]);
@@ -170,6 +170,46 @@ impl Arena {
         // SAFETY: the arena is complete, and a boxed slice does not move when its owner does.
         unsafe { plan::relocate(base, base as u64) };
         Some(words)
+    }
+}
+
+/// An op with the places of what it refers to. `shell`: the argument vectors for the shell, and the words of each.
+fn placed(mut op: Op, text: usize, calls: usize, candidates: usize, shell: Option<(usize, usize)>) -> Op {
+    match op.code {
+        OpCode::Chdir | OpCode::Open | OpCode::Seccomp => op.a += text as u32,
+        OpCode::Exec => {
+            op.a = candidates as u32;
+            if let Some((vectors, words)) = shell {
+                (op.set, op.reserved) = (vectors as u64, words as u32);
+            }
+        }
+        OpCode::Call => {
+            op.a = (calls + op.a as usize * size_of::<Call>()) as u32;
+            op.c += text as u32;
+        }
+        _ => {}
+    }
+    op
+}
+
+/// The argument vectors of `words` words each with which the shell runs each file: shell, file, arguments, a zero word.
+fn for_shell(
+    out: &mut Writer<'_>,
+    vectors: usize,
+    words: usize,
+    texts: impl Iterator<Item = [usize; 2]>,
+    (argv, arg_text): (&[OsString], usize),
+) {
+    for (n, shell_and_file) in texts.enumerate() {
+        let vector = vectors + n * words * 8;
+        out.put(vector, &shell_and_file.map(|at| at as u64));
+        let mut at = arg_text;
+        for (place, arg) in argv.iter().enumerate() {
+            if place > 0 {
+                out.put(vector + (place + 1) * 8, &[at as u64]);
+            }
+            at += arg.len() + 1;
+        }
     }
 }
 

@@ -72,7 +72,10 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::PreExec => lines.push(format!("call {} of pre_exec", closures(plan.closures.len()))),
             OpCode::SigDefault => lines.push(format!("{words} to their defaults: {}", signals(op.set))),
             OpCode::SigIgnore => lines.push(format!("{words} ignored: {}", signals(op.set))),
-            OpCode::SigMask if op.a == 1 => lines.push(format!("{words} blocked: as in the caller")),
+            OpCode::SigMask if op.a == 1 && op.set == 0 => lines.push(format!("{words} blocked: as in the caller")),
+            OpCode::SigMask if op.a == 1 => {
+                lines.push(format!("{words} blocked: as in the caller, and {}", signals(op.set)))
+            }
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
             OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),

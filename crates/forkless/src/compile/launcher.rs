@@ -20,6 +20,12 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
              it needs launcher(Launcher::Fork)",
         );
     }
+    if command.scripts_by_shell && command.program_fd.is_some() {
+        return refuse("scripts_by_shell needs the program's path, which program_fd has not");
+    }
+    if command.scripts_by_shell && command.launcher == Launcher::PosixSpawn {
+        return refuse("scripts_by_shell is no part of posix_spawn(3)");
+    }
     #[allow(unreachable_patterns, reason = "launchers that are not chosen here")]
     match command.launcher {
         Launcher::Fork if command.sandbox.makes(Namespace::Pid) => refuse(

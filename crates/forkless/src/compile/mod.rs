@@ -163,6 +163,7 @@ impl Plan {
         let ids = Ids::look_up(command)?;
         let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
         let forks = command.launcher == Launcher::Fork;
+        let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
         // What is prepared may be sent to a zygote, so it has to be complete.
         let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
@@ -173,6 +174,7 @@ impl Plan {
             pairs: &descriptors.pairs,
             keep: &descriptors.keep,
             candidates: &paths,
+            shell,
         });
         let plan = Self {
             arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
@@ -329,7 +331,8 @@ fn check(command: &Command) -> Result<(), Error> {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
-        if has_nul(key) || value.as_deref().is_some_and(has_nul) {
+        // A name that no variable can have is removed without a word, as by std.
+        if value.as_deref().is_some_and(|value| has_nul(key) || has_nul(value)) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
         }
     }

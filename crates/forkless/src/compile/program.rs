@@ -12,6 +12,9 @@ use std::path::Path;
 /// What execvp(3) searches where PATH is not set (glibc's confstr(_CS_PATH)).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
+/// The longest path that the kernel takes, with the NUL at its end.
+const PATH_MAX: usize = 4096;
+
 /// The programs to try, in order.
 pub(crate) struct Candidates {
     pub(crate) paths: Vec<OsString>,
@@ -34,8 +37,10 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
             continue;
         }
         let path = found.searched.get_or_insert_with(|| search_path(&command.env));
-        // An empty entry is the current directory, as it has always been.
-        found.paths.extend(path.as_bytes().split(|&byte| byte == b':').map(|entry| super::join(entry, program)));
+        // An empty entry is the current directory, as it has always been. One that is too long for a path is passed over, as by
+        // execvp(3); the kernel's error for it would end the search.
+        let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| super::join(entry, program));
+        found.paths.extend(paths.filter(|path| path.len() < PATH_MAX));
     }
     if resolve && found.searched.is_some() {
         // Relative paths are looked up where the child will: from its directory.

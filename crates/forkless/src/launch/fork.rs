@@ -22,7 +22,7 @@ use nix::libc;
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +34,10 @@ pub(crate) struct Closure(UnsafeCell<Box<Work>>);
 
 // SAFETY: what is inside is Sync, and is changed only by a forked child, in its own memory and by its only thread.
 unsafe impl Sync for Closure {}
+
+// As std's commands and children are, whatever their closures: nobody in this process sees what a closure left half-done.
+impl UnwindSafe for Closure {}
+impl RefUnwindSafe for Closure {}
 
 impl Closure {
     pub(crate) fn new(work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
@@ -47,7 +51,7 @@ pub(super) const PANICKED: i32 = i32::MAX;
 /// Calls the closures, in the child. `data`: the plan's list of them.
 ///
 /// A panic ends here: the child has its caller's stack, and must not unwind into it.
-unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
+pub(super) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
     // SAFETY: `run` has given both, and in this copy nobody changes them.
     let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
     for (n, closure) in (0..).zip(closures) {

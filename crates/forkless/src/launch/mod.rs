@@ -33,6 +33,8 @@ mod dumpable;
 
 mod dumps;
 
+mod exec;
+
 mod failure;
 
 mod fork;
@@ -60,6 +62,7 @@ pub(crate) use creator::Creator;
 use creator::CreatorError;
 use dumpable::Mark;
 pub use dumpable::{KeepDumpable, set_dumpable};
+pub(crate) use exec::exec;
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};

@@ -311,6 +311,8 @@ impl<'a> Request<'a> {
                     self.defaults |= op.set;
                     0
                 }
+                // So it is anyway, libc's own signals included.
+                OpCode::SigMask if op.a == 1 && op.set == 0 => 0,
                 OpCode::SigMask => {
                     let inherited = if op.a == 1 { sys::signal_mask().unwrap_or(0) } else { 0 };
                     self.flags |= libc::POSIX_SPAWN_SETSIGMASK as c_int;

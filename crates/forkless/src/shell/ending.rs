@@ -179,7 +179,7 @@ fn waits(shell: &Path) -> io::Result<bool> {
     Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or(|| waits) } else { waits })
 }
 
-/// Writes, unless that would block or nobody reads any more: SIGPIPE is the caller's.
+/// Writes, unless that would block.
 fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     if words.is_empty() {
         return;
@@ -189,7 +189,7 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     let ready = poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
         // There is nobody to be told that it failed.
-        let _ = rustix::io::write(fd, words);
+        let _ = crate::quiet::write_quietly(fd, words);
     }
 }
 

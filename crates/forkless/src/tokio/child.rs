@@ -24,12 +24,19 @@ use tokio::runtime::Handle;
 /// a later launch, or by [`reap_orphans`](crate::reap_orphans).
 #[derive(Debug)]
 pub struct Child {
+    /// First, so that a child that dies with its handle has been killed before its streams are closed.
+    watched: Watched,
     /// The other end of the child's standard input, if it is a pipe.
     pub stdin: Option<ChildStdin>,
     /// The other end of the child's standard output, if it is a pipe.
     pub stdout: Option<ChildStdout>,
     /// The other end of the child's standard error, if it is a pipe.
     pub stderr: Option<ChildStderr>,
+}
+
+/// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
+#[derive(Debug)]
+struct Watched {
     /// Taken when this is dropped.
     process: ManuallyDrop<Process>,
     /// The one that watches the child.
@@ -48,18 +55,18 @@ impl Child {
         child.kill_on_drop(true);
         let mut child = Self::unwatched(child, runtime);
         child.watch()?;
-        child.process.child.kill_on_drop(kill_on_drop);
+        child.watched.process.child.kill_on_drop(kill_on_drop);
         Ok(child)
     }
 
     fn unwatched(child: crate::Child, runtime: Handle) -> Self {
         let process = ManuallyDrop::new(Process::new(child));
-        Self { stdin: None, stdout: None, stderr: None, process, runtime }
+        Self { watched: Watched { process, runtime }, stdin: None, stdout: None, stderr: None }
     }
 
     fn watch(&mut self) -> io::Result<()> {
-        self.process.watch()?;
-        let child = &mut self.process.child;
+        self.watched.process.watch()?;
+        let child = &mut self.watched.process.child;
         self.stdin = child.stdin.take().map(ChildStdin::from_std).transpose()?;
         self.stdout = child.stdout.take().map(ChildStdout::from_std).transpose()?;
         self.stderr = child.stderr.take().map(ChildStderr::from_std).transpose()?;
@@ -95,17 +102,17 @@ impl Child {
     /// The blocking child inside, for what it tells: its [pidfd](crate::Child::pidfd), [usage](crate::Child::usage),
     /// [route](crate::Child::route), [missed](crate::Child::missed) steps.
     pub fn as_forkless(&self) -> &crate::Child {
-        &self.process.child
+        &self.watched.process.child
     }
 
     /// The process id; none once the child has been waited for, since it may by then be another's.
     pub fn id(&self) -> Option<u32> {
-        self.process.child.is_running().then(|| self.process.child.id())
+        self.watched.process.child.is_running().then(|| self.watched.process.child.id())
     }
 
     /// As [`Child::take_socket`](crate::Child::take_socket). The socket is a blocking one.
     pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
-        self.process.child.take_socket(number)
+        self.watched.process.child.take_socket(number)
     }
 
     /// As [`Child::take_handed_back`](crate::Child::take_handed_back), which does not block after
@@ -114,7 +121,7 @@ impl Child {
     /// # Errors
     /// As there.
     pub fn take_handed_back(&mut self) -> io::Result<Option<OwnedFd>> {
-        self.process.child.take_handed_back()
+        self.watched.process.child.take_handed_back()
     }
 
     /// Whether the program has been executed by now; after [`spawn`](super::Command::spawn) it has.
@@ -122,7 +129,7 @@ impl Child {
     /// # Errors
     /// The step that failed. The child is gone then.
     pub fn try_wait_exec(&mut self) -> io::Result<bool> {
-        self.process.child.wait_exec_timeout(Duration::ZERO)
+        self.watched.process.child.wait_exec_timeout(Duration::ZERO)
     }
 
     /// Waits for the child to end. Its standard input is closed first, so that it cannot wait for us, and sockets that
@@ -136,8 +143,8 @@ impl Child {
     /// gone.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
-        self.process.child.end_input();
-        self.process.end().await
+        self.watched.process.child.end_input();
+        self.watched.process.end().await
     }
 
     /// The exit status if the child has ended. Needs no runtime, and leaves standard input open.
@@ -145,7 +152,7 @@ impl Child {
     /// # Errors
     /// As for [`wait`](Self::wait), but for the last.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.process.try_wait()
+        self.watched.process.try_wait()
     }
 
     /// Waits for the child to end and gives what it wrote to the pipes that are still here, both read as their data come.
@@ -154,7 +161,7 @@ impl Child {
     /// As for [`wait`](Self::wait), and any error of reading.
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        self.process.child.end_input();
+        self.watched.process.child.end_input();
         let mut stdout = Capture::stdout(self.stdout.take());
         let mut stderr = Capture::stderr(self.stderr.take());
         poll_fn(|context| {
@@ -173,7 +180,7 @@ impl Child {
     /// # Errors
     /// `EINVAL` if there is no such signal, `EPERM` if the child has become someone whom we may not signal.
     pub fn signal(&mut self, signal: i32) -> io::Result<()> {
-        self.process.child.signal(signal)
+        self.watched.process.child.signal(signal)
     }
 
     /// Kills the child with SIGKILL, without waiting for its end. Not an error if it has already ended.
@@ -181,7 +188,7 @@ impl Child {
     /// # Errors
     /// As for [`signal`](Self::signal).
     pub fn start_kill(&mut self) -> io::Result<()> {
-        self.process.child.kill()
+        self.watched.process.child.kill()
     }
 
     /// Kills the child with SIGKILL and waits for its end. Not an error if it has already ended.
@@ -223,7 +230,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut process = unsafe { ManuallyDrop::take(&mut self.process) };

@@ -75,6 +75,11 @@ impl Command {
         &mut self.inner
     }
 
+    /// [`into_forkless`](Self::into_forkless) by tokio's name for it.
+    pub fn into_std(self) -> Blocking {
+        self.inner
+    }
+
     /// Adds one argument. No shell looks at it.
     pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
         self.inner.arg(arg);
@@ -165,6 +170,20 @@ impl Command {
     /// As [`Command::gid`](crate::Command::gid).
     pub fn gid(&mut self, gid: u32) -> &mut Self {
         self.inner.gid(gid);
+        self
+    }
+
+    /// As [`Command::pre_exec`](crate::Command::pre_exec), which needs `launcher(Launcher::Fork)` of
+    /// [`as_forkless_mut`](Self::as_forkless_mut).
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
+    where
+        F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+    {
+        // SAFETY: the caller's.
+        unsafe { self.inner.pre_exec(f) };
         self
     }
 

@@ -1,50 +1,94 @@
 //! The parent's ends of a child's streams: pipes that the reactor watches.
 
 use crate::Stdio;
+use crate::quiet::write_vectored;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::unix::pipe;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::unix::pipe::Receiver;
 
 /// The other end of a child's standard input.
 ///
-/// Dropping it is the end of the child's input; `shutdown` alone is not.
+/// Dropping it is the end of the child's input; `shutdown` alone is not. A write that nobody reads any more raises no
+/// SIGPIPE, whatever that does in this process.
 #[derive(Debug)]
-pub struct ChildStdin(pipe::Sender);
+pub struct ChildStdin(Sender);
 
 /// The other end of a child's standard output.
 #[derive(Debug)]
-pub struct ChildStdout(pipe::Receiver);
+pub struct ChildStdout(Receiver);
 
 /// The other end of a child's standard error.
 #[derive(Debug)]
-pub struct ChildStderr(pipe::Receiver);
+pub struct ChildStderr(Receiver);
+
+/// The writing end of a pipe. Not tokio's own, whose writes raise SIGPIPE.
+#[derive(Debug)]
+struct Sender(AsyncFd<OwnedFd>);
+
+impl Sender {
+    fn from_owned_fd_unchecked(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: an `OwnedFd` names one open descriptor as long as it lives.
+        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, Interest::WRITABLE) }?))
+    }
+
+    fn into_blocking_fd(self) -> io::Result<OwnedFd> {
+        let fd = self.0.into_inner();
+        rustix::io::ioctl_fionbio(&fd, false)?;
+        Ok(fd)
+    }
+
+    fn poll_write(&self, context: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut room = ready!(self.0.poll_write_ready(context))?;
+            match room.try_io(|fd| write_vectored(fd.get_ref(), parts)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(answer) => return Poll::Ready(answer),
+                // There was none after all, and we are told again.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl AsRawFd for Sender {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}
 
 impl AsyncWrite for ChildStdin {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_write(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+        self.0.poll_write(context, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -76,7 +120,7 @@ macro_rules! descriptor {
                 let fd = OwnedFd::from(stream);
                 rustix::io::ioctl_fionbio(&fd, true)?;
                 // That it is a pipe, and which end of it, is known by its type.
-                pipe::$end::from_owned_fd_unchecked(fd).map(Self)
+                $end::from_owned_fd_unchecked(fd).map(Self)
             }
 
             /// The descriptor, blocking again.
@@ -125,7 +169,7 @@ descriptor! { ChildStdin(Sender) ChildStdout(Receiver) ChildStderr(Receiver) }
 /// Everything that a child writes to one stream.
 pub(super) struct Capture {
     /// None at its end.
-    stream: Option<pipe::Receiver>,
+    stream: Option<Receiver>,
     bytes: Vec<u8>,
 }
 

@@ -58,6 +58,10 @@ pub(crate) struct ChildOptions {
     #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = words::duration)]
     retry_busy: Option<Duration>,
 
+    /// Run a file without #! that is no program by /bin/sh (default: exit with 126)
+    #[arg(help_heading = EXPERT, long)]
+    scripts_by_shell: bool,
+
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
           help = format!("Go on where one of these steps fails, and say so in the end: {}", step_names()))]
@@ -137,6 +141,7 @@ impl ChildOptions {
         if let Some(limit) = self.retry_busy {
             command.retry_busy(limit);
         }
+        command.scripts_by_shell(self.scripts_by_shell);
         for step in &self.best_effort {
             command.best_effort(*step);
         }

@@ -42,7 +42,7 @@ impl Identity {
             command.user(user);
         }
         if let Some(group) = &self.regid {
-            command.group(group);
+            command.group_name(group);
         }
         if self.clear_groups || !self.groups.is_empty() {
             command.groups(&self.groups);

@@ -34,9 +34,9 @@ pub(crate) struct SignalOptions {
           value_delimiter = ',', value_parser = words::signals)]
     block_signal: Vec<Signals>,
 
-    /// Have those signals blocked, too, that are for us
+    /// Start with no signal blocked but those of --block-signal (default: also those that the caller blocks)
     #[arg(long)]
-    inherit_signal_mask: bool,
+    empty_signal_mask: bool,
 }
 
 impl SignalOptions {
@@ -62,7 +62,7 @@ impl SignalOptions {
                 command.signal_block(signal);
             }
         }
-        command.inherit_signal_mask(self.inherit_signal_mask);
+        command.inherit_signal_mask(!self.empty_signal_mask);
     }
 }
 

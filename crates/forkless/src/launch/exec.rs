@@ -1,0 +1,78 @@
+//! No child at all: the calling process turns into the program.
+//!
+//! It plays the plan that a forked child would play. There is nobody beside it, so what needs a parent is refused.
+
+use super::failure;
+use super::fork::call_all;
+use crate::compile::{Plan, Stream};
+use crate::error::Error;
+use crate::pipes;
+use forkless_core::child::play_here;
+use forkless_core::frame::{Frame, Table};
+use forkless_core::plan::{OpCode, VARIABLES};
+use forkless_core::report::{Outcome, outcome};
+use forkless_core::sys::{self, errno, uapi};
+
+/// Plays the plan; comes back only with the error. Then the signal mask, and what the `signals` do, are as they were.
+pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
+    if let Some(what) = refusal(plan) {
+        return Error::check(plan.program(), format!("exec makes no child, so there is no parent {what}"));
+    }
+    // SAFETY: all zeroes is a valid frame.
+    let mut frame: Box<Frame> = Box::new(unsafe { std::mem::zeroed() });
+    frame.plan = plan.header();
+    frame.table = Table::Own;
+    *frame.variables.get_mut() = [usize::MAX; VARIABLES];
+    frame.slots = pipes::plain_slots(plan);
+    frame.hook = Some(call_all);
+    frame.hook_data = (&raw const plan.closures).cast();
+    let before = Signals::save(signals);
+    // SAFETY: frame and plan live here, and what needs a parent has been refused.
+    unsafe { play_here(&frame) };
+    before.restore();
+    // SAFETY: the plan that was played.
+    match unsafe { outcome(&frame, plan.header()) } {
+        // A step without an errno: execve(2) does not come back without one.
+        Outcome::Exec => Error::new(plan.program(), crate::Step::Exec, errno::ENOSYS),
+        failure => failure::failed(plan, failure),
+    }
+}
+
+/// What of the plan a parent would have to do.
+fn refusal(plan: &Plan) -> Option<&'static str> {
+    let pipes = plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair));
+    let dies = plan.steps().any(|op| op.code == OpCode::ParentDeathSignal);
+    let needs = [
+        (pipes || !plan.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),
+        (plan.pty.is_some(), "to have the other side of a pseudo-terminal"),
+        (plan.id_maps.is_some(), "to write id maps"),
+        (plan.is_in_other_pids, "that could be outside of another process-id namespace"),
+        (dies, "whose end could be signalled"),
+    ];
+    needs.into_iter().find(|(needed, _)| *needed).map(|(_, what)| what)
+}
+
+/// What signals do, and which are blocked.
+struct Signals {
+    mask: sys::Result<u64>,
+    actions: Vec<(u32, uapi::kernel_sigaction)>,
+}
+
+impl Signals {
+    fn save(set: u64) -> Self {
+        let wanted = (1..=64).filter(|signal| set >> (signal - 1) & 1 == 1);
+        let actions = wanted.filter_map(|signal| Some((signal, sys::signal_action(signal).ok()?))).collect();
+        Self { mask: sys::signal_mask(), actions }
+    }
+
+    fn restore(self) {
+        for (signal, action) in self.actions {
+            // SAFETY: the action as it was.
+            let _ = unsafe { sys::set_signal_action(signal, &action) };
+        }
+        if let Ok(mask) = self.mask {
+            // SAFETY: the mask as it was.
+            let _ = unsafe { sys::set_signal_mask(mask) };
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Writes to pipes and sockets that raise no SIGPIPE: a host may have left that at its default, which ends it.
+
+use forkless_core::sys::{self, errno, uapi};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::null;
+
+/// SIGPIPE's bit in a set of signals.
+const SIGPIPE: u64 = 1 << 12;
+
+/// The most parts that the kernel takes at once: UIO_MAXIOV.
+const MOST: usize = 1024;
+
+/// `write(2)`; if nobody reads any more it fails with EPIPE, and there is no signal.
+pub fn write_quietly<F: AsFd>(fd: F, bytes: &[u8]) -> io::Result<usize> {
+    write_vectored(fd, &[IoSlice::new(bytes)])
+}
+
+/// The same with the bytes in several places: `writev(2)`.
+///
+/// Linux 6.18 has a flag against the signal. Before, or where a filter refuses the call, the signal is blocked in this
+/// thread meanwhile, and taken.
+pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    const RWF_NOSIGNAL: usize = 0x100;
+    /// In place of an offset: where the file stands.
+    const HERE: usize = usize::MAX;
+    let parts = &parts[..parts.len().min(MOST)];
+    let args = [fd.as_fd().as_raw_fd() as usize, parts.as_ptr() as usize, parts.len(), HERE, HERE, RWF_NOSIGNAL];
+    // SAFETY: `IoSlice` has the layout of iovec, and the kernel only reads the bytes.
+    match unsafe { sys::syscall(uapi::__NR_pwritev2, args) } {
+        Err(errno::EOPNOTSUPP | errno::ENOSYS | errno::EINVAL | errno::EPERM | errno::EACCES) => {}
+        answer => return answer.map_err(io::Error::from_raw_os_error),
+    }
+    while_blocked(parts.iter().map(|part| part.len()).sum(), || Ok(rustix::io::writev(&fd, parts)?))
+}
+
+/// Makes a write of so many bytes with SIGPIPE blocked. What the write has raised is taken; what was pending before stays.
+fn while_blocked(length: usize, write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    let mask = sys::signal_mask().map_err(io::Error::from_raw_os_error)?;
+    let was_blocked = mask & SIGPIPE != 0;
+    // The signal of a write goes to the thread, where a second one makes no difference to the first.
+    let was_pending = was_blocked && is_pending();
+    if !was_blocked {
+        // SAFETY: this thread's mask, put back below.
+        unsafe { sys::block_signals(SIGPIPE) }.map_err(io::Error::from_raw_os_error)?;
+    }
+    let answer = write();
+    // The reader may also have gone half-way.
+    if !was_pending && !matches!(answer, Ok(count) if count == length) {
+        take();
+    }
+    if !was_blocked {
+        // SAFETY: the mask as it was.
+        let _ = unsafe { sys::set_signal_mask(mask) };
+    }
+    answer
+}
+
+fn is_pending() -> bool {
+    let mut pending = 0u64;
+    // SAFETY: the kernel writes the 8 bytes.
+    let answer =
+        unsafe { sys::syscall(uapi::__NR_rt_sigpending, [&raw mut pending as usize, size_of::<u64>(), 0, 0, 0, 0]) };
+    answer.is_ok() && pending & SIGPIPE != 0
+}
+
+/// Takes a pending SIGPIPE, if there is one.
+fn take() {
+    let (set, now) = (SIGPIPE, uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 });
+    let (set, now) = (&raw const set as usize, &raw const now as usize);
+    let args = [set, null::<()>() as usize, now, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads the set and the time, and is not asked for more than the number.
+    while unsafe { sys::syscall(uapi::__NR_rt_sigtimedwait, args) } == Err(errno::EINTR) {}
+}
