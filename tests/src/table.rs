@@ -438,7 +438,7 @@ macro_rules! named {
 named! {
     /// An errno by its name or number.
     errno: E2BIG EACCES EAGAIN EBADF ECHILD EEXIST EINVAL EIO EISDIR ELOOP EMFILE ENAMETOOLONG EBUSY ENFILE ENODEV ENOENT
-    ENOEXEC ENOMEM ENOSPC EOVERFLOW ENOTTY EOPNOTSUPP EBADFD ENOSYS ENOTDIR ENXIO EPERM ESRCH ETXTBSY
+    ENOEXEC ENOMEM ENOSPC EOVERFLOW ENOTTY EOPNOTSUPP EBADFD ENOSYS ENOTDIR ENXIO EPERM ESRCH ETXTBSY EXDEV
 }
 
 named! {
@@ -454,7 +454,7 @@ pub fn syscall(name: &str) -> i64 {
     known! {
         clone SYS_clone clone3 SYS_clone3 close SYS_close close_range SYS_close_range pidfd_open SYS_pidfd_open
         pidfd_getfd SYS_pidfd_getfd pidfd_send_signal SYS_pidfd_send_signal mmap SYS_mmap mprotect SYS_mprotect
-        madvise SYS_madvise dup3 SYS_dup3 fcntl SYS_fcntl openat SYS_openat rt_sigaction SYS_rt_sigaction
+        madvise SYS_madvise dup3 SYS_dup3 fcntl SYS_fcntl openat SYS_openat openat2 SYS_openat2 mount_setattr SYS_mount_setattr rt_sigaction SYS_rt_sigaction
         rt_sigprocmask SYS_rt_sigprocmask chdir SYS_chdir setsid SYS_setsid setpgid SYS_setpgid execve SYS_execve
         pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
         ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write

@@ -36,7 +36,10 @@ pub(crate) fn spawn<'py>(
 ) -> PyResult<(u32, Option<Child>, Option<i32>)> {
     let mut request = Request::new(args, executable)?;
     request.signals(restore_signals);
-    request.directory(cwd, uid.is_some() || gid.is_some() || gids.is_some())?;
+    let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
+    // Another root is left for no directory outside of it.
+    let new_root = is_set("chroot")? || is_set("pivot_root")?;
+    request.directory(cwd, !new_root && (uid.is_some() || gid.is_some() || gids.is_some()))?;
     request.environment(env.as_ref())?;
     request.streams(streams.map(|fd| (fd >= 0).then_some(fd)), &pass_fds)?;
     request.groups(start_new_session, (process_group >= 0).then_some(process_group));

@@ -243,7 +243,8 @@ int forkless_command_pre_exec(forkless_command *command, forkless_function funct
  *     forkless_command_parent_death_signal(command, SIGKILL);
  */
 
-/* setresuid(2), setresgid(2), setgroups(2). If you are root and say nothing about groups, a child with a uid has none. */
+/* setresuid(2), setresgid(2), setgroups(2). If you are root and say nothing about groups, a child with a uid has none; any
+ * other caller's are kept, and so are root's with a gid alone. */
 int forkless_command_uid(forkless_command *command, uid_t uid);
 int forkless_command_gid(forkless_command *command, gid_t gid);
 int forkless_command_groups(forkless_command *command, const gid_t *groups, size_t count);
@@ -292,7 +293,8 @@ int forkless_command_hostname(forkless_command *command, const char *name);
 /* mount(2): source, kind and data may be NULL. kind is UTF-8, as options below. */
 int forkless_command_mount(forkless_command *command, const char *source, const char *target, const char *kind,
                            unsigned long flags, const char *data);
-/* source is seen at target too; the same, read-only. */
+/* source is seen at target too; the same, read-only, by open_tree(2) and mount_setattr(2) (Linux 5.12). A target below the
+ * new root or another mount is looked up inside it by openat2(2) (Linux 5.6): see docs/settings.md, "Paths of mounts". */
 int forkless_command_bind(forkless_command *command, const char *source, const char *target);
 int forkless_command_bind_read_only(forkless_command *command, const char *source, const char *target);
 /* What is mounted at target and below becomes read-only; gets and loses MOUNT_ATTR_...: mount_setattr(2). */

@@ -37,14 +37,14 @@ fn user_and_group() {
     assert_eq!(run(&["--reuid=12345", "--group", "daemon", "--groups=daemon,77"]), [12345, 1, 1, 77]);
     assert_eq!(run(&["--clear-groups"]), [0, 0, 0]);
     assert_eq!(root.status(&["--reuid=12345"], "Uid"), "12345\t12345\t12345\t12345");
-    assert_eq!(root.status(&["--regid=12345"], "Gid"), "12345\t12345\t12345\t12345");
+    assert_eq!(root.status(&["--regid=12345", "--clear-groups"], "Gid"), "12345\t12345\t12345\t12345");
 }
 
 #[test]
 fn an_ordinary_user_is_told_what_is_missing() {
     let privileged = [
         (&["--reuid=0"][..], "CAP_SETGID"),
-        (&["--regid=0"], "CAP_SETGID"),
+        (&["--regid=0", "--keep-groups"], "CAP_SETGID"),
         (&["--chroot=/"], "CAP_SYS_CHROOT"),
         (&["--nice=-5"], "CAP_SYS_NICE"),
         (&["--scheduler=rr"], "CAP_SYS_NICE"),

@@ -5,8 +5,8 @@
 //! must not be one that changes what parent and child share (per-mm prctls, `oom_score_adj`).
 
 use crate::frame::Frame;
-use crate::plan::{Call, Header, MISSES, Op, argument_is_offset, argument_is_variable, at};
-use crate::sys::{self, Result, uapi};
+use crate::plan::{Call, Header, Op, TRIES, TRY_AGAIN, argument_is_offset, argument_is_variable, at};
+use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Plays [`OpCode::Call`](crate::plan::OpCode::Call).
@@ -24,15 +24,23 @@ pub unsafe fn call(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             given as usize
         };
     }
-    // SAFETY: the plan's compiler answers for the call.
-    let result = match unsafe { sys::syscall(call.number, args) } {
-        Err(error) if error as u32 == call.accept => return Ok(()),
-        answer => answer?,
-    };
-    if let Some(variable) = (call.result as usize).checked_sub(1).and_then(|n| variables.get_mut(n)) {
-        *variable = result;
+    let tries = if call.flags & TRY_AGAIN != 0 { TRIES } else { 1 };
+    let mut answer = Err(errno::EAGAIN);
+    for _ in 0..tries {
+        // SAFETY: the plan's compiler answers for the call.
+        answer = unsafe { sys::syscall(call.number, args) };
+        if answer != Err(errno::EAGAIN) {
+            break;
+        }
     }
-    Ok(())
+    if let Some(variable) = (call.result as usize).checked_sub(1).and_then(|n| variables.get_mut(n)) {
+        // A later call must not take an older descriptor for the one that could not be had.
+        *variable = answer.unwrap_or(usize::MAX);
+    }
+    match answer {
+        Err(error) if error as u32 == call.accept => Ok(()),
+        answer => answer.map(drop),
+    }
 }
 
 /// Plays [`OpCode::HandBack`](crate::plan::OpCode::HandBack): `sendmsg(2)` of one byte with SCM_RIGHTS, `unix(7)`.
@@ -94,11 +102,11 @@ pub unsafe fn seccomp(filter: *const u8, count: u32) -> Result<()> {
         .map(drop)
 }
 
-/// Notes a best-effort step that failed; the first few are told to the parent.
-pub fn note_miss(frame: &Frame, index: u32, errno: i32) {
+/// Notes a best-effort step that failed. False: there is no room left, so the step must not be skipped.
+pub fn note_miss(frame: &Frame, index: u32, errno: i32) -> bool {
     let n = frame.missed.load(Relaxed);
-    if let Some(miss) = frame.misses.get(n as usize % MISSES).filter(|_| (n as usize) < MISSES) {
-        miss.store(index << 16 | errno as u32 & 0xffff, Relaxed);
-    }
-    frame.missed.store(n.saturating_add(1), Relaxed);
+    let Some(miss) = frame.misses.get(n as usize) else { return false };
+    miss.store(u64::from(index) << 32 | u64::from(errno as u32), Relaxed);
+    frame.missed.store(n + 1, Relaxed);
+    true
 }

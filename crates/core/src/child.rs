@@ -50,7 +50,8 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     let plan = frame.plan.load(Relaxed).cast_const();
     // SAFETY: the plan outlives the child's use of it (module contract).
     let (ops, count) = unsafe { (at::<Op>(plan, (*plan).ops), (*plan).op_count) };
-    for index in 0..count {
+    let mut index = 0;
+    while index < count {
         if index + 1 == count {
             // The step is still the one before: who ends here has not executed anything.
             if let Some(Err(error)) = before.take().map(|before| before()) {
@@ -64,13 +65,13 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
         let op = unsafe { &*ops.add(index as usize) };
         // SAFETY: this is the child (module contract).
         if let Err(error) = unsafe { step(frame, plan, op) } {
-            if op.flags & BEST_EFFORT != 0 {
-                call::note_miss(frame, index, error);
-                continue;
+            if op.flags & BEST_EFFORT == 0 || !call::note_miss(frame, index, error) {
+                frame.errno.store(error, Relaxed);
+                break;
             }
-            frame.errno.store(error, Relaxed);
-            break;
+            index += op.skip;
         }
+        index += 1;
     }
 }
 

@@ -31,7 +31,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
                 frame.detail.store(n as i32, Relaxed);
                 // SAFETY: there is a vector for each candidate, which begins with the shell.
                 unsafe {
-                    let argv = at::<u64>(plan, op.set as u32).add(n as usize * op.reserved as usize);
+                    let argv = at::<u64>(plan, op.set as u32).add(n as usize * (op.set >> 32) as usize);
                     execve(*argv as *const u8, argv, environment(plan));
                 }
                 return errno::ENOEXEC;

@@ -7,7 +7,7 @@
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
 /// The child may still be using the parent's memory and descriptors.
 pub const RUNNING: u32 = 1;
@@ -123,8 +123,8 @@ pub struct Frame {
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// How many best-effort steps have failed.
     pub missed: AtomicU32,
-    /// The first of them: op index in the upper half, errno in the lower.
-    pub misses: [AtomicU32; MISSES],
+    /// Each of them: op index in the upper half, errno in the lower.
+    pub misses: [AtomicU64; MISSES],
     /// Where each pair's source stands, while they are being moved.
     pub scratch: UnsafeCell<[i32; MAX_FDS]>,
 }

@@ -18,7 +18,7 @@
 pub const MAGIC: u32 = 0x6c70_6b66;
 
 /// Changes when the layout changes; a process refuses arenas of another version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The most descriptors that one plan may name.
 pub const MAX_FDS: usize = 1024;
@@ -74,8 +74,8 @@ pub struct Op {
     pub b: u32,
     /// Third operand.
     pub c: u32,
-    /// Fills the structure up to a whole number of words; an operand of [`OpCode::Exec`].
-    pub reserved: u32,
+    /// With [`BEST_EFFORT`]: how many of the ops after this one a failure of it skips too, since they belong together.
+    pub skip: u32,
     /// A 64-bit operand: a signal set.
     pub set: u64,
 }
@@ -83,7 +83,7 @@ pub struct Op {
 impl Op {
     /// An op without operands.
     pub const fn new(code: OpCode) -> Self {
-        Self { code, flags: 0, a: 0, b: 0, c: 0, reserved: 0, set: 0 }
+        Self { code, flags: 0, a: 0, b: 0, c: 0, skip: 0, set: 0 }
     }
 }
 
@@ -123,7 +123,8 @@ pub enum OpCode {
     SigMask = 12,
     /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one is a program; retried for up to
     /// `c` milliseconds while a program is busy (ETXTBSY). With `set`, one that is no program (ENOEXEC) is given to the
-    /// shell: the argument vectors for that, one for each string, of `reserved` words each, are at this offset.
+    /// shell: the argument vectors for that, one for each string, are at the offset in its lower half, and have as many words
+    /// each as its upper half says.
     Exec = 13,
     /// The system call in the [`Call`] at `a`. `b` is the step's number for reports, `c` the offset of a string that
     /// says what the step is about (0: none).
@@ -171,14 +172,20 @@ pub const fn argument_is_variable(n: u32) -> u32 {
     1 << (8 + n)
 }
 
+/// [`Call::flags`]: the call is made again where it answers EAGAIN, [`TRIES`] times at most.
+pub const TRY_AGAIN: u32 = 1 << 16;
+
+/// How often a call with [`TRY_AGAIN`] is made.
+pub const TRIES: u32 = 256;
+
 /// How many variables a plan has.
-pub const VARIABLES: usize = 24;
+pub const VARIABLES: usize = 32;
 
 /// The first so many are the caller's; the others belong to the compiler.
 pub const CALLER_VARIABLES: usize = 15;
 
-/// How many failed best-effort steps a frame can note.
-pub const MISSES: usize = 16;
+/// How many failed best-effort steps a frame can note. The compiler refuses a plan in which more could fail.
+pub const MISSES: usize = 128;
 
 /// A [`Pair::source`] that stands for `/dev/null`.
 pub const PAIR_NULL: i32 = i32::MIN;

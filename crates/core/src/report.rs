@@ -66,11 +66,11 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     }
 }
 
-/// The best-effort steps that failed, as op index and errno; the first few of them, if there were very many.
+/// The best-effort steps that failed, as op index and errno.
 pub fn misses(frame: &Frame) -> impl Iterator<Item = (u32, i32)> + '_ {
     let count = (frame.missed.load(Acquire) as usize).min(MISSES);
     frame.misses.iter().take(count).map(|miss| {
         let miss = miss.load(Relaxed);
-        (miss >> 16, (miss & 0xffff) as i32)
+        ((miss >> 32) as u32, miss as u32 as i32)
     })
 }

@@ -224,7 +224,7 @@ impl Child {
     }
 
     /// The [best-effort](crate::Command::best_effort) steps that failed; complete after
-    /// [`wait_exec`](Self::wait_exec), the first 16 if there were more.
+    /// [`wait_exec`](Self::wait_exec).
     pub fn missed(&self) -> &[Error] {
         &self.inner.missed
     }

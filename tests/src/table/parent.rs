@@ -119,7 +119,8 @@ fn grow_heap() {
 }
 
 /// Makes a file: `probe` (a link to it), `dir`, `text TEXT` (not executable), `script TEXT` (executable, `TEXT` as it
-/// is), `locked DIR` (a directory nobody but root may enter), `exits CODE` (a program that needs no other file).
+/// is), `locked DIR` (a directory nobody but root may enter), `exits CODE` (a program that needs no other file),
+/// `link TARGET` (a symbolic link to it).
 pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
     let path = place.file(name);
     if let Some(parent) = path.parent() {
@@ -133,6 +134,7 @@ pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
         "text" => fs::write(&path, place.text(text)).and_then(|()| mode(0o644)),
         "script" => fs::write(&path, place.text(text)).and_then(|()| mode(0o755)),
         "exits" => fs::write(&path, elf::program(text.parse().expect("a code"))).and_then(|()| mode(0o755)),
+        "link" => symlink(place.text(text), &path),
         "locked" => fs::create_dir_all(&path).and_then(|()| mode(0o000)),
         _ => Err(io::Error::other(format!("{what} is nothing that can be made"))),
     }

@@ -339,6 +339,7 @@ fn privileges(settings: &Settings, command: &mut Command, place: &Place) -> io::
         None => {}
     }
     match settings.seccomp.as_deref() {
+        Some("empty") => _ = command.seccomp([]),
         Some("nonsense") => _ = command.seccomp([BpfInstruction { code: 0xffff, jt: 0, jf: 0, k: 0 }]),
         Some(refusals) => {
             let programs = filter::programs(&refusals_of(refusals)).map_err(io::Error::other)?;

@@ -124,6 +124,9 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         let failed = |error| Failure::before(format_args!("cannot write what the program has written: {error}"));
         kept.show().map_err(failed)?;
     }
+    if let Some(words) = options.skipped() {
+        say(format_args!("gone on without: {}: {words}", Step::Landlock.words()));
+    }
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());

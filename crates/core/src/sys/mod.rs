@@ -37,7 +37,7 @@ pub mod errno {
     macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
         pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
     errnos! { EPERM ENOENT EINTR E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES ENOTDIR EINVAL EMFILE ETXTBSY ENOSYS
-    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC
+    EBUSY EEXIST EXDEV ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC
     EOPNOTSUPP }
 }
 

@@ -29,7 +29,7 @@ mod setup;
 
 pub use capability::{Capability, CapabilitySet};
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
-pub(crate) use sandbox::{MS_PRIVATE, MS_REC, Mount, MountStep, OVERLAY, Sandbox};
+pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, OVERLAY, Sandbox};
 pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub(crate) use setup::{Name, Setup};
 

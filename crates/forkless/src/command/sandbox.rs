@@ -26,13 +26,15 @@ pub(crate) struct Sandbox {
     pub(crate) ambient: Option<CapabilitySet>,
     pub(crate) securebits: Option<u32>,
     pub(crate) landlock: Option<Arc<OwnedFd>>,
-    pub(crate) seccomp: Vec<BpfInstruction>,
+    pub(crate) seccomp: Option<Vec<BpfInstruction>>,
 }
 
 /// A change to the child's mounts.
 pub(crate) enum MountStep {
     /// `mount(2)`.
     Mount(Mount),
+    /// `open_tree(2)`, `mount_setattr(2)`, `move_mount(2)`.
+    ReadOnlyBind { source: PathBuf, target: PathBuf },
     /// `mount_setattr(2)`, with all that is mounted below.
     Attributes { target: PathBuf, set: u64, clear: u64 },
     /// `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`.
@@ -61,12 +63,40 @@ impl MountStep {
                 let given = parameters.iter().flat_map(|(key, value)| [Some(OsStr::new(key)), value.as_deref()]);
                 given.flatten().chain([OsStr::new(kind), target.as_os_str()]).collect()
             }
-            Self::Symlink { to, path } => vec![to.as_os_str(), path.as_os_str()],
-            Self::Attributes { target: path, .. }
+            Self::Symlink { to: other, .. } | Self::ReadOnlyBind { source: other, .. } => {
+                vec![other.as_os_str(), self.target().as_os_str()]
+            }
+            Self::Attributes { .. }
+            | Self::Attach { .. }
+            | Self::Unmount(_)
+            | Self::Directory { .. }
+            | Self::Devices(_) => vec![self.target().as_os_str()],
+        }
+    }
+
+    /// What is mounted upon, changed or made.
+    pub(crate) fn target(&self) -> &Path {
+        match self {
+            Self::Mount(one) => &one.target,
+            Self::ReadOnlyBind { target: path, .. }
+            | Self::Attributes { target: path, .. }
+            | Self::FileSystem { target: path, .. }
             | Self::Attach { target: path, .. }
             | Self::Unmount(path)
             | Self::Directory { path, .. }
-            | Self::Devices(path) => vec![path.as_os_str()],
+            | Self::Symlink { path, .. }
+            | Self::Devices(path) => path,
+        }
+    }
+
+    /// Is something mounted at the target afterwards that was not before?
+    pub(crate) fn attaches(&self) -> bool {
+        match self {
+            Self::Mount(one) => {
+                one.flags & MS_REMOUNT == 0 && (one.kind.is_some() || one.flags & (MS_BIND | MS_MOVE) != 0)
+            }
+            Self::ReadOnlyBind { .. } | Self::FileSystem { .. } | Self::Attach { .. } | Self::Devices(_) => true,
+            Self::Attributes { .. } | Self::Unmount(_) | Self::Directory { .. } | Self::Symlink { .. } => false,
         }
     }
 }
@@ -136,7 +166,9 @@ pub struct BpfInstruction {
 const MS_NOSUID: u64 = 2;
 const MS_NODEV: u64 = 4;
 const MS_NOEXEC: u64 = 8;
+pub(crate) const MS_REMOUNT: u64 = 32;
 pub(crate) const MS_BIND: u64 = 4096;
+pub(crate) const MS_MOVE: u64 = 8192;
 pub(crate) const MS_REC: u64 = 16384;
 pub(crate) const MS_PRIVATE: u64 = 1 << 18;
 
@@ -145,6 +177,16 @@ pub(crate) const MS_PRIVATE: u64 = 1 << 18;
 ///
 /// They are played in a fixed order, whatever the order of these calls (mounts and joins among themselves are in the
 /// order of the calls): see `docs/design/order.md`.
+///
+/// # Paths of mounts
+/// What is mounted may belong to somebody who is not trusted, so a place to mount upon or to make something at is looked up
+/// by `openat2(2)` (Linux 5.6; without it the step fails) where it is
+/// - below the directory of [`pivot_root`](Self::pivot_root) or [`chroot`](Self::chroot): inside it, as the program will look
+///   it up. A symbolic link leads to no place outside.
+/// - else below a mount made before: inside the innermost one. A symbolic link that leads out of it is an error.
+///
+/// Paths are compared as they are written, relative ones from the child's directory. Sources, such as that of
+/// [`bind`](Self::bind), are looked up in the caller's root, links followed.
 impl Command {
     /// The child has a new namespace of this kind: `clone3(2)`. Needs CAP_SYS_ADMIN, except for a user namespace and
     /// those asked for together with one.
@@ -211,10 +253,12 @@ impl Command {
         self.mount(Some(source.as_ref().as_os_str()), target, None, MS_BIND | MS_REC, None)
     }
 
-    /// As [`bind`](Self::bind), and nothing there can be written to: see [`read_only`](Self::read_only).
+    /// As [`bind`](Self::bind), and nothing there can be written to: `open_tree(2)`, `mount_setattr(2)`, `move_mount(2)`,
+    /// Linux 5.12. It is read-only before it can be found, and each path is looked up once.
     pub fn bind_read_only<P: AsRef<Path>, Q: AsRef<Path>>(&mut self, source: P, target: Q) -> &mut Self {
-        self.bind(source, target.as_ref());
-        self.read_only(target)
+        let (source, target) = (source.as_ref().to_owned(), target.as_ref().to_owned());
+        self.sandbox.mounts.push(MountStep::ReadOnlyBind { source, target });
+        self
     }
 
     /// What is mounted at `target`, and all that is mounted below it, becomes read-only: `mount_setattr(2)`, Linux 5.12.
@@ -344,7 +388,8 @@ impl Command {
     }
 
     /// The capabilities that the program and its children can ever get: all others are dropped from the bounding set,
-    /// one system call each. Needs CAP_SETPCAP.
+    /// one system call each. Needs CAP_SETPCAP. Those that the caller has as inheritable are dropped there too, unless
+    /// [`inheritable`](Self::inheritable) says otherwise: the bounding set does not bound them.
     pub fn bounding_set(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.bounding = Some(set);
         self
@@ -383,16 +428,21 @@ impl Command {
 
     /// A Landlock ruleset, made by the caller (the crate landlock makes them), that restricts the child:
     /// `landlock_restrict_self(2)`. Needs [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN. It must allow the
-    /// program to be executed.
+    /// program to be executed. What it restricts is known to its maker alone: the crate landlock leaves out, in silence, the
+    /// rights that the kernel does not know, unless its `CompatLevel::HardRequirement` is set.
     pub fn landlock<F: Into<OwnedFd>>(&mut self, ruleset: F) -> &mut Self {
         self.sandbox.landlock = Some(Arc::new(ruleset.into()));
         self
     }
 
     /// A seccomp filter, the last thing before exec: `seccomp(2)` SECCOMP_SET_MODE_FILTER. Needs
-    /// [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN. It must allow `execve`, and should allow `exit_group`.
+    /// [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN. It must allow `execve`, and should allow `exit_group`. An empty
+    /// one is refused when the plan is made.
+    ///
+    /// On x86-64 a filter that refuses what it lists, and allows the rest, must refuse every number from 0x4000_0000 on too:
+    /// where the kernel has the x32 ABI, those are the same calls by other numbers. Not every compiler of filters adds that.
     pub fn seccomp(&mut self, filter: impl IntoIterator<Item = BpfInstruction>) -> &mut Self {
-        self.sandbox.seccomp = filter.into_iter().collect();
+        self.sandbox.seccomp = Some(filter.into_iter().collect());
         self
     }
 }

@@ -152,7 +152,9 @@ pub enum IoClass {
 impl Command {
     /// The child's directory as an open descriptor of one: `fchdir(2)`.
     ///
-    /// A relative [`current_dir`](Self::current_dir) is then looked up from there.
+    /// A relative [`current_dir`](Self::current_dir) is then looked up from there, or a relative [`chroot`](Self::chroot) or
+    /// [`pivot_root`](Self::pivot_root), which then becomes the directory. With an absolute one of those it is refused: it
+    /// would have no effect, or be a way out of the root.
     pub fn current_dir_fd<F: Into<OwnedFd>>(&mut self, directory: F) -> &mut Self {
         self.setup.directory_fd = Some(Arc::new(directory.into()));
         self
@@ -169,13 +171,16 @@ impl Command {
 
     /// The child's user id: real, effective and saved, `setresuid(2)`. Needs CAP_SETUID unless it is one of the caller's.
     ///
-    /// If the caller is root and nothing is said about groups, the child has no supplementary groups.
+    /// If the caller is root and nothing is said about groups, the child has no supplementary groups. Any other caller's,
+    /// such as one's with CAP_SETUID alone, are kept, as `std::process` keeps them: see [`groups`](Self::groups).
     pub fn uid(&mut self, uid: u32) -> &mut Self {
         self.setup.user = Some(Name::Id(uid));
         self
     }
 
     /// The child's group id: real, effective and saved, `setresgid(2)`. Needs CAP_SETGID unless it is one of the caller's.
+    ///
+    /// The caller's supplementary groups are kept, unless [`groups`](Self::groups) or a user says otherwise.
     pub fn gid(&mut self, gid: u32) -> &mut Self {
         self.setup.group = Some(Name::Id(gid));
         self
@@ -188,7 +193,8 @@ impl Command {
     }
 
     /// The child's user by name, looked up in the caller when the plan is made. A name of digits that no user has is an
-    /// id. Its primary group and its supplementary groups (`initgroups(3)`) come with it, unless others are asked for.
+    /// id; for that, [`uid`](Self::uid) says which groups there are. A user's primary group and its supplementary groups
+    /// (`initgroups(3)`) come with it, unless others are asked for.
     pub fn user<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.setup.user = Some(Name::Name(name.as_ref().to_owned()));
         self.setup.init_groups = true;
@@ -368,7 +374,9 @@ impl Command {
 
     /// A failure of this step is noted in [`Child::missed`](crate::Child::missed), and the launch goes on.
     ///
-    /// For the steps of settings; not for those that pass descriptors or execute the program.
+    /// For the steps of settings; not for those that pass descriptors or execute the program. Calls that are one thing,
+    /// such as those that make one mount, are skipped together and noted once. A plan in which more than 128 could be
+    /// skipped is refused: each is noted.
     pub fn best_effort(&mut self, step: Step) -> &mut Self {
         self.setup.best_effort.insert(step.code());
         self

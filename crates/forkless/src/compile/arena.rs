@@ -91,6 +91,11 @@ impl Arena {
         self.calls.len() as u32 - 1
     }
 
+    /// The call of this number is made again while it answers EAGAIN.
+    pub(crate) fn try_again(&mut self, call: u32) {
+        self.calls[call as usize].flags |= plan::TRY_AGAIN;
+    }
+
     /// The arena, relocated to where it is; none if it would not fit into 32-bit offsets.
     pub(crate) fn finish(mut self, parts: Parts<'_>) -> Option<Box<[u64]>> {
         let args: usize = parts.argv.iter().map(|arg| arg.len() + 1).sum();
@@ -180,7 +185,7 @@ fn placed(mut op: Op, text: usize, calls: usize, candidates: usize, shell: Optio
         OpCode::Exec => {
             op.a = candidates as u32;
             if let Some((vectors, words)) = shell {
-                (op.set, op.reserved) = (vectors as u64, words as u32);
+                op.set = (words as u64) << 32 | vectors as u64;
             }
         }
         OpCode::Call => {

@@ -79,13 +79,14 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
             OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
-            _ => push_merged(
-                &mut lines,
-                match object_of(plan, op, None) {
-                    Some(object) => format!("{words} {object}"),
-                    None => words.into(),
-                },
-            ),
+            _ => {
+                let line = object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"));
+                // Calls that are one thing, as those that drop capabilities one by one, are one line.
+                let belongs = index > 0 && plan.op(index - 1).skip > 0;
+                if !belongs || lines.last() != Some(&line) {
+                    lines.push(line);
+                }
+            }
         }
     }
     lines
@@ -93,26 +94,6 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
 
 fn closures(count: usize) -> String {
     if count == 1 { "the closure".into() } else { format!("the {count} closures") }
-}
-
-/// Steps that differ in a last number only, as those that drop capabilities one by one, are one line.
-fn push_merged(lines: &mut Vec<String>, line: String) {
-    const MERGED: [&str; 2] = ["bounding set without ", "ambient set with "];
-    let cut = |line: &str| MERGED.iter().find_map(|text| line.find(text).map(|at| at + text.len()));
-    match (cut(&line), lines.last_mut()) {
-        (Some(at), Some(last)) if last.get(..at) == line.get(..at) => {
-            let number: u32 = line[at..].parse().unwrap_or(0);
-            // "3-7, 9" and then 10 is "3-7, 9-10".
-            let from = last.rfind(", ").map_or(at, |comma| comma + 2);
-            let (first, end) = last[from..].split_once('-').unwrap_or((&last[from..], &last[from..]));
-            let merged = match end.parse::<u32>() {
-                Ok(end) if end + 1 == number => format!("{first}-{number}"),
-                _ => format!("{}, {number}", &last[from..]),
-            };
-            last.replace_range(from.., &merged);
-        }
-        _ => lines.push(line),
-    }
 }
 
 /// The descriptors that are not simply inherited.

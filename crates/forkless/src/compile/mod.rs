@@ -7,7 +7,7 @@ use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
+use forkless_core::plan::{self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, Op, OpCode, Pair};
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,6 +27,8 @@ mod launcher;
 
 mod mounts;
 
+mod places;
+
 mod program;
 
 mod sandbox;
@@ -36,6 +38,7 @@ mod setup;
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
+use places::Places;
 pub(crate) use sandbox::IdMaps;
 use sandbox::Opens;
 use setup::{Ids, Steps};
@@ -162,6 +165,10 @@ impl Plan {
         let reads_early = !read_early.is_empty();
         let ids = Ids::look_up(command)?;
         let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
+        if most_misses(&ops) > MISSES {
+            // None of them may be skipped unseen.
+            return Err(Error::check(&command.program, format!("at most {MISSES} steps can be best effort")).into());
+        }
         let forks = command.launcher == Launcher::Fork;
         let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
@@ -197,7 +204,7 @@ impl Plan {
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
             cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-            is_filtered: !command.sandbox.seccomp.is_empty(),
+            is_filtered: command.sandbox.seccomp.is_some(),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
             pidfd: command.pidfd,
@@ -405,7 +412,8 @@ const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
 
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
-    let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup: &command.setup, sandbox: &command.sandbox };
+    let (setup, sandbox) = (&command.setup, &command.sandbox);
+    let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup, sandbox, places: Places::of(command) };
     let opens = sandbox::opens(command);
     if opens == Some(Opens::AtBirth) {
         sandbox::close_memory(&mut steps);
@@ -490,6 +498,17 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         None => Op { b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) },
     });
     steps.ops
+}
+
+/// The most steps that one run can skip.
+fn most_misses(ops: &[Op]) -> usize {
+    // From the last op back: what can be missed from each one on.
+    let mut most = vec![0; ops.len() + 1];
+    for (index, op) in ops.iter().enumerate().rev() {
+        let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
+        most[index] = missed.max(most[index + 1]);
+    }
+    most[0]
 }
 
 /// Files that the child opens, with its own umask, and then copies, so that a copy of a file it has opened is one too.

@@ -1,21 +1,41 @@
 //! Mounts into ops, in the order in which they were asked for.
 
-use crate::command::{MS_PRIVATE, MS_REC, Mount, MountStep, Namespace, OVERLAY};
+use crate::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::compile::arena::Arg;
+use crate::compile::places::{HERE, Part};
 use crate::compile::setup::Steps;
 use crate::step::Step;
-use forkless_core::plan::CALLER_VARIABLES;
+use forkless_core::plan::{CALLER_VARIABLES, Op};
 use forkless_core::sys::{errno, uapi};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Where calls leave descriptors for the ones after them.
 const FIRST: u32 = CALLER_VARIABLES as u32;
 
-/// The directory that relative paths start from.
-const HERE: Arg = Arg::Number(uapi::AT_FDCWD as i64 as u64);
+/// The devices that [`devices`] shows, whose mounts are in the first variables.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// A file-system context.
+const CONTEXT: u32 = FIRST + DEVICES.len() as u32;
+
+/// A mount that is attached nowhere yet.
+const TREE: u32 = CONTEXT + 1;
+
+/// Another one, while the first is still needed.
+const SECOND_TREE: u32 = CONTEXT + 2;
 
 const NOTHING: Arg = Arg::Number(0);
+
+const MNT_DETACH: u64 = 2;
+const OPEN_TREE_CLONE: u64 = 1;
+const AT_RECURSIVE: u64 = 0x8000;
+const AT_EMPTY_PATH: u64 = 0x1000;
+const ATTR_READ_ONLY: u64 = 1;
+const ATTR_NO_SUID: u64 = 2;
+const ATTR_NO_EXEC: u64 = 8;
+const ATTR_STRICT_ATIME: u64 = 0x20;
 
 /// `trees`: the child's numbers of the mounts that are attached nowhere.
 pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
@@ -28,82 +48,176 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     for one in &sandbox.mounts {
         match one {
             MountStep::Mount(one) => mount(steps, one),
+            MountStep::ReadOnlyBind { source, target } => bind_read_only(steps, source, target),
             MountStep::Attributes { target, set, clear } => attributes(steps, target, *set, *clear),
             MountStep::FileSystem { kind, parameters, attributes, target } => {
-                configure(steps, kind, parameters);
-                attach_new(steps, kind, *attributes, target);
+                file_system(steps, kind, parameters, *attributes, target);
             }
             MountStep::Attach { target, .. } => {
                 let tree = trees.next().map_or(-1, |number| *number);
-                attach(steps, Arg::Number(tree as u64), &format!("of a detached tree at {target:?}"), target);
+                let object = format!("of a detached tree at {target:?}{}", steps.places.words(target));
+                let start = steps.ops.len();
+                attach(steps, Arg::Number(tree as u64), &object, target, NOT_FOLLOWED);
+                steps.belong(start);
             }
-            MountStep::Unmount(target) => {
-                const MNT_DETACH: u64 = 2;
-                let path = path(steps, target);
-                let object = format!("nothing more at {target:?}");
-                steps.call(Step::Mount, &object, uapi::__NR_umount2, &[path, Arg::Number(MNT_DETACH)]);
-            }
+            MountStep::Unmount(target) => unmount(steps, target),
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
             MountStep::Symlink { to, path } => symlink(steps, to, path),
             MountStep::Devices(target) => devices(steps, target),
         }
+        steps.places.follow(one);
     }
 }
 
-fn path(steps: &mut Steps<'_>, path: &Path) -> Arg {
-    Arg::Data(steps.arena.data(path.as_os_str().as_bytes()))
-}
-
+/// `mount(2)`, by the path that was asked for. Inside a root no path can be given: what copies or moves a mount is done
+/// with descriptors, and all else in the place itself.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
     if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
         // The attributes that an overlay needs, under names that its owner may set: overlayfs(5).
         data.get_or_insert_default().extend(b",userxattr");
     }
-    let mut text = |text: Option<&[u8]>| text.map_or(NOTHING, |text| Arg::Data(steps.arena.data(text)));
-    let args = [
-        text(mount.source.as_deref().map(|text| text.as_bytes())),
-        text(Some(mount.target.as_os_str().as_bytes())),
-        text(mount.kind.as_deref().map(|text| text.as_bytes())),
-        Arg::Number(mount.flags),
-        text(data.as_deref()),
-    ];
+    let inside = steps.places.inside(&mount.target);
     let object = match (&mount.source, &mount.kind) {
         (Some(source), Some(kind)) => format!("{source:?} ({}) at {:?}", kind.to_string_lossy(), mount.target),
         (Some(source), None) => format!("{source:?} at {:?}", mount.target),
         (None, _) => format!("{:?} with flags {:#x}", mount.target, mount.flags),
     };
-    steps.call(Step::Mount, &object, uapi::__NR_mount, &args);
+    let object = object + &steps.places.words(&mount.target);
+    if let (Some(source), true) = (&mount.source, inside.is_some() && mount.flags & MS_REMOUNT == 0) {
+        let recursive = if mount.flags & MS_REC != 0 { AT_RECURSIVE } else { 0 };
+        if mount.flags & MS_BIND != 0 {
+            return tree_at(steps, Path::new(source), OPEN_TREE_CLONE | recursive, 0, &object, &mount.target);
+        } else if mount.flags & MS_MOVE != 0 {
+            return tree_at(steps, Path::new(source), 0, 0, &object, &mount.target);
+        }
+    }
+    let mut text = |text: Option<&[u8]>| text.map_or(NOTHING, |text| Arg::Data(steps.arena.data(text)));
+    let here = Path::new(".");
+    let target = if inside.is_some() { here } else { &mount.target };
+    let args = [
+        text(mount.source.as_deref().map(|text| text.as_bytes())),
+        text(Some(target.as_os_str().as_bytes())),
+        text(mount.kind.as_deref().map(|text| text.as_bytes())),
+        Arg::Number(mount.flags),
+        text(data.as_deref()),
+    ];
+    match inside {
+        Some(inside) => steps.call_in(&object, &inside, Part::Directory, uapi::__NR_mount, &args),
+        None => steps.call(Step::Mount, &object, uapi::__NR_mount, &args),
+    }
+}
+
+/// What is at `source`, with all that is mounted below, at `target` too, read-only.
+///
+/// It is made so while it is a copy that is attached nowhere: nobody ever finds it writable, and neither path is looked up
+/// twice, so that nothing else can be there the second time.
+fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
+    if steps.places.is_top(target) {
+        // A mount upon the root is not seen by who has that root already, so the root itself is changed.
+        let source = Some(source.as_os_str().to_owned());
+        mount(steps, &Mount { source, target: target.to_owned(), kind: None, flags: MS_BIND | MS_REC, data: None });
+        return attributes(steps, target, ATTR_READ_ONLY, 0);
+    }
+    let object = format!("{source:?} at {target:?} read-only{}", steps.places.words(target));
+    tree_at(steps, source, OPEN_TREE_CLONE | AT_RECURSIVE, ATTR_READ_ONLY, &object, target);
+}
+
+/// What `open_tree(2)` gives with these flags, at `target`.
+fn tree_at(steps: &mut Steps<'_>, source: &Path, flags: u64, set: u64, object: &str, target: &Path) {
+    let start = steps.ops.len();
+    let tree = Arg::Variable(TREE);
+    let source = steps.path(source);
+    let args = [HERE, source, Arg::Number(flags | u64::from(uapi::O_CLOEXEC))];
+    steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(TREE));
+    if set != 0 {
+        let nothing = steps.path(Path::new(""));
+        set_attributes(steps, object, [tree, nothing, Arg::Number(AT_EMPTY_PATH | AT_RECURSIVE)], set, 0);
+    }
+    attach(steps, tree, object, target, MOVE_MOUNT_T_SYMLINKS);
+    steps.close(Step::Mount, object, tree);
+    steps.belong(start);
 }
 
 fn attributes(steps: &mut Steps<'_>, target: &Path, set: u64, clear: u64) {
-    const AT_RECURSIVE: u64 = 0x8000;
-    const READ_ONLY: u64 = 1;
     let object = match (set, clear) {
-        (READ_ONLY, 0) => format!("{target:?} read-only"),
+        (ATTR_READ_ONLY, 0) => format!("{target:?} read-only"),
         _ => format!("{target:?} with attributes {set:#x}, without {clear:#x}"),
     };
-    let path = path(steps, target);
-    // struct mount_attr: set, clear, propagation, user namespace.
-    let attributes = steps.arena.words(&[set, clear, 0, 0]);
-    let args = [HERE, path, Arg::Number(AT_RECURSIVE), Arg::Data(attributes), Arg::Number(32)];
-    steps.call(Step::Mount, &object, uapi::__NR_mount_setattr, &args);
+    let object = object + &steps.places.words(target);
+    let start = steps.ops.len();
+    match steps.places.inside(target) {
+        Some(inside) => {
+            let place = steps.open_inside(Step::Mount, &object, &inside, Part::Whole);
+            let nothing = steps.path(Path::new(""));
+            set_attributes(steps, &object, [place, nothing, Arg::Number(AT_EMPTY_PATH | AT_RECURSIVE)], set, clear);
+            steps.close(Step::Mount, &object, place);
+        }
+        None => {
+            let path = steps.path(target);
+            set_attributes(steps, &object, [HERE, path, Arg::Number(AT_RECURSIVE)], set, clear);
+        }
+    }
+    steps.belong(start);
 }
 
-/// A file-system context in the first variable, with its parameters.
-fn configure(steps: &mut Steps<'_>, kind: &str, parameters: &[(String, Option<std::ffi::OsString>)]) {
+/// `at`: directory, path and flags.
+fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, clear: u64) {
+    // struct mount_attr: set, clear, propagation, user namespace.
+    let attributes = Arg::Data(steps.arena.words(&[set, clear, 0, 0]));
+    let [directory, path, flags] = at;
+    let args = [directory, path, flags, attributes, Arg::Number(32)];
+    steps.call(Step::Mount, object, uapi::__NR_mount_setattr, &args);
+}
+
+fn unmount(steps: &mut Steps<'_>, target: &Path) {
+    const UMOUNT_NOFOLLOW: u64 = 8;
+    let object = format!("nothing more at {target:?}{}", steps.places.words(target));
+    match steps.places.inside(target) {
+        Some(inside) => {
+            let args = [steps.last_name(&inside), Arg::Number(MNT_DETACH | UMOUNT_NOFOLLOW)];
+            steps.call_in(&object, &inside, Part::Parent, uapi::__NR_umount2, &args);
+        }
+        None => {
+            let args = [steps.path(target), Arg::Number(MNT_DETACH)];
+            steps.call(Step::Mount, &object, uapi::__NR_umount2, &args);
+        }
+    }
+}
+
+fn file_system(
+    steps: &mut Steps<'_>,
+    kind: &str,
+    parameters: &[(String, Option<OsString>)],
+    attributes: u64,
+    target: &Path,
+) {
+    let start = steps.ops.len();
+    configure(steps, kind, parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref().map(|v| v.as_bytes()))));
+    let object = format!("{kind:?} at {target:?}{}", steps.places.words(target));
+    create(steps, &object, attributes, TREE);
+    attach(steps, Arg::Variable(TREE), &object, target, NOT_FOLLOWED);
+    steps.close(Step::Mount, &object, Arg::Variable(TREE));
+    steps.belong(start);
+}
+
+/// A file-system context in its variable, with its parameters.
+fn configure<'a>(steps: &mut Steps<'_>, kind: &str, parameters: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>) {
     const FSOPEN_CLOEXEC: u64 = 1;
     const FSCONFIG_SET_FLAG: u64 = 0;
     const FSCONFIG_SET_STRING: u64 = 1;
     const FSCONFIG_CMD_CREATE: u64 = 6;
-    let context = Arg::Variable(FIRST);
+    let context = Arg::Variable(CONTEXT);
     let name = Arg::Data(steps.arena.data(kind.as_bytes()));
     let open = [name, Arg::Number(FSOPEN_CLOEXEC)];
-    steps.call_into(Step::Mount, &format!("a file system {kind:?}"), uapi::__NR_fsopen, &open, Some(FIRST));
+    steps.call_into(Step::Mount, &format!("a file system {kind:?}"), uapi::__NR_fsopen, &open, Some(CONTEXT));
     for (key, value) in parameters {
         let name = Arg::Data(steps.arena.data(key.as_bytes()));
         let (command, value, shown) = match value {
-            Some(value) => (FSCONFIG_SET_STRING, Arg::Data(steps.arena.data(value.as_bytes())), format!("{value:?}")),
+            Some(value) => {
+                let shown = format!("{:?}", std::ffi::OsStr::from_bytes(value));
+                (FSCONFIG_SET_STRING, Arg::Data(steps.arena.data(value)), shown)
+            }
             None => (FSCONFIG_SET_FLAG, NOTHING, "set".into()),
         };
         let args = [context, Arg::Number(command), name, value, NOTHING];
@@ -114,39 +228,92 @@ fn configure(steps: &mut Steps<'_>, kind: &str, parameters: &[(String, Option<st
     steps.call(Step::Mount, &format!("{kind:?} with these parameters"), uapi::__NR_fsconfig, &create);
 }
 
-/// What the context of [`configure`] describes, at `target`.
-fn attach_new(steps: &mut Steps<'_>, kind: &str, attributes: u64, target: &Path) {
+/// What the context of [`configure`] describes, attached nowhere, in variable `tree`.
+fn create(steps: &mut Steps<'_>, object: &str, attributes: u64, tree: u32) {
     const FSMOUNT_CLOEXEC: u64 = 1;
-    const TREE: u32 = FIRST + 1;
-    let object = format!("{kind:?} at {target:?}");
-    let args = [Arg::Variable(FIRST), Arg::Number(FSMOUNT_CLOEXEC), Arg::Number(attributes)];
-    steps.call_into(Step::Mount, &object, uapi::__NR_fsmount, &args, Some(TREE));
-    attach(steps, Arg::Variable(TREE), &object, target);
-    steps.call(Step::Mount, &object, uapi::__NR_close, &[Arg::Variable(FIRST)]);
-    steps.call(Step::Mount, &object, uapi::__NR_close, &[Arg::Variable(TREE)]);
+    let args = [Arg::Variable(CONTEXT), Arg::Number(FSMOUNT_CLOEXEC), Arg::Number(attributes)];
+    steps.call_into(Step::Mount, object, uapi::__NR_fsmount, &args, Some(tree));
+    steps.close(Step::Mount, object, Arg::Variable(CONTEXT));
 }
 
-fn attach(steps: &mut Steps<'_>, tree: Arg, object: &str, target: &Path) {
-    const MOVE_MOUNT_F_EMPTY_PATH: u64 = 4;
-    let nothing = Arg::Data(steps.arena.data(b""));
-    let target = path(steps, target);
-    let args = [tree, nothing, HERE, target, Arg::Number(MOVE_MOUNT_F_EMPTY_PATH)];
+const MOVE_MOUNT_F_EMPTY_PATH: u64 = 4;
+const MOVE_MOUNT_T_SYMLINKS: u64 = 0x10;
+const MOVE_MOUNT_T_EMPTY_PATH: u64 = 0x40;
+const NOT_FOLLOWED: u64 = 0;
+
+/// `follow`: whether a link at the end of the target's path is followed, where it is not looked up inside a root.
+fn attach(steps: &mut Steps<'_>, tree: Arg, object: &str, target: &Path, follow: u64) {
+    match steps.places.inside(target) {
+        Some(inside) => {
+            let place = steps.open_inside(Step::Mount, object, &inside, Part::Whole);
+            let nothing = steps.path(Path::new(""));
+            let flags = Arg::Number(MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+            let args = [tree, nothing, place, nothing, flags];
+            steps.call(Step::Mount, object, uapi::__NR_move_mount, &args);
+            steps.close(Step::Mount, object, place);
+        }
+        None => attach_at(steps, tree, object, HERE, target, follow),
+    }
+}
+
+/// The same, at a path below a directory that is known.
+fn attach_at(steps: &mut Steps<'_>, tree: Arg, object: &str, directory: Arg, path: &Path, follow: u64) {
+    let nothing = steps.path(Path::new(""));
+    let path = steps.path(path);
+    let args = [tree, nothing, directory, path, Arg::Number(MOVE_MOUNT_F_EMPTY_PATH | follow)];
     steps.call(Step::Mount, object, uapi::__NR_move_mount, &args);
 }
 
 fn make_dir(steps: &mut Steps<'_>, target: &Path, mode: u32) {
-    let args = [HERE, path(steps, target), Arg::Number(mode.into())];
-    steps.call_unless(Step::MakeDir, &format!("{target:?}"), uapi::__NR_mkdirat, &args, errno::EEXIST);
+    make(steps, Step::MakeDir, &format!("{target:?}"), target, |steps, object, directory, name| {
+        make_dir_at(steps, object, directory, name, mode);
+    });
+}
+
+fn make_dir_at(steps: &mut Steps<'_>, object: &str, directory: Arg, name: Arg, mode: u32) {
+    let args = [directory, name, Arg::Number(mode.into())];
+    steps.call_unless(Step::MakeDir, object, uapi::__NR_mkdirat, &args, errno::EEXIST);
 }
 
 fn symlink(steps: &mut Steps<'_>, to: &Path, at: &Path) {
-    let args = [path(steps, to), HERE, path(steps, at)];
-    steps.call(Step::Symlink, &format!("{at:?} to {to:?}"), uapi::__NR_symlinkat, &args);
+    make(steps, Step::Symlink, &format!("{at:?} to {to:?}"), at, |steps, object, directory, name| {
+        symlink_at(steps, object, to, directory, name);
+    });
 }
 
-/// The caller's own devices are held, as mounts that are attached nowhere, before the new file system may hide them.
+fn symlink_at(steps: &mut Steps<'_>, object: &str, to: &Path, directory: Arg, name: Arg) {
+    let args = [steps.path(to), directory, name];
+    steps.call(Step::Symlink, object, uapi::__NR_symlinkat, &args);
+}
+
+/// Makes a file by a call that takes a directory and a name, and follows no link at the end.
+fn make(
+    steps: &mut Steps<'_>,
+    step: Step,
+    object: &str,
+    path: &Path,
+    call: impl FnOnce(&mut Steps<'_>, &str, Arg, Arg),
+) {
+    let object = object.to_owned() + &steps.places.words(path);
+    let start = steps.ops.len();
+    match steps.places.inside(path) {
+        Some(inside) => {
+            let directory = steps.open_inside(step, &object, &inside, Part::Parent);
+            let name = steps.last_name(&inside);
+            call(steps, &object, directory, name);
+            steps.close(step, &object, directory);
+        }
+        None => {
+            let path = steps.path(path);
+            call(steps, &object, HERE, path);
+        }
+    }
+    steps.belong(start);
+}
+
+/// The caller's own devices are held, as mounts that are attached nowhere, before the new file system may hide them. All
+/// that is made in it is made by its descriptor.
 fn devices(steps: &mut Steps<'_>, target: &Path) {
-    const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
     const LINKS: [(&str, &str); 5] = [
         ("/proc/self/fd", "fd"),
         ("/proc/self/fd/0", "stdin"),
@@ -154,61 +321,168 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
         ("/proc/self/fd/2", "stderr"),
         ("pts/ptmx", "ptmx"),
     ];
-    const OPEN_TREE_CLONE: u64 = 1;
-    const MS_NOSUID: u64 = 2;
-    const MS_NOEXEC: u64 = 8;
-    const MS_STRICTATIME: u64 = 1 << 24;
     const REGULAR_FILE: u64 = 0o100_444;
+    let start = steps.ops.len();
     // What this machine, or the container we are in, has not got cannot be shown.
     let there: Vec<_> =
         (FIRST..).zip(DEVICES.into_iter().filter(|name| Path::new("/dev").join(name).exists())).collect();
     for &(variable, name) in &there {
-        let source = path(steps, &Path::new("/dev").join(name));
+        let source = steps.path(&Path::new("/dev").join(name));
         let args = [HERE, source, Arg::Number(OPEN_TREE_CLONE | u64::from(uapi::O_CLOEXEC))];
         steps.call_into(Step::Mount, &format!("of /dev/{name}"), uapi::__NR_open_tree, &args, Some(variable));
     }
-    let mut file_system = |kind: &str, target: &Path, flags: u64, data: &str| {
-        let (kind, data) = (Some(kind.into()), Some(data.into()));
-        mount(steps, &Mount { source: kind.clone(), target: target.to_owned(), kind, flags, data });
-    };
-    file_system("tmpfs", target, MS_NOSUID | MS_STRICTATIME, "mode=755");
+    let directory = Arg::Variable(TREE);
+    let object = format!("\"tmpfs\" (tmpfs) at {target:?}{}", steps.places.words(target));
+    configure(steps, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
+    create(steps, &object, ATTR_NO_SUID | ATTR_STRICT_ATIME, TREE);
+    attach(steps, directory, &object, target, MOVE_MOUNT_T_SYMLINKS);
     for &(variable, name) in &there {
         let place = target.join(name);
         let object = format!("of /dev/{name} at {place:?}");
-        let args = [HERE, path(steps, &place), Arg::Number(REGULAR_FILE), NOTHING];
+        let args = [directory, steps.path(Path::new(name)), Arg::Number(REGULAR_FILE), NOTHING];
         steps.call(Step::Mount, &object, uapi::__NR_mknodat, &args);
-        attach(steps, Arg::Variable(variable), &object, &place);
-        steps.call(Step::Mount, &object, uapi::__NR_close, &[Arg::Variable(variable)]);
+        attach_at(steps, Arg::Variable(variable), &object, directory, Path::new(name), NOT_FOLLOWED);
+        steps.close(Step::Mount, &object, Arg::Variable(variable));
     }
     for (to, name) in LINKS {
-        symlink(steps, Path::new(to), &target.join(name));
+        let at = steps.path(Path::new(name));
+        symlink_at(steps, &format!("{:?} to {to:?}", target.join(name)), Path::new(to), directory, at);
     }
-    let shared = target.join("shm");
-    make_dir(steps, &shared, 0o1777);
+    let (shm, shared) = (steps.path(Path::new("shm")), target.join("shm"));
+    make_dir_at(steps, &format!("{shared:?}"), directory, shm, 0o1777);
     // Whatever the caller's umask.
-    let args = [HERE, path(steps, &shared), Arg::Number(0o1777)];
+    let args = [directory, shm, Arg::Number(0o1777)];
     steps.call(Step::MakeDir, &format!("{shared:?} for all"), uapi::__NR_fchmodat, &args);
-    make_dir(steps, &target.join("pts"), 0o755);
-    let terminals = Mount {
-        source: Some("devpts".into()),
-        target: target.join("pts"),
-        kind: Some("devpts".into()),
-        flags: MS_NOSUID | MS_NOEXEC,
-        data: Some("newinstance,ptmxmode=0666,mode=620".into()),
-    };
-    mount(steps, &terminals);
+    terminals(steps, directory, &target.join("pts"));
+    steps.close(Step::Mount, &object, directory);
+    steps.belong(start);
+    // The rest goes on without a link or a directory.
+    let is_mount = |op: &&mut Op| op.b == Step::Mount.code();
+    steps.ops[start..].iter_mut().filter(|op| !is_mount(op)).for_each(|op| op.skip = 0);
+}
+
+/// New pseudo-terminals at `pts` in this directory; `place`: what that is called.
+fn terminals(steps: &mut Steps<'_>, directory: Arg, place: &Path) {
+    let pts = Path::new("pts");
+    let name = steps.path(pts);
+    make_dir_at(steps, &format!("{place:?}"), directory, name, 0o755);
+    let object = format!("\"devpts\" (devpts) at {place:?}");
+    configure(steps, "devpts", [("ptmxmode", Some(&b"0666"[..])), ("mode", Some(&b"620"[..]))].into_iter());
+    create(steps, &object, ATTR_NO_SUID | ATTR_NO_EXEC, SECOND_TREE);
+    attach_at(steps, Arg::Variable(SECOND_TREE), &object, directory, pts, NOT_FOLLOWED);
+    steps.close(Step::Mount, &object, Arg::Variable(SECOND_TREE));
 }
 
 /// The new root of a mount namespace, without a place for the old one: pivot_root(2), "pivot_root(".", ".")".
 pub(super) fn pivot_root(steps: &mut Steps<'_>) {
-    const MNT_DETACH: u64 = 2;
     let Some(root) = &steps.sandbox.pivot_root else { return };
-    let object = format!("{root:?}");
-    let path = Arg::Data(steps.arena.data(root.as_os_str().as_bytes()));
+    let object = format!("{root:?}{}", steps.places.words(root));
     let here = Arg::Data(steps.arena.data(b"."));
     let top = Arg::Data(steps.arena.data(b"/"));
-    steps.call(Step::Chdir, &object, uapi::__NR_chdir, &[path]);
+    let start = steps.ops.len();
+    steps.enter(Step::Chdir, &object, root);
     steps.call(Step::PivotRoot, &object, uapi::__NR_pivot_root, &[here, here]);
     steps.call(Step::PivotRoot, &object, uapi::__NR_umount2, &[here, Arg::Number(MNT_DETACH)]);
+    steps.belong(start);
     steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[top]);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::Plan;
+    use crate::{Command, Namespace};
+    use forkless_core::plan::{argument_is_offset, argument_is_variable};
+    use forkless_core::sys::uapi;
+    use std::path::Path;
+
+    /// The system calls of the mounts, after the one that makes all private, each with its strings and variables.
+    fn calls(set: impl FnOnce(&mut Command)) -> Vec<(u32, Vec<String>)> {
+        let mut command = Command::new("/bin/true");
+        set(command.unshare(Namespace::Mount));
+        let plan = Plan::compile(&command, true).expect("a plan");
+        let calls = plan.steps().filter(|op| op.b == crate::Step::Mount.code()).filter_map(|op| plan.call(op)).skip(1);
+        let all = calls.map(|call| {
+            let named = (0..6).filter_map(|n| match call.flags {
+                flags if flags & argument_is_variable(n) != 0 => Some(format!("${}", call.args[n as usize])),
+                flags if flags & argument_is_offset(n) != 0 => Some(plan.text(call.args[n as usize] as u32)),
+                _ => None,
+            });
+            (call.number, named.collect())
+        });
+        all.collect()
+    }
+
+    fn count(calls: &[(u32, Vec<String>)], name: &str) -> usize {
+        calls.iter().flat_map(|(_, named)| named).filter(|one| *one == name).count()
+    }
+
+    #[test]
+    fn a_read_only_bind_names_each_path_once_and_is_read_only_before_it_is_attached() {
+        let calls = calls(|command| _ = command.bind_read_only("/a", "/b"));
+        let numbers: Vec<u32> = calls.iter().map(|(number, _)| *number).collect();
+        let wanted = [uapi::__NR_open_tree, uapi::__NR_mount_setattr, uapi::__NR_move_mount, uapi::__NR_close];
+        assert_eq!(numbers, wanted);
+        assert_eq!((count(&calls, "/a"), count(&calls, "/b")), (1, 1), "{calls:?}");
+        let tree = &calls[1].1[0];
+        assert!(tree.starts_with('$') && calls[2].1[0] == *tree, "one descriptor: {calls:?}");
+    }
+
+    #[test]
+    fn below_the_new_root_no_path_is_looked_up_outside() {
+        let new = Path::new("/new/root");
+        let below = calls(|command| {
+            command
+                .bind("/x", new)
+                .tmpfs("/new/root/a/b", "")
+                .bind_read_only("/x", new.join("c"))
+                .devices(new.join("dev"));
+            command.read_only(new.join("d")).unmount(new.join("e/f")).pivot_root(new);
+        });
+        let whole = |name: &&String| name.starts_with("/new/root/");
+        assert_eq!(below.iter().flat_map(|(_, named)| named).find(whole), None);
+        for part in ["a/b", "c", "dev", "d", "e"] {
+            let found = below.iter().find(|(_, named)| named.iter().any(|one| one == part));
+            assert_eq!(found.map(|(number, _)| *number), Some(uapi::__NR_openat2), "{part}: {below:?}");
+        }
+        assert_eq!(count(&below, "/new/root"), 6, "the root itself, each time: {below:?}");
+    }
+
+    #[test]
+    fn paths_are_compared_however_they_are_written() {
+        for target in ["/m/./x", "//m//x", "/m/y/../x", "/n/../m/x"] {
+            let calls = calls(|command| _ = command.bind("/a", "/m/").tmpfs(target, ""));
+            assert_eq!(count(&calls, "x"), 1, "{target}: {calls:?}");
+        }
+        for target in ["/mm/x", "/m/../x", "/x/m", "/"] {
+            let calls = calls(|command| _ = command.bind("/a", "/m").tmpfs(target, ""));
+            assert_eq!(count(&calls, target), 1, "{target}: {calls:?}");
+        }
+        // The innermost; and none that has been taken away.
+        let inner = calls(|command| _ = command.bind("/a", "/m").bind("/b", "/m/n").tmpfs("/m/n/x", ""));
+        assert_eq!((count(&inner, "n"), count(&inner, "x"), count(&inner, "n/x")), (2, 1, 0), "{inner:?}");
+        let gone = calls(|command| _ = command.bind("/a", "/m").bind("/b", "/m/n").unmount("/m").tmpfs("/m/n/x", ""));
+        assert_eq!(count(&gone, "/m/n/x"), 1, "{gone:?}");
+        // Relative ones from the working directory.
+        let here = std::env::current_dir().expect("a directory").join("m");
+        let relative = calls(|command| _ = command.bind("/a", here).tmpfs("m/x", ""));
+        assert_eq!(count(&relative, "x"), 1, "{relative:?}");
+    }
+
+    #[test]
+    fn sources_that_another_directory_would_change_are_refused() {
+        let refused = |lower: &str, upper: Option<(&Path, &Path)>| {
+            let mut command = Command::new("/bin/true");
+            command.unshare(Namespace::Mount).bind("/a", "/m").overlay(
+                &lower.split(' ').collect::<Vec<_>>(),
+                upper,
+                "/m/x",
+            );
+            Plan::compile(&command, true).is_err()
+        };
+        assert!(!refused("/a /b:c /d,e", None));
+        assert!(!refused("/a", Some((Path::new("/u"), Path::new("/w")))));
+        assert!(refused("a", None) && refused("/a b", None) && refused("/a ./b", None));
+        assert!(refused("/a", Some((Path::new("u"), Path::new("/w")))));
+        assert!(refused("/a", Some((Path::new("/u"), Path::new("w")))));
+    }
 }

@@ -1,7 +1,8 @@
 //! Namespaces, mounts, capabilities and filters into ops.
 
-use crate::command::{Command, MountStep, Namespace};
+use crate::command::{Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
 use crate::compile::arena::Arg;
+use crate::compile::places::{self, Places};
 use crate::compile::setup::Steps;
 use crate::error::Error;
 use crate::launch::Launcher;
@@ -57,15 +58,64 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
         return refuse("a host name is for a UTS namespace of the child's: unshare(Namespace::Uts)");
     }
-    if sandbox.seccomp.len() > 4096 {
-        return refuse("a seccomp filter has at most 4,096 instructions");
+    if sandbox.seccomp.as_ref().is_some_and(|filter| filter.is_empty() || filter.len() > 4096) {
+        return refuse("a seccomp filter has from 1 to 4,096 instructions");
     }
     let texts = sandbox.mounts.iter().flat_map(MountStep::texts);
     let root = sandbox.pivot_root.iter().map(|root| root.as_os_str());
     if texts.chain(root).any(|text| text.as_bytes().contains(&0)) {
         return refuse("a mount's name or data contains a NUL byte");
     }
+    check_places(command)
+}
+
+/// Paths that could not be looked up as they are meant.
+fn check_places(command: &Command) -> Result<(), Error> {
+    let refuse = |what: String| Err(Error::check(&command.program, what));
+    let (setup, sandbox) = (&command.setup, &command.sandbox);
+    let root = setup.chroot.iter().chain(&sandbox.pivot_root).next();
+    if setup.directory_fd.is_some() && root.is_some_and(|root| root.is_absolute()) {
+        // It would be left for the root, or be a way out of it.
+        return refuse(
+            "current_dir_fd has no effect with chroot or pivot_root, but for a relative path of theirs".into(),
+        );
+    }
+    if let Err(error) = places::base(command) {
+        return refuse(format!("relative paths of mounts have no directory to start from: {error}"));
+    }
+    let mut places = Places::of(command);
+    for one in &sandbox.mounts {
+        if let MountStep::Mount(mount) = one {
+            if has_relative_source(mount) && places.inside(&mount.target).is_some() {
+                let target = &mount.target;
+                return refuse(format!(
+                    "the sources of a file system inside another root have to be absolute: {target:?}"
+                ));
+            }
+        }
+        places.follow(one);
+    }
     Ok(())
+}
+
+/// Does a new file system name files by paths that a change of directory would lead elsewhere?
+fn has_relative_source(mount: &Mount) -> bool {
+    let bytes =
+        |text: &Option<std::ffi::OsString>| text.as_ref().map(|text| text.as_bytes().to_vec()).unwrap_or_default();
+    match &mount.kind {
+        None => false,
+        Some(kind) if kind == OVERLAY => {
+            // As in lowerdir=/a:/b,upperdir=/c: what follows a name or a colon that separates is a path. See overlayfs(5).
+            let data = bytes(&mount.data);
+            let starts =
+                |at: usize| data[..at].ends_with(b"dir=") || data[..at].ends_with(b"dir+=") || data[at - 1] == b':';
+            (1..data.len()).any(|at| starts(at) && !data[..at].ends_with(b"\\:") && !b"/:".contains(&data[at]))
+        }
+        Some(_) => {
+            let source = bytes(&mount.source);
+            source.contains(&b'/') && source[0] != b'/'
+        }
+    }
 }
 
 /// Before the table, while the caller's descriptors can be read: namespaces to join.
@@ -150,9 +200,18 @@ const PR_CAP_AMBIENT_CLEAR_ALL: u64 = 4;
 pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if let Some(keep) = sandbox.bounding {
-        for number in (0..64).take_while(|&number| exists(number)).filter(|number| keep.bits() >> number & 1 == 0) {
+        let start = steps.ops.len();
+        let dropped = known() & !keep.bits();
+        for number in numbers(dropped) {
             let args = [Arg::Number(PR_CAPBSET_DROP), Arg::Number(number)];
-            steps.call(Step::Capabilities, &format!("bounding set without {number}"), uapi::__NR_prctl, &args);
+            let object = format!("bounding set without {}", ranges(dropped));
+            steps.call(Step::Capabilities, &object, uapi::__NR_prctl, &args);
+        }
+        steps.belong(start);
+        let [effective, permitted, inheritable] = own(sandbox);
+        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 {
+            // Exec of a root's, or of a file that inherits, would make them permitted, whatever the bounding set.
+            capset(steps, [effective, permitted, inheritable & keep.bits()]);
         }
     }
     if let Some(bits) = sandbox.securebits {
@@ -181,11 +240,8 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     if given.iter().all(Option::is_none) {
         return;
     }
-    let [effective, permitted, inheritable] = match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
-        // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
-        true => [known(), known(), 0],
-        false => current(),
-    };
+    let [effective, permitted, inheritable] = own(sandbox);
+    let inheritable = inheritable & sandbox.bounding.map_or(u64::MAX, |keep| keep.bits());
     // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
     const SECBIT_NO_SETUID_FIXUP: u32 = 4;
     let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
@@ -193,6 +249,22 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
     let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;
     let inheritable = or(sandbox.inheritable, inheritable) | ambient;
+    capset(steps, [effective, permitted, inheritable]);
+    if sandbox.ambient.is_some() {
+        let clear = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_CLEAR_ALL)];
+        steps.call(Step::Capabilities, "ambient set emptied", uapi::__NR_prctl, &clear);
+    }
+    let start = steps.ops.len();
+    for number in numbers(ambient) {
+        let raise = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_RAISE), Arg::Number(number)];
+        let object = format!("ambient set with {}", ranges(ambient));
+        steps.call(Step::Capabilities, &object, uapi::__NR_prctl, &raise);
+    }
+    steps.belong(start);
+}
+
+/// `capset(2)` of the effective, permitted and inheritable sets.
+fn capset(steps: &mut Steps<'_>, [effective, permitted, inheritable]: [u64; 3]) {
     const VERSION_3: u64 = 0x2008_0522;
     let header = Arg::Data(steps.arena.words(&[VERSION_3]));
     let half = |bits: u64, n: u32| (bits >> (32 * n)) as u32;
@@ -203,14 +275,34 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let data = Arg::Data(steps.arena.data(&words));
     let object = format!("permitted {permitted:#x}, effective {effective:#x}, inheritable {inheritable:#x}");
     steps.call(Step::Capabilities, &object, uapi::__NR_capset, &[header, data]);
-    if sandbox.ambient.is_some() {
-        let clear = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_CLEAR_ALL)];
-        steps.call(Step::Capabilities, "ambient set emptied", uapi::__NR_prctl, &clear);
+}
+
+/// The child's effective, permitted and inheritable capabilities before it changes any.
+fn own(sandbox: &Sandbox) -> [u64; 3] {
+    match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
+        // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
+        true => [known(), known(), 0],
+        false => current(),
     }
-    for number in (0..64).filter(|number| ambient >> number & 1 == 1) {
-        let raise = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_RAISE), Arg::Number(number)];
-        steps.call(Step::Capabilities, &format!("ambient set with {number}"), uapi::__NR_prctl, &raise);
+}
+
+/// The numbers of the bits.
+fn numbers(bits: u64) -> impl Iterator<Item = u64> {
+    (0..64).filter(move |number| bits >> number & 1 == 1)
+}
+
+/// The numbers of the bits in words, such as `0-4, 6`.
+fn ranges(bits: u64) -> String {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for number in numbers(bits) {
+        match found.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => found.push((number, number)),
+        }
     }
+    let words =
+        found.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The capabilities that this kernel knows.
@@ -238,10 +330,7 @@ pub(super) fn landlock(steps: &mut Steps<'_>, ruleset: Option<i32>) {
 
 /// See [`landlock`].
 pub(super) fn seccomp(steps: &mut Steps<'_>) {
-    let filter = &steps.sandbox.seccomp;
-    if filter.is_empty() {
-        return;
-    }
+    let Some(filter) = &steps.sandbox.seccomp else { return };
     let words: Vec<u64> = filter
         .iter()
         .map(|one| {

@@ -2,6 +2,7 @@
 
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
+use crate::compile::places::Places;
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
@@ -9,7 +10,7 @@ use forkless_core::sys::uapi;
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CString, OsStr};
 use std::os::fd::RawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Adds ops to a plan.
 pub(super) struct Steps<'a> {
@@ -17,6 +18,7 @@ pub(super) struct Steps<'a> {
     pub(super) arena: &'a mut Arena,
     pub(super) setup: &'a Setup,
     pub(super) sandbox: &'a Sandbox,
+    pub(super) places: Places,
 }
 
 impl Steps<'_> {
@@ -41,6 +43,20 @@ impl Steps<'_> {
     pub(super) fn call_unless(&mut self, step: Step, object: &str, number: u32, args: &[Arg], accept: i32) {
         let a = self.arena.call(number, args, None, accept);
         self.add(step, object, a);
+    }
+
+    /// A system call that is made again while it answers EAGAIN.
+    pub(super) fn call_again(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: u32) {
+        let a = self.arena.call(number, args, Some(result), 0);
+        self.arena.try_again(a);
+        self.add(step, object, a);
+    }
+
+    /// The ops from `start` on are one thing: where one fails as best effort, those after it are skipped too.
+    pub(super) fn belong(&mut self, start: usize) {
+        let together = &mut self.ops[start..];
+        let count = together.len() as u32;
+        (1..=count).zip(together).for_each(|(n, op)| op.skip = count - n);
     }
 
     fn add(&mut self, step: Step, object: &str, call: u32) {
@@ -110,11 +126,13 @@ pub(super) fn oom_score(steps: &mut Steps<'_>) {
     let path = steps.arena.data(b"/proc/self/oom_score_adj");
     let at = Arg::Number(uapi::AT_FDCWD as i64 as u64);
     let flags = Arg::Number((uapi::O_WRONLY | uapi::O_CLOEXEC).into());
+    let start = steps.ops.len();
     steps.call_into(Step::OomScore, &object, uapi::__NR_openat, &[at, Arg::Data(path), flags], Some(FILE));
     let text = steps.arena.data(object.as_bytes());
     let write = [Arg::Variable(FILE), Arg::Data(text), Arg::Number(object.len() as u64)];
     steps.call(Step::OomScore, &object, uapi::__NR_write, &write);
     steps.call(Step::OomScore, &object, uapi::__NR_close, &[Arg::Variable(FILE)]);
+    steps.belong(start);
 }
 
 /// Has it calls of the user's own that may write? Those may be what takes the child into another cgroup.
@@ -147,8 +165,18 @@ pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
 /// A new root, entered.
 pub(super) fn root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.setup.chroot else { return };
-    let path = steps.arena.data(root.as_os_str().as_bytes());
-    steps.call(Step::Chroot, &format!("{root:?}"), uapi::__NR_chroot, &[Arg::Data(path)]);
+    let object = format!("{root:?}{}", steps.places.words(root));
+    let start = steps.ops.len();
+    let path = match steps.places.inside(root) {
+        Some(_) => {
+            steps.enter(Step::Chroot, &object, root);
+            Path::new(".")
+        }
+        None => root,
+    };
+    let path = steps.path(path);
+    steps.call(Step::Chroot, &object, uapi::__NR_chroot, &[path]);
+    steps.belong(start);
     let top = steps.arena.data(b"/");
     steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[Arg::Data(top)]);
 }

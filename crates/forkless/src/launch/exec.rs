@@ -20,7 +20,7 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     }
     // SAFETY: all zeroes is a valid frame.
     let mut frame: Box<Frame> = Box::new(unsafe { std::mem::zeroed() });
-    frame.plan = plan.header();
+    *frame.plan.get_mut() = plan.header().cast_mut();
     frame.table = Table::Own;
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = pipes::plain_slots(plan);

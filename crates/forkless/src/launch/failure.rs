@@ -9,7 +9,7 @@ use forkless_core::frame::Frame;
 use forkless_core::plan::{OpCode, Pair};
 use forkless_core::report::{Outcome, misses};
 use forkless_core::sent::what;
-use forkless_core::sys::errno;
+use forkless_core::sys::{errno, uapi};
 
 pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
@@ -135,8 +135,30 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
             }
             _ => error,
         },
+        (OpCode::Call, errno::ENOSYS | errno::EXDEV) => {
+            match plan.call(op).and_then(|call| unknown_call(call.number, errno)) {
+                Some(note) => error.note(note),
+                None => error,
+            }
+        }
         (OpCode::Call | OpCode::Seccomp, _) => with_privilege(error, errno),
         _ => error,
+    }
+}
+
+/// What a call of the mounts' is there for, where it is missing or refuses a link.
+fn unknown_call(number: u32, errno: i32) -> Option<&'static str> {
+    match (number, errno) {
+        (uapi::__NR_openat2, errno::EXDEV) => Some("a link leads out of it"),
+        (_, errno::EXDEV) => None,
+        (uapi::__NR_openat2, _) => {
+            Some("no path can be kept inside without openat2, which is refused or missing: Linux 5.6")
+        }
+        (uapi::__NR_mount_setattr, _) => Some("needs mount_setattr, which is refused or missing: Linux 5.12"),
+        (uapi::__NR_open_tree | uapi::__NR_move_mount | uapi::__NR_fsopen, _) => {
+            Some("needs the calls for mounts of Linux 5.2, which are refused or missing")
+        }
+        _ => None,
     }
 }
 

@@ -114,7 +114,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     } = &command.sandbox;
     let surroundings = *unshare != 0 || !joins.is_empty() || hostname.is_some() || !mounts.is_empty();
     let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);
-    let rules = securebits.is_some() || landlock.is_some() || !seccomp.is_empty() || pivot_root.is_some();
+    let rules = securebits.is_some() || landlock.is_some() || seccomp.is_some() || pivot_root.is_some();
     let Setup {
         directory_fd,
         rlimits,

@@ -42,7 +42,8 @@ pub(crate) struct ChildOptions {
     #[arg(long, value_name = "SIG", value_parser = words::signal)]
     pdeathsig: Option<i32>,
 
-    /// Change to the directory open at our file descriptor N; --chdir then starts from there
+    /// Change to the directory open at our file descriptor N; --chdir then starts from there, or a relative --chroot or
+    /// --pivot-root
     #[arg(help_heading = EXPERT, long, value_name = "N")]
     chdir_fd: Option<u32>,
 
@@ -108,6 +109,11 @@ impl ChildOptions {
     /// Is the program's process group its own, which signals then go to?
     pub(crate) fn leads_a_group(&self) -> bool {
         self.setsid || self.ctty || self.pty.is_some() || self.process_group == Some(0)
+    }
+
+    /// May the launch go on without this step?
+    pub(crate) fn is_best_effort(&self, step: Step) -> bool {
+        self.best_effort.contains(&step)
     }
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {

@@ -5,7 +5,8 @@ use std::{fmt::Display, os::fd::OwnedFd, path::PathBuf, str::FromStr};
 use clap::Args;
 use forkless::{BpfInstruction, Command};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError,
 };
 use seccompiler::{TargetArch, compile_from_json};
 
@@ -16,11 +17,13 @@ use super::super::Failure;
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
     /// System calls that fail with EPERM or the error named: after ~ those listed, else all but those
-    /// listed and what it takes to start and to end a program ([~]NAME,...[:ERROR])
+    /// listed and what it takes to start and to end a program ([~]NAME,...[:ERROR]); on x86-64 also all by their numbers
+    /// of the x32 ABI
     #[arg(long, value_name = "NAMES", conflicts_with = "seccomp")]
     system_call_filter: Option<SystemCalls>,
 
-    /// Deny access to files, to be allowed again by rules: fs, or fs:ACCESS,... for some kinds of it
+    /// Deny access to files, to be allowed again by rules: fs, or fs:ACCESS,... for some kinds of it; one that this kernel
+    /// cannot deny is an error, or reported in the end with --best-effort=landlock
     #[arg(long, value_name = "ACCESS", conflicts_with = "landlock")]
     landlock_access: Option<Denied>,
 
@@ -45,33 +48,74 @@ struct Rule {
     path: PathBuf,
 }
 
-/// The newest set of rights known here; what an older kernel has not got it does not deny.
+/// The newest set of rights known here.
 const RIGHTS: ABI = ABI::V6;
 
 impl Filters {
-    pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
+    /// `best_effort`: access that the kernel cannot deny is left as it is.
+    pub(crate) fn apply(&self, command: &mut Command, best_effort: bool) -> Result<(), Failure> {
         if let Some(SystemCalls(program)) = &self.system_call_filter {
             command.seccomp(program.iter().copied());
         }
         if let Some(Denied(access)) = &self.landlock_access {
-            command.landlock(self.ruleset(*access)?);
+            let known = deniable(*access, can_deny, best_effort).map_err(|why| {
+                Failure::before(format_args!("--landlock-access: {why}; --best-effort=landlock goes on"))
+            })?;
+            if !known.is_empty() {
+                command.landlock(self.ruleset(known)?);
+            }
         }
         Ok(())
     }
 
+    /// What was to be denied and is not, in words, after a launch with `best_effort`.
+    pub(crate) fn not_denied(&self) -> Option<String> {
+        let Denied(access) = self.landlock_access.as_ref()?;
+        deniable(*access, can_deny, false).err()
+    }
+
     fn ruleset(&self, denied: BitFlags<AccessFs>) -> Result<OwnedFd, Failure> {
         let failed = |error: &dyn Display| Failure::before(format_args!("--landlock-access: {error}"));
-        let made = Ruleset::default().handle_access(denied).and_then(Ruleset::create);
+        let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(denied);
+        let made = made.and_then(Ruleset::create);
         let mut ruleset = made.map_err(|error| failed(&error))?;
         for Rule { access, path } in &self.landlock_rule {
             let refused = |error: &dyn Display| Failure::before(format_args!("--landlock-rule: {path:?}: {error}"));
             let below = PathFd::new(path).map_err(|error| refused(&error))?;
+            // What is not denied needs no rule, and an empty one is an error.
+            if (*access & denied).is_empty() {
+                continue;
+            }
             let rule = PathBeneath::new(below, *access & denied);
             ruleset = ruleset.add_rule(rule).map_err(|error: RulesetError| refused(&error))?;
         }
         let ruleset: Option<OwnedFd> = ruleset.into();
-        ruleset.ok_or_else(|| failed(&"Landlock is not there, or not enabled, on this kernel"))
+        ruleset.ok_or_else(|| failed(&NO_LANDLOCK))
     }
+}
+
+const NO_LANDLOCK: &str = "Landlock is not there, or not enabled, on this kernel";
+
+/// The part of it that can be denied. If that is not all, that is an error unless it was asked for as `best_effort`.
+fn deniable(
+    denied: BitFlags<AccessFs>,
+    can_deny: impl Fn(AccessFs) -> bool,
+    best_effort: bool,
+) -> Result<BitFlags<AccessFs>, String> {
+    let known: BitFlags<AccessFs> = denied.iter().filter(|one| can_deny(*one)).collect();
+    if known == denied || best_effort {
+        return Ok(known);
+    }
+    if known.is_empty() && !can_deny(AccessFs::Execute) {
+        return Err(NO_LANDLOCK.into());
+    }
+    let lacking = (denied & !known).iter().map(words_of).collect::<Vec<_>>().join(", ");
+    Err(format!("this kernel's Landlock cannot deny {lacking}"))
+}
+
+/// Does this kernel know the right?
+fn can_deny(one: AccessFs) -> bool {
+    Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(one).is_ok()
 }
 
 impl FromStr for SystemCalls {
@@ -84,6 +128,9 @@ impl FromStr for SystemCalls {
         let errno = errno(error).ok_or_else(|| format!("there is no error {error:?}"))?;
         let denies = names.strip_prefix('~');
         let listed = denies.unwrap_or(names).split(',').map(str::trim).filter(|name| !name.is_empty());
+        if listed.clone().next().is_none() {
+            return Err("no system call is named".into());
+        }
         let needed = NEEDED.iter().copied().filter(|_| denies.is_none());
         let rules: Vec<_> = listed.chain(needed).map(|name| serde_json::json!({ "syscall": name })).collect();
         let refuse = serde_json::json!({ "errno": errno });
@@ -98,8 +145,24 @@ impl FromStr for SystemCalls {
         let program = programs.remove("program").unwrap_or_default();
         let instruction =
             |one: seccompiler::sock_filter| BpfInstruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k };
-        Ok(Self(program.into_iter().map(instruction).collect()))
+        Ok(Self(x32_refused(errno).into_iter().chain(program.into_iter().map(instruction)).collect()))
     }
+}
+
+/// What a filter begins with, so that no system call gets past it by its number of the x32 ABI, which the filter of the
+/// machine's own numbers does not know: seccomp(2), "Caveats".
+fn x32_refused(errno: i32) -> Vec<BpfInstruction> {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const RET_ERRNO: u32 = 0x5_0000;
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    if cfg!(not(target_arch = "x86_64")) {
+        return Vec::new();
+    }
+    [(LOAD, 0, 0), (JUMP_IF_AT_LEAST, 1, X32_SYSCALL_BIT), (RETURN, 0, RET_ERRNO | errno as u32)]
+        .map(|(code, jf, k)| BpfInstruction { code, jt: 0, jf, k })
+        .into()
 }
 
 /// By its name or its number.
@@ -168,6 +231,67 @@ mod tests {
         assert!("~mount:EWHAT".parse::<SystemCalls>().unwrap_err().contains("EWHAT"));
         assert_eq!(errno("EACCES"), Some(13));
         assert_eq!(errno("38"), Some(38));
+    }
+
+    #[test]
+    fn a_filter_names_a_system_call() {
+        for words in ["", "~", "~,", "~ :EPERM", ",", ":38"] {
+            assert!(words.parse::<SystemCalls>().is_err_and(|why| why.contains("no system call")), "{words:?}");
+        }
+    }
+
+    /// What the program answers to a number: `struct seccomp_data` begins with it.
+    fn answer(program: &[BpfInstruction], number: u32, machine: u32) -> u32 {
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let BpfInstruction { code, jt, jf, k } = program[at];
+            let jump = |yes: bool| 1 + usize::from(if yes { jt } else { jf });
+            at += match code {
+                0x20 => {
+                    accumulator = [number, machine][k as usize / 4];
+                    1
+                }
+                0x05 => 1 + k as usize,
+                0x15 => jump(accumulator == k),
+                0x35 => jump(accumulator >= k),
+                0x06 => return k,
+                other => panic!("instruction {other:#x}"),
+            };
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_filter_refuses_the_numbers_of_the_x32_abi() {
+        const X86_64: u32 = 0xc000_003e;
+        const REFUSED: u32 = 0x5_0000 | libc::EXDEV as u32;
+        const ALLOWED: u32 = 0x7fff_0000;
+        let read = libc::SYS_read as u32;
+        let mount = libc::SYS_mount as u32;
+        for (words, others) in [("~mount:EXDEV", ALLOWED), ("read:EXDEV", REFUSED)] {
+            let SystemCalls(program) = words.parse().unwrap();
+            assert_eq!(answer(&program, mount, X86_64), REFUSED, "{words}");
+            assert_eq!(answer(&program, read, X86_64), ALLOWED, "{words}");
+            assert_eq!(answer(&program, libc::SYS_umask as u32, X86_64), others, "{words}");
+            for number in [mount, read, 512, 0x3fff_ffff] {
+                assert_eq!(answer(&program, number | 0x4000_0000, X86_64), REFUSED, "{words} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn access_that_a_kernel_cannot_deny_is_an_error_unless_it_may_be_left() {
+        let first = AccessFs::from_all(ABI::V1);
+        let can = |one: AccessFs| first.contains(one);
+        let all = AccessFs::from_all(RIGHTS);
+        assert_eq!(deniable(first, can, false), Ok(first));
+        let why = deniable(all, can, false).unwrap_err();
+        assert!(why.ends_with("cannot deny refer, truncate, ioctl-dev"), "{why}");
+        assert_eq!(deniable(all, can, true), Ok(first));
+        let why = deniable(AccessFs::Refer.into(), can, false).unwrap_err();
+        assert!(why.ends_with("cannot deny refer"), "{why}");
+        assert_eq!(deniable(all, |_| false, false), Err(NO_LANDLOCK.into()));
+        assert_eq!(deniable(all, |_| false, true), Ok(BitFlags::empty()));
     }
 
     #[test]

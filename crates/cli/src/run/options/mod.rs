@@ -23,6 +23,7 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
+use forkless::Step;
 
 use super::{
     Failure,
@@ -170,14 +171,19 @@ impl RunOptions {
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
         self.child.apply(command)?;
-        self.identity.apply(command);
+        self.identity.apply(command)?;
         self.privileges.apply(command, self.namespaces.changes_user())?;
-        self.filters.apply(command)?;
+        self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
         self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
         self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.limits.apply(command)
+    }
+
+    /// What the launch has gone on without before there was a child, in words.
+    pub(crate) fn skipped(&self) -> Option<String> {
+        self.filters.not_denied().filter(|_| self.child.is_best_effort(Step::Landlock))
     }
 
     /// How the child is made, in words.

@@ -21,7 +21,8 @@ pub(crate) struct Privileges {
     #[arg(long, visible_alias = "nnp")]
     no_new_privs: bool,
 
-    /// Capabilities that the program and its children can ever get
+    /// Capabilities that the program and its children can ever get; inheritable ones are dropped like the others, unless
+    /// --inh-caps says otherwise
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     bounding_set: Option<Changes>,
 

@@ -1,0 +1,408 @@
+//! Options of `forkless run` that have to hold against somebody: whose directory is mounted, who has left capabilities or
+//! groups behind, or who knows another number of a system call. As root and as an ordinary user, where each can be.
+
+mod callers;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use callers::{Caller, binary, directory, skipped};
+
+const CAP_SETUID: u32 = 7;
+const CAP_SETPCAP: u32 = 8;
+
+fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
+    let first: &[&str] = if caller == Caller::Ordinary { &["--unshare-user"] } else { &[] };
+    [first, words].concat()
+}
+
+// ---- paths in what is mounted ----
+
+/// A directory that is not trusted, a place for it, one that it must not reach, and one with something to be mounted.
+struct World {
+    _held: tempfile::TempDir,
+    untrusted: PathBuf,
+    place: PathBuf,
+    host: PathBuf,
+    source: PathBuf,
+}
+
+impl World {
+    /// `untrusted/out` is a link to the host's directory, which is there under the same name below `untrusted` too.
+    fn new() -> Self {
+        let held = directory();
+        let path = |name: &str| held.path().join(name);
+        let world = Self {
+            untrusted: path("untrusted"),
+            place: path("place"),
+            host: path("host"),
+            source: path("source"),
+            _held: held,
+        };
+        let inside = world.inside();
+        for directory in [&world.untrusted, &world.place, &world.host, &world.source, &inside] {
+            fs::create_dir_all(directory).expect("a directory");
+        }
+        for directory in inside.ancestors().take_while(|one| *one != world.untrusted) {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).expect("chmod");
+        }
+        for directory in [&world.untrusted, &world.host, &world.source] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).expect("chmod");
+        }
+        symlink(&world.host, world.untrusted.join("out")).expect("a link");
+        world
+    }
+
+    /// Where the link leads in a root that is the untrusted directory.
+    fn inside(&self) -> PathBuf {
+        self.untrusted.join(self.host.strip_prefix("/").expect("absolute"))
+    }
+
+    fn below(&self, path: &str) -> String {
+        self.place.join(path).to_str().expect("text").to_owned()
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).expect("a directory").map(|one| one.expect("an entry").file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().expect("text")).collect();
+        names.sort();
+        names
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are text")
+}
+
+/// Options that make something at a path, mount something upon it, or change or take away what is mounted there.
+const AT_A_PATH: [&[&str]; 12] = [
+    &["--dir", "PATH/made"],
+    &["--symlink", "to", "PATH/made"],
+    &["--tmpfs", "PATH"],
+    &["--bind", "SOURCE", "PATH"],
+    &["--ro-bind", "SOURCE", "PATH"],
+    &["--proc", "PATH"],
+    &["--dev", "PATH"],
+    &["--mount", "tmpfs", "size=1m", "PATH"],
+    &["--remount-ro", "PATH"],
+    &["--remount", "noexec", "PATH"],
+    &["--umount", "PATH"],
+    &["--overlay-src", "SOURCE", "--overlay-src", "SOURCE", "--ro-overlay", "PATH"],
+];
+
+fn filled(options: &[&str], path: &str, source: &str) -> Vec<String> {
+    options.iter().map(|word| word.replace("PATH", path).replace("SOURCE", source)).collect()
+}
+
+#[test]
+fn a_link_that_leads_out_of_a_mount_is_an_error() {
+    for caller in Caller::with_user_namespaces("a_link_that_leads_out_of_a_mount_is_an_error") {
+        for options in AT_A_PATH {
+            let world = World::new();
+            let options = filled(options, &world.below("out"), text(&world.source));
+            let bind = ["--unshare-pid", "--bind", text(&world.untrusted), text(&world.place)];
+            let words: Vec<&str> = bind.into_iter().chain(options.iter().map(String::as_str)).chain(["true"]).collect();
+            let refused = caller.failure(&allowed(caller, &words));
+            let place = format!("looked up inside {:?}: ", world.place);
+            // A link at the end is not followed by umount2(2).
+            let why = if options[0] == "--umount" { "Invalid argument" } else { "a link leads out of it" };
+            assert!(refused.contains(&place) && refused.contains(why), "{caller:?} {options:?}: {refused}");
+            assert_eq!(World::names(&world.host), [""; 0], "{caller:?} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_in_a_new_root_leads_to_a_place_in_it() {
+    for caller in Caller::with_user_namespaces("a_link_in_a_new_root_leads_to_a_place_in_it") {
+        for root in ["--pivot-root", "--chroot"] {
+            let world = World::new();
+            let (place, source) = (text(&world.place), text(&world.source));
+            let (made, link) = (world.below("out/made"), world.below("out/link"));
+            let (bound, inside_bound) = (world.below("out/made"), world.below("out/made/witness"));
+            let mut words = vec!["--bind", text(&world.untrusted), place, "--dir", &made, "--symlink", "to", &link];
+            // What is made in the directory that was mounted there is to be seen in that directory.
+            words.extend(["--bind", source, &bound, "--dir", &inside_bound, root, place, "/none"]);
+            let output = caller.output(&allowed(caller, &words));
+            assert_eq!(output.status.code(), Some(127), "{caller:?} {root}: {output:?}");
+            assert_eq!(World::names(&world.host), [""; 0], "{caller:?} {root}");
+            assert_eq!(World::names(&world.inside()), ["link", "made"], "{caller:?} {root}");
+            assert_eq!(World::names(&world.source), ["witness"], "{caller:?} {root}");
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_mount_is_made_in_a_new_root() {
+    for caller in Caller::with_user_namespaces("each_kind_of_mount_is_made_in_a_new_root") {
+        for options in AT_A_PATH.iter().filter(|options| !options[0].starts_with("--remount")) {
+            let world = World::new();
+            let source = world.source.to_str().expect("text");
+            fs::write(world.source.join("file"), "x").expect("write");
+            let first = ["--unshare-pid", "--bind", "/", text(&world.place)];
+            let path = world.below(text(&world.host).trim_start_matches('/'));
+            let mut options = filled(options, &path, source);
+            if options[0] == "--umount" {
+                options.splice(0..0, ["--tmpfs".to_owned(), path.clone()]);
+            }
+            let words: Vec<&str> = first
+                .into_iter()
+                .chain(options.iter().map(String::as_str))
+                .chain([
+                    "--pivot-root",
+                    text(&world.place),
+                    "sh",
+                    "-c",
+                    "grep \"$1\" /proc/self/mounts; ls \"$1\"",
+                    "sh",
+                ])
+                .chain([text(&world.host)])
+                .collect();
+            let output = caller.output(&allowed(caller, &words));
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            let seen = String::from_utf8_lossy(&output.stdout).into_owned();
+            if errors.contains("\"proc\" (proc)") || errors.contains("(overlay)") {
+                skipped("each_kind_of_mount_is_made_in_a_new_root", &format!("not here: {errors}"));
+                continue;
+            }
+            let wanted = match options[0].as_str() {
+                "--dir" | "--symlink" => "made\n",
+                "--bind" | "--ro-bind" | "--overlay-src" => "file\n",
+                "--proc" => "self\n",
+                "--dev" => "null\n",
+                _ => "",
+            };
+            assert!(output.status.success() && seen.contains(wanted), "{caller:?} {options:?}: {seen}{errors}");
+            let line = seen.lines().find(|line| line.contains(&format!(" {} ", text(&world.host))));
+            let unmounted = options.len() == 4 && options[2] == "--umount";
+            let none = unmounted || ["--dir", "--symlink"].contains(&options[0].as_str());
+            assert_eq!(line.is_none(), none, "{caller:?} {options:?}: {seen}");
+            let fixed = line.is_some_and(|line| line.split(' ').nth(3).expect("options").starts_with("ro"));
+            assert_eq!(fixed, ["--ro-bind", "--overlay-src"].contains(&options[0].as_str()), "{options:?}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_new_root_below_a_mount_is_not_outside_of_it() {
+    for caller in Caller::with_user_namespaces("a_new_root_below_a_mount_is_not_outside_of_it") {
+        for root in ["--pivot-root", "--chroot"] {
+            let world = World::new();
+            let out = world.below("out");
+            let words = ["--bind", text(&world.untrusted), text(&world.place), root, &out, "true"];
+            let refused = caller.failure(&allowed(caller, &words));
+            assert!(refused.contains("a link leads out of it"), "{caller:?} {root}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn without_openat2_nothing_is_looked_up_in_another_way() {
+    for caller in Caller::with_user_namespaces("without_openat2_nothing_is_looked_up_in_another_way") {
+        let world = World::new();
+        let made = world.below("made");
+        let filter = ["--no-new-privs", "--system-call-filter=~openat2:ENOSYS", binary(), "run"];
+        let bind = ["--bind", text(&world.untrusted), text(&world.place), "--dir", &world.below("a/made"), "true"];
+        let words = [&filter[..], &allowed(caller, &bind)].concat();
+        let refused = caller.shell(binary()).arg("run").arg("--inherit-all").args(&words).output().expect("forkless");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains("openat2") && told.contains("Linux 5.6"), "{caller:?}: {told}");
+        // One component needs no look-up.
+        let bind = ["--bind", text(&world.untrusted), text(&world.place), "--dir", &made, "true"];
+        let words = [&filter[..], &allowed(caller, &bind)].concat();
+        let output = caller.shell(binary()).arg("run").arg("--inherit-all").args(&words).output().expect("forkless");
+        assert!(output.status.success(), "{caller:?}: {output:?}");
+        assert!(world.untrusted.join("made").is_dir());
+    }
+}
+
+#[test]
+fn what_is_bound_read_only_is_read_only_below_other_mounts_too() {
+    for caller in Caller::with_user_namespaces("what_is_bound_read_only_is_read_only_below_other_mounts_too") {
+        let world = World::new();
+        let (source, place) = (text(&world.source), text(&world.place));
+        let sub = format!("{source}/sub");
+        fs::create_dir(&sub).expect("mkdir");
+        let script = format!("for d in {place} {place}/sub {sub}; do [ -w $d ] && echo writable || echo fixed; done");
+        let words = ["--tmpfs", &sub, "--ro-bind", source, place, "sh", "-c", &script];
+        assert_eq!(caller.stdout(&allowed(caller, &words)), "fixed\nfixed\nwritable\n", "{caller:?}");
+        // A mount upon the root would not be seen by the program, which is in the root already.
+        let words = ["--ro-bind", "/", "/", "sh", "-c", &format!("[ -w {source} ] || echo fixed")];
+        assert_eq!(caller.stdout(&allowed(caller, &words)), "fixed\n", "{caller:?}");
+    }
+}
+
+#[test]
+fn without_mount_setattr_nothing_is_bound_writable() {
+    for caller in Caller::with_user_namespaces("without_mount_setattr_nothing_is_bound_writable") {
+        let world = World::new();
+        fs::write(world.source.join("file"), "x").expect("write");
+        let (source, place) = (text(&world.source), text(&world.place));
+        let run = |more: &[&str]| {
+            let filter =
+                ["--inherit-all", "--no-new-privs", "--system-call-filter=~mount_setattr:ENOSYS", binary(), "run"];
+            let words = [&filter[..], &allowed(caller, more)].concat();
+            caller.shell(binary()).arg("run").args(&words).output().expect("forkless")
+        };
+        let output = run(&["--ro-bind", source, place, "true"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(125) && told.contains("Linux 5.12"), "{caller:?}: {output:?}");
+        let output = run(&["--best-effort=mount", "--ro-bind", source, place, "ls", place]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.stdout, b"", "not even writable: {caller:?} {output:?}");
+        assert_eq!(told.matches("gone on without").count(), 1, "{caller:?}: {told}");
+    }
+}
+
+// ---- filters ----
+
+#[test]
+fn a_filter_holds_for_the_numbers_of_the_x32_abi() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("a_filter_holds_for_the_numbers_of_the_x32_abi", "that ABI is of x86-64");
+    }
+    for caller in Caller::all("a_filter_holds_for_the_numbers_of_the_x32_abi") {
+        // Without that ABI the kernel would answer ENOSYS.
+        let script = "for (110, 0x40000000 + 110) { syscall($_); print $! + 0, ' ' }";
+        let words = ["--no-new-privs", "--system-call-filter=~getppid:EXDEV", "perl", "-e", script];
+        assert_eq!(caller.stdout(&words), format!("{0} {0} ", libc::EXDEV), "{caller:?}");
+    }
+}
+
+#[test]
+fn a_filter_without_names_is_an_error() {
+    for filter in ["--system-call-filter=~", "--system-call-filter=~:EPERM", "--system-call-filter="] {
+        let output = Caller::Ordinary.output(&["--no-new-privs", filter, "true"]);
+        assert!(!output.status.success(), "{filter}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no system call is named"), "{filter}: {output:?}");
+    }
+}
+
+#[test]
+fn access_that_cannot_be_denied_is_an_error_or_reported() {
+    for caller in Caller::all("access_that_cannot_be_denied_is_an_error_or_reported") {
+        let run = |more: &[&str]| {
+            let filter = ["--inherit-all", "--no-new-privs", "--system-call-filter=~landlock_create_ruleset:ENOSYS"];
+            let words = [&["run"], &filter[..], &[binary(), "run", "--landlock-access=fs"], more, &["true"]].concat();
+            caller.shell(binary()).args(words).output().expect("forkless")
+        };
+        let output = run(&[]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(125) && told.contains("not there, or not enabled"), "{output:?}");
+        let output = run(&["--best-effort=landlock"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && told.contains("gone on without: restrict by Landlock"), "{output:?}");
+    }
+}
+
+// ---- identity ----
+
+/// The groups that a program has under these options, when its caller has 1, 2 and 3 among them.
+fn groups(outer: &[&str], options: &[&str]) -> std::process::Output {
+    let outer = [&["--inherit-all", "--groups=1,2,3"], outer, &[binary(), "run"], options].concat();
+    Caller::Root.output(&[&outer[..], &["sh", "-c", "id -G"]].concat())
+}
+
+#[test]
+fn no_supplementary_group_stays_unsaid() {
+    let Some(_) = Caller::root_with("no_supplementary_group_stays_unsaid", CAP_SETUID) else { return };
+    // A caller that is not root, and may change its ids.
+    let other = ["--reuid=12345", "--regid=12345", "--ambient-caps=+setuid,+setgid"];
+    for outer in [&other[..], &[]] {
+        let seen = |options: &[&str]| {
+            let output = groups(outer, options);
+            assert!(output.status.success(), "{outer:?} {options:?}: {output:?}");
+            let words = String::from_utf8(output.stdout).expect("text");
+            let mut found: Vec<u32> = words.split_whitespace().map(|word| word.parse().expect("a group")).collect();
+            found.sort();
+            found
+        };
+        let own = if outer.is_empty() { 0 } else { 12345 };
+        assert_eq!(seen(&["--reuid=23456"]), [own], "{outer:?}");
+        assert_eq!(seen(&["--reuid=23456", "--regid=23456"]), [23456], "{outer:?}");
+        let kept = if own == 0 { [0, 1, 2, 3] } else { [1, 2, 3, own] };
+        assert_eq!(seen(&["--reuid=23456", "--keep-groups"]), kept, "{outer:?}");
+        assert_eq!(seen(&["--reuid=daemon", "--keep-groups"]), [1, 2, 3], "{outer:?}");
+        assert_eq!(seen(&["--regid=23456", "--keep-groups"]), [1, 2, 3, 23456], "{outer:?}");
+        assert_eq!(seen(&["--regid=23456", "--clear-groups"]), [23456], "{outer:?}");
+        assert_eq!(seen(&["--regid=23456", "--groups=7"]), [7, 23456], "{outer:?}");
+        let refused = groups(outer, &["--regid=23456"]);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(125) && told.contains("--keep-groups"), "{outer:?}: {refused:?}");
+        let refused = groups(outer, &["--reuid=23456", "--init-groups"]);
+        assert_eq!(refused.status.code(), Some(125), "{outer:?}: {refused:?}");
+    }
+    // One that may change its user and not its groups is told so.
+    let refused = groups(&["--reuid=12345", "--ambient-caps=+setuid"], &["--reuid=23456"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("CAP_SETGID"), "{refused:?}");
+}
+
+// ---- capabilities, directory, steps that may fail ----
+
+#[test]
+fn a_bounding_set_takes_inheritable_capabilities_away_too() {
+    let test = "a_bounding_set_takes_inheritable_capabilities_away_too";
+    let Some(root) = Caller::root_with(test, CAP_SETPCAP) else { return };
+    let outer = ["--inherit-all", "--inh-caps=+net_raw,+kill", binary(), "run"];
+    let set = |options: &[&str], name: &str| {
+        let seen = root.status(&[&outer[..], options].concat(), name);
+        u64::from_str_radix(&seen, 16).expect("a set")
+    };
+    let both = 1 << 13 | 1 << 5;
+    assert_eq!(set(&[], "CapInh"), both);
+    for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(set(&["--bounding-set=-all"], name), 0, "{name}");
+        assert_eq!(set(&["--bounding-set=-all", "--reuid=12345"], name), 0, "{name}");
+    }
+    assert_eq!(set(&["--bounding-set=-all,+kill"], "CapInh"), 1 << 5);
+    assert_eq!(set(&["--bounding-set=-all,+kill", "--ambient-caps=+kill"], "CapInh"), 1 << 5);
+    assert_eq!(set(&["--bounding-set=-all", "--inh-caps=-kill"], "CapInh"), 1 << 13, "as it was said");
+}
+
+#[test]
+fn a_directory_that_a_new_root_would_leave_is_refused() {
+    for caller in Caller::with_user_namespaces("a_directory_that_a_new_root_would_leave_is_refused") {
+        let run = |options: &str| {
+            let user = if caller == Caller::Ordinary { "--unshare-user" } else { "" };
+            let line = format!("exec 7</usr; exec \"$0\" run {user} --chdir-fd 7 {options}");
+            caller.shell("sh").args(["-c", &line, binary()]).output().expect("sh")
+        };
+        for options in ["--chroot=/ pwd", "--chroot=/ --chdir=/ pwd", "--bind /usr /mnt --pivot-root=/mnt pwd"] {
+            let output = run(options);
+            assert_eq!(output.status.code(), Some(125), "{caller:?} {options}: {output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains("current_dir_fd"), "{caller:?}: {output:?}");
+        }
+        let output = run("--chroot=.. pwd");
+        assert_eq!(output.stdout, b"/\n", "a relative root is looked up from it: {caller:?} {output:?}");
+    }
+}
+
+#[test]
+fn each_step_that_was_skipped_is_reported() {
+    let test = "each_step_that_was_skipped_is_reported";
+    for caller in Caller::with_user_namespaces(test) {
+        let none: Vec<String> = (0..40).map(|n| format!("--tmpfs=/no/such/{n}")).collect();
+        let mut words = vec!["--best-effort=mount"];
+        words.extend(none.iter().map(String::as_str));
+        words.push("true");
+        let output = caller.output(&allowed(caller, &words));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{caller:?}: {output:?}");
+        for place in none.iter().map(|word| word.trim_start_matches("--tmpfs=")) {
+            assert!(told.lines().any(|line| line.contains(&format!("{place:?}"))), "{caller:?} {place}: {told}");
+        }
+        let many: Vec<String> = (0..200).map(|n| format!("--tmpfs=/no/such/{n}")).collect();
+        words = vec!["--best-effort=mount"];
+        words.extend(many.iter().map(String::as_str));
+        words.push("true");
+        let refused = caller.failure(&allowed(caller, &words));
+        assert!(refused.contains("at most 128 steps"), "{caller:?}: {refused}");
+    }
+    let output = Caller::Ordinary.output(&["--bounding-set=-all", "--best-effort=capabilities", "true"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && told.contains("bounding set without 0-"), "{output:?}");
+    assert_eq!(told.lines().count(), 1, "one setting is one line: {told}");
+}

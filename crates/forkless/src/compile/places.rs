@@ -1,0 +1,228 @@
+//! Where the paths of mounts are looked up: below the new root, or below a mount made before, never outside of it.
+//!
+//! What is mounted may belong to somebody who is not trusted, and may change while it is looked at. A symbolic link in it
+//! must not lead what we make or mount to another place: `openat2(2)` looks each such path up inside a directory that is
+//! open already.
+
+use crate::command::{Command, MountStep};
+use crate::compile::arena::Arg;
+use crate::compile::setup::Steps;
+use crate::step::Step;
+use forkless_core::plan::VARIABLES;
+use forkless_core::sys::uapi;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The directory that relative paths start from.
+pub(super) const HERE: Arg = Arg::Number(uapi::AT_FDCWD as i64 as u64);
+
+/// Two variables that take turns, and one that keeps the working directory.
+const TURNS: [u32; 2] = [VARIABLES as u32 - 3, VARIABLES as u32 - 2];
+const KEPT: u32 = VARIABLES as u32 - 1;
+
+/// What has been mounted up to a step, and the root to be.
+#[derive(Default)]
+pub(super) struct Places {
+    /// What relative paths are compared as.
+    base: PathBuf,
+    /// The directory of `pivot_root` or `chroot`.
+    new_root: Option<Root>,
+    mounted: Vec<Root>,
+}
+
+/// A directory that is not to be left.
+#[derive(Clone)]
+struct Root {
+    /// As it was asked for.
+    path: PathBuf,
+    /// To be compared: absolute, and without `.` and `..`.
+    plain: PathBuf,
+}
+
+/// A path below a [`Root`].
+pub(super) struct Inside {
+    root: PathBuf,
+    below: PathBuf,
+    resolve: u64,
+}
+
+/// Which part of a path is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The directory that its last component is in.
+    Parent,
+    /// All of it, which must be a directory.
+    Directory,
+    /// All of it.
+    Whole,
+}
+
+impl Places {
+    /// Before any mount has been made.
+    pub(super) fn of(command: &Command) -> Self {
+        let mut places = Self { base: base(command).unwrap_or_default(), ..Self::default() };
+        let root = command.sandbox.pivot_root.as_ref().or(command.setup.chroot.as_ref());
+        places.new_root = root.map(|root| places.root(root));
+        places
+    }
+
+    fn root(&self, path: &Path) -> Root {
+        Root { path: path.to_owned(), plain: plain(&self.base.join(path)) }
+    }
+
+    /// For the text that says what a step is about: where its path is looked up, if not in the caller's root.
+    pub(super) fn words(&self, path: &Path) -> String {
+        self.inside(path).map(|inside| format!(", looked up inside {:?}", inside.root)).unwrap_or_default()
+    }
+
+    /// The step has been made.
+    pub(super) fn follow(&mut self, step: &MountStep) {
+        let root = self.root(step.target());
+        if step.attaches() {
+            self.mounted.push(root);
+        } else if matches!(step, MountStep::Unmount(_)) {
+            self.mounted.retain(|other| !other.plain.starts_with(&root.plain));
+        }
+    }
+
+    /// Is it the root of the child, which a mount upon it would not change?
+    pub(super) fn is_top(&self, path: &Path) -> bool {
+        self.base.join(path).canonicalize().is_ok_and(|path| path == Path::new("/"))
+    }
+
+    /// Inside what the path is to be looked up; none where the caller's own root is right.
+    ///
+    /// Below the new root, links lead where they will lead the program: RESOLVE_IN_ROOT. Below another mount, the innermost
+    /// one made before, a link that leads out of it is an error: RESOLVE_BENEATH.
+    pub(super) fn inside(&self, path: &Path) -> Option<Inside> {
+        const RESOLVE_NO_MAGICLINKS: u64 = 2;
+        const RESOLVE_BENEATH: u64 = 8;
+        const RESOLVE_IN_ROOT: u64 = 16;
+        let path = plain(&self.base.join(path));
+        let holds = |root: &&Root| {
+            root.plain != Path::new("/")
+                && root.plain.as_os_str() != ""
+                && root.plain != path
+                && path.starts_with(&root.plain)
+        };
+        let (root, resolve) = match self.new_root.iter().find(holds) {
+            Some(root) => (root, RESOLVE_IN_ROOT),
+            None => {
+                let innermost = self.mounted.iter().filter(holds).max_by_key(|root| root.plain.components().count());
+                (innermost?, RESOLVE_BENEATH)
+            }
+        };
+        let below = path.strip_prefix(&root.plain).ok()?.to_owned();
+        Some(Inside { root: root.path.clone(), below, resolve: resolve | RESOLVE_NO_MAGICLINKS })
+    }
+}
+
+impl Steps<'_> {
+    /// Opens a part of a path inside its root; the variable that has it.
+    pub(super) fn open_inside(&mut self, step: Step, object: &str, inside: &Inside, part: Part) -> Arg {
+        Arg::Variable(self.open_part(step, object, inside, part))
+    }
+
+    fn open_part(&mut self, step: Step, object: &str, inside: &Inside, part: Part) -> u32 {
+        const DIRECTORY: u32 = uapi::O_PATH | uapi::O_DIRECTORY | uapi::O_CLOEXEC;
+        let root = match self.places.inside(&inside.root) {
+            Some(outer) => self.open_part(step, object, &outer, Part::Directory),
+            None => {
+                let path = self.path(&inside.root);
+                let args = [HERE, path, Arg::Number(DIRECTORY.into())];
+                self.call_into(step, object, uapi::__NR_openat, &args, Some(TURNS[0]));
+                TURNS[0]
+            }
+        };
+        let below = if part == Part::Parent { inside.below.parent() } else { Some(inside.below.as_path()) };
+        let Some(below) = below.filter(|below| !below.as_os_str().is_empty()) else { return root };
+        let other = if root == TURNS[0] { TURNS[1] } else { TURNS[0] };
+        let below = self.path(below);
+        let flags = if part == Part::Whole { DIRECTORY & !uapi::O_DIRECTORY } else { DIRECTORY };
+        // struct open_how: flags, mode, resolve.
+        let how = self.arena.words(&[flags.into(), 0, inside.resolve]);
+        let args = [Arg::Variable(root), below, Arg::Data(how), Arg::Number(24)];
+        self.call_again(step, object, uapi::__NR_openat2, &args, other);
+        self.close(step, object, Arg::Variable(root));
+        other
+    }
+
+    /// The last component of a path, for a call that takes the directory it is in.
+    pub(super) fn last_name(&mut self, inside: &Inside) -> Arg {
+        let name = inside.below.file_name().unwrap_or_default().as_bytes();
+        Arg::Data(self.arena.data(name))
+    }
+
+    pub(super) fn path(&mut self, path: &Path) -> Arg {
+        Arg::Data(self.arena.data(path.as_os_str().as_bytes()))
+    }
+
+    pub(super) fn close(&mut self, step: Step, object: &str, fd: Arg) {
+        self.call(step, object, uapi::__NR_close, &[fd]);
+    }
+
+    /// One call that takes no descriptor, with this part of a path as working directory.
+    pub(super) fn call_in(&mut self, object: &str, inside: &Inside, part: Part, number: u32, args: &[Arg]) {
+        const HERE_ALONE: u32 = uapi::O_PATH | uapi::O_CLOEXEC;
+        let start = self.ops.len();
+        let here = Arg::Data(self.arena.data(b"."));
+        let keep = [HERE, here, Arg::Number(HERE_ALONE.into())];
+        self.call_into(Step::Mount, object, uapi::__NR_openat, &keep, Some(KEPT));
+        let place = self.open_inside(Step::Mount, object, inside, part);
+        self.call(Step::Mount, object, uapi::__NR_fchdir, &[place]);
+        let entered = self.ops.len();
+        self.call(Step::Mount, object, number, args);
+        // Whatever came of the call, the child goes back.
+        let left = self.ops.len();
+        self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
+        self.close(Step::Mount, object, Arg::Variable(KEPT));
+        self.close(Step::Mount, object, place);
+        self.ops[left..].iter_mut().for_each(|op| op.flags = 0);
+        self.belong(start);
+        self.ops[entered].skip = 0;
+    }
+
+    /// Makes a directory the working directory.
+    pub(super) fn enter(&mut self, step: Step, object: &str, directory: &Path) {
+        match self.places.inside(directory) {
+            Some(inside) => {
+                let place = self.open_inside(step, object, &inside, Part::Directory);
+                self.call(step, object, uapi::__NR_fchdir, &[place]);
+                self.close(step, object, place);
+            }
+            None => {
+                let path = self.path(directory);
+                self.call(step, object, uapi::__NR_chdir, &[path]);
+            }
+        }
+    }
+}
+
+/// A path to be compared: without `.`, and with each `..` taken together with what stands before it.
+fn plain(path: &Path) -> PathBuf {
+    let mut found = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = found.pop(),
+            other => found.push(other),
+        }
+    }
+    found
+}
+
+/// The directory that relative paths of mounts start from; `/` where there are none.
+pub(super) fn base(command: &Command) -> io::Result<PathBuf> {
+    let sandbox = &command.sandbox;
+    let root = sandbox.pivot_root.iter().chain(&command.setup.chroot).map(PathBuf::as_path);
+    let mut all = sandbox.mounts.iter().map(|mount| mount.target()).chain(root);
+    if sandbox.mounts.is_empty() || all.all(Path::is_absolute) {
+        return Ok("/".into());
+    }
+    let link = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}"));
+    let base = command.setup.directory_number().map_or_else(std::env::current_dir, link)?;
+    // "(unreachable)/…" is what the kernel calls a directory outside the root.
+    if base.is_absolute() { Ok(base) } else { Err(io::ErrorKind::NotFound.into()) }
+}
