@@ -66,7 +66,7 @@ pub struct Header {
 pub struct Op {
     /// What to do.
     pub code: OpCode,
-    /// [`BEST_EFFORT`], [`IN_PLACE`] or 0.
+    /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`] and [`SURELY`].
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -93,6 +93,19 @@ pub const BEST_EFFORT: u32 = 1;
 /// [`Op::flags`] of [`OpCode::Open`]: what is at the number is closed first, and nothing else is left open, as POSIX has it.
 pub const IN_PLACE: u32 = 2;
 
+/// [`Op::flags`] of [`OpCode::Open`]: nothing that is in procfs is opened, nor what a link of procfs' leads to. It takes a child that
+/// shares its caller's memory for that caller: `/proc/self/mem` is the caller's, and `/dev/fd` has descriptors that exec is yet to close.
+pub const NOT_PROCFS: u32 = 4;
+
+/// [`Op::flags`] beside [`NOT_PROCFS`]: nor anything where openat2 is not there to tell.
+pub const SURELY: u32 = 8;
+
+/// A descriptor's number for an [`OpCode::Open`] that is only to see whether the file can be opened.
+pub const NOWHERE: i32 = -1;
+
+/// The errno, which is none of the kernel's, of an [`OpCode::Open`] that [`NOT_PROCFS`] has kept from it.
+pub const IN_PROCFS: i32 = 4096;
+
 /// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +124,7 @@ pub enum OpCode {
     SetPgid = 6,
     /// `chdir(2)` to the string at `a`.
     Chdir = 7,
-    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`.
+    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`, which may be [`NOWHERE`].
     Open = 8,
     /// `dup3(2)` of the child's descriptor `a` to `b`.
     Dup = 9,

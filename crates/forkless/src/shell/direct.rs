@@ -4,9 +4,11 @@
 use super::classify::{How, Redirection};
 use super::ending::ShellEnding;
 use super::environment::{Given, Place};
-use super::known::{self, Kind};
+use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::launch::Launcher;
+use forkless_core::plan::NOWHERE;
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -38,7 +40,8 @@ impl Direct {
     /// All that a direct run needs, or why there must be none.
     pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
-        let kind = known::kind(&line.shell);
+        let shell = Identity::of(&line.shell).ok_or(Reason::Shell)?;
+        let kind = known::kind(&shell);
         match kind {
             Kind::Other => return Err(Reason::Shell),
             Kind::Bash if form.exec || !form.redirections.is_empty() || !form.bare => return Err(Reason::Waits),
@@ -51,11 +54,13 @@ impl Direct {
         // A process that dash makes starts with nothing blocked, whatever it is itself; bash unblocks SIGCHLD.
         check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
-            true => ShellEnding::of(&line.shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
+            true => ShellEnding::of(shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
             false => ShellEnding::plain(),
         };
         let directory = command.directory.as_deref();
-        let redirections = form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        let mut redirections: Vec<_> =
+            form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        redirections.extend(program(&form.words[0], command)?);
         let given = Given::of(&command.env);
         let paths = programs(kind, &form.words[0], given.path())?;
         let place = Place { directory: pwd(given.pwd(), directory)?, program: paths[0].as_bytes() };
@@ -169,6 +174,14 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     };
     let name = Path::new(OsStr::from_bytes(path));
     let refused = || Reason::File(name.to_owned());
+    // What leads there by other names the child finds out.
+    if is_procfs(path) {
+        return Err(refused());
+    }
+    // The C library's child cannot.
+    if command.launcher == Launcher::PosixSpawn {
+        return Err(Reason::Setting);
+    }
     let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
         Ok(file) if file.is_file() || is_null(&file) => {}
@@ -182,6 +195,21 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
     Ok(ReadyFile::Open { to, path, flags: flags as i32 })
+}
+
+/// By its own names.
+fn is_procfs(path: &[u8]) -> bool {
+    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
+}
+
+/// What the child opens after the redirections, to go on only if it is not in procfs: to the shell, another program stands there.
+fn program(name: &[u8], command: &Command) -> Result<Option<ReadyFile>, Reason> {
+    if !name.contains(&b'/') {
+        return Ok(None);
+    }
+    let path = CString::new(name).ok().filter(|_| !is_procfs(name) && command.launcher != Launcher::PosixSpawn);
+    let path = path.ok_or_else(|| Reason::File(OsString::from_vec(name.to_vec()).into()))?;
+    Ok(Some(ReadyFile::Open { to: NOWHERE, path, flags: uapi::O_PATH as i32 }))
 }
 
 /// A file that we make must be one that the shell can open too, if it comes to that.
@@ -219,6 +247,9 @@ fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString
     // Shells have their own ideas of a missing PATH, and of these two characters.
     let path = path.filter(|path| !path.is_empty() && !path.iter().any(|byte| b"%~".contains(byte)));
     let entries = path.ok_or(Reason::Path)?.split(|&byte| byte == b':');
+    if entries.clone().any(is_procfs) {
+        return Err(Reason::Path);
+    }
     match kind {
         Kind::Dash => Ok(entries.map(|entry| join(entry, name)).collect()),
         // It looks before it executes, and executes nothing else.

@@ -107,7 +107,7 @@ pub enum Reason {
     Path,
     /// The directory cannot be told.
     Directory,
-    /// This file is neither an ordinary one nor `/dev/null`.
+    /// This file is neither an ordinary one nor `/dev/null`, or it is one of procfs', which would take the child for its caller.
     File(PathBuf),
     /// A file would be made that its owner may not write to: should the shell be needed after all, it could not open it.
     Umask,
@@ -117,7 +117,7 @@ pub enum Reason {
     Blocked,
     /// The caller runs with another's privileges, which a shell gives up.
     Privileged,
-    /// The shell's own words could not be put where the child's standard error goes.
+    /// The shell's own words could not be put where the child's standard error goes: to a file that only the child opens, for one.
     StandardError,
     /// It was tried, and this step failed: the shell knows how to say that.
     Failed(Step),
@@ -228,12 +228,15 @@ impl ShellCommand {
     }
 }
 
-/// The step of a failure that the shell is going to meet as well.
+/// The step of a failure that the shell is going to meet as well, or that only our child meets.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
+    const SIGSYS: i32 = 31;
     match Error::of(&error) {
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
             Ok(detail.step())
         }
+        // A filter, for the call by which a file is opened there.
+        Some(detail) if detail.signal() == Some(SIGSYS) && detail.step() == Step::Open => Ok(Step::Open),
         _ => Err(error),
     }
 }

@@ -86,6 +86,9 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
 /// FORKLESS=off.
 const OFF: Aside = "of FORKLESS";
 
+/// Our children open nothing there.
+const IN_PROCFS: Aside = "of a file in procfs";
+
 /// # Safety
 /// As for [`spawn`].
 unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
@@ -126,6 +129,9 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     }
     // SAFETY: the caller's.
     let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
+    if actions.iter().any(inherit::opens_procfs) {
+        return Err(IN_PROCFS);
+    }
     // SAFETY: the caller's.
     let words = match unsafe { Words::of(call) } {
         Ok(words) => words,
@@ -135,9 +141,8 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     let started = shielded(|| {
         if let Some(flat) = Flat::of(&actions, &settings.inherit) {
             let launched = launch(call, &words, &request, Descriptors::Flat(flat));
-            // A descriptor that was not there, or is not any more: then all are copied, and the steps say whether that is an
-            // error.
-            if step(&launched) != Some(Step::PassFd) {
+            // Then all are copied, and the steps say whether that is an error.
+            if !misses_descriptor(&launched, &actions) {
                 return Ok(launched);
             }
         }
@@ -162,6 +167,10 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
         Some(detail) if detail.step() == Step::Probe => {
             return Err("this kernel, or a filter, does not allow the other way");
         }
+        // By a name that does not say so. What the child has done by then is done again.
+        Some(detail) if detail.step() == Step::Open && detail.errno() == Some(libc::EOPNOTSUPP) => {
+            return Err(IN_PROCFS);
+        }
         _ => {}
     }
     Ok(match killed_by(&error) {
@@ -170,8 +179,15 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     })
 }
 
-fn step(launched: &io::Result<Child>) -> Option<Step> {
-    launched.as_ref().err().and_then(Error::of).map(Error::step)
+/// Failed for a descriptor that was not there, or is not any more; or maybe for a link that leads to one by a number which it has not
+/// got in a table of its own. To try that again must not meet what the first one has made.
+fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
+    let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
+    launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
+        (Step::PassFd, _) => true,
+        (Step::Open | Step::Chdir, Some(libc::ENOENT)) => !actions.iter().any(makes_it),
+        _ => false,
+    })
 }
 
 /// Where a child's descriptors come from.
