@@ -66,7 +66,7 @@ pub struct Header {
 pub struct Op {
     /// What to do.
     pub code: OpCode,
-    /// [`BEST_EFFORT`], [`IN_PLACE`] or 0.
+    /// [`BEST_EFFORT`], [`IN_PLACE`], [`TRY_ALL`] or 0.
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -92,6 +92,9 @@ pub const BEST_EFFORT: u32 = 1;
 
 /// [`Op::flags`] of [`OpCode::Open`]: what is at the number is closed first, and nothing else is left open, as POSIX has it.
 pub const IN_PLACE: u32 = 2;
+
+/// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried whatever the failure of one was.
+pub const TRY_ALL: u32 = 4;
 
 /// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
 #[repr(u32)]

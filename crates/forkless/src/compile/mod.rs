@@ -7,7 +7,7 @@ use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
+use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair, TRY_ALL};
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -456,7 +456,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     sandbox::seccomp(&mut steps);
     steps.ops.push(match descriptors.program {
         Some(program) => Op { a: program as u32, ..Op::new(OpCode::ExecFd) },
-        None => Op { b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) },
+        None => {
+            let flags = if command.tries_all { TRY_ALL } else { 0 };
+            Op { flags, b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) }
+        }
     });
     steps.ops
 }
