@@ -81,7 +81,7 @@ def fork_exec(*words):
         # A list of b"NAME=value".
         env = dict(entry.partition(b"=")[::2] for entry in env)
     pid, kept, _ = _forkless.spawn(
-        list(args), executables[0], bool(close_fds), passed, cwd, env, (p2cread, c2pwrite, errwrite), bool(restore_signals),
+        list(args), os.fsdecode(executables[0]), bool(close_fds), passed, cwd, env, (p2cread, c2pwrite, errwrite), bool(restore_signals),
         bool(start_new_session), process_group, gid, gids, uid, umask, None,
     )  # fmt: skip
     if kept is not None and not kept.has_executed():
