@@ -4,7 +4,7 @@ use crate::convert::Int;
 use crate::error;
 use crate::request::Names;
 use crate::run::code;
-use crate::settings::timeout as limit;
+use crate::settings::{seconds, timeout as limit};
 use forkless::Usage;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -97,7 +97,7 @@ impl Child {
             };
             match answer {
                 Err(Errno::INTR) => py.check_signals()?,
-                Err(error) => return Err(error::of_errno(py, error.raw_os_error(), None)),
+                Err(error) => return Err(self.error(py, error.into())),
                 Ok(is_ended) => return Ok(is_ended),
             }
         }
@@ -119,7 +119,7 @@ impl Child {
 
     /// The pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this handle.
     fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
-        self.pidfd.ok_or_else(|| error::of_errno(py, libc::EBADF, None))
+        self.pidfd.ok_or_else(|| self.error(py, Errno::BADF.into()))
     }
 
     /// The return code, as `subprocess` has it, if the child has ended; else None.
@@ -167,7 +167,7 @@ impl Child {
         let there = match &timeout {
             None => self.lock().wait_exec_timeout(Duration::ZERO),
             Some(timeout) => {
-                let limit = limit(timeout)?.unwrap_or(Duration::MAX);
+                let limit = seconds(timeout)?;
                 py.detach(|| self.lock().wait_exec_timeout(limit))
             }
         };

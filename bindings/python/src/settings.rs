@@ -119,7 +119,7 @@ fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRes
 }
 
 /// A time in seconds, not negative and not without end.
-fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
     Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
 }

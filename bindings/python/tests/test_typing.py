@@ -130,3 +130,15 @@ def test_what_is_native_has_signatures_too():
         for name, member in vars(kind).items():
             if not name.startswith("_") and callable(member):
                 assert parameters(member)[0].name == "self" and member.__doc__, name
+
+
+def test_every_setting_is_known():
+    """Each name is taken: what is wrong is the value."""
+    for name in Settings.__annotations__:
+        with pytest.raises((TypeError, ValueError, OSError, OverflowError)) as caught:
+            forkless.prepare(["true"], **{name: object()}) and forkless.prepare(["true"], cgroup="/no/such/group")
+        assert "unexpected keyword" not in str(caught.value), name
+
+
+def test_it_says_that_it_is_typed():
+    assert (pathlib.Path(forkless.__file__).parent / "py.typed").exists()

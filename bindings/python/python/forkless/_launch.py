@@ -112,10 +112,14 @@ def execute_child(
     args, executable = command_of(args, executable, shell)
     sys.audit("subprocess.Popen", executable, args, cwd, env)
     # Where this raises, Popen.__init__ closes the child's ends.
-    popen.pid, kept, popen.returncode = _forkless.spawn(
-        args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
-        start_new_session, process_group, gid, gids, uid, umask, settings,
-    )  # fmt: skip
+    try:
+        popen.pid, kept, popen.returncode = _forkless.spawn(
+            args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
+            start_new_session, process_group, gid, gids, uid, umask, settings,
+        )  # fmt: skip
+    except Exception as error:
+        _forkless.tell(error, executable)
+        raise
     popen._child_created = True
     if kept is not None:
         popen._forkless_kept = kept

@@ -94,9 +94,16 @@ class Popen(subprocess.Popen):
         """
         if self._pidfd is None:
             if self.returncode is not None:
-                raise ProcessLookupError("the child has been waited for")
-            self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+                raise self._told(ProcessLookupError("the child has been waited for"))
+            try:
+                self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+            except OSError as error:
+                raise self._told(error)
         return self._pidfd.number
+
+    def _told(self, error):
+        _forkless.tell(error, _launch.program_of(self.args, None, False), "wait")
+        return error
 
     def kill(self):
         """SIGKILL; with kill_group, to the whole group."""
