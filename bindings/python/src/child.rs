@@ -1,9 +1,10 @@
 //! The handle of a child of `Prepared`.
 
+use crate::convert::Int;
 use crate::error;
 use crate::request::Names;
 use crate::run::code;
-use crate::settings::seconds;
+use crate::settings::{seconds, timeout as limit};
 use forkless::Usage;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -70,6 +71,12 @@ impl Child {
         error::of(py, error, program, directory)
     }
 
+    fn signal_error(&self, py: Python<'_>, error: std::io::Error) -> PyErr {
+        let made = error::plain(py, error);
+        error::tell(py, &made, self.program.as_ref().map(|name| name.bind(py)), error::SIGNAL, None);
+        made
+    }
+
     /// Sleeps until the child has ended or the time is up, without the interpreter; false if the time is up. Handlers of signals run
     /// meanwhile.
     fn sleep(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<bool> {
@@ -90,7 +97,7 @@ impl Child {
             };
             match answer {
                 Err(Errno::INTR) => py.check_signals()?,
-                Err(error) => return Err(error::of_errno(py, error.raw_os_error(), None)),
+                Err(error) => return Err(self.error(py, error.into())),
                 Ok(is_ended) => return Ok(is_ended),
             }
         }
@@ -112,7 +119,7 @@ impl Child {
 
     /// The pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this handle.
     fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
-        self.pidfd.ok_or_else(|| error::of_errno(py, libc::EBADF, None))
+        self.pidfd.ok_or_else(|| self.error(py, Errno::BADF.into()))
     }
 
     /// The return code, as `subprocess` has it, if the child has ended; else None.
@@ -132,7 +139,7 @@ impl Child {
     fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<i32> {
         let deadline = match &timeout {
             // A time beyond what the clock holds is none.
-            Some(timeout) => Instant::now().checked_add(seconds(timeout)?),
+            Some(timeout) => limit(timeout)?.and_then(|limit| Instant::now().checked_add(limit)),
             None => None,
         };
         if !self.sleep(py, deadline)? {
@@ -168,23 +175,23 @@ impl Child {
     }
 
     /// Sends a signal. Nothing happens if the child has ended.
-    fn send_signal(&self, py: Python<'_>, signal: i32) -> PyResult<()> {
-        self.lock().signal(signal).map_err(|error| self.error(py, error))
+    fn send_signal(&self, py: Python<'_>, signal: Int<i32>) -> PyResult<()> {
+        self.lock().signal(signal.0).map_err(|error| self.signal_error(py, error))
     }
 
     /// SIGTERM.
     fn terminate(&self, py: Python<'_>) -> PyResult<()> {
-        self.send_signal(py, libc::SIGTERM)
+        self.send_signal(py, Int(libc::SIGTERM))
     }
 
     /// SIGKILL.
     fn kill(&self, py: Python<'_>) -> PyResult<()> {
-        self.send_signal(py, libc::SIGKILL)
+        self.send_signal(py, Int(libc::SIGKILL))
     }
 
     /// Sends a signal to the process group that the child leads (process_group=0 or start_new_session=True).
-    fn signal_group(&self, py: Python<'_>, signal: i32) -> PyResult<()> {
-        self.lock().signal_group(signal).map_err(|error| self.error(py, error))
+    fn signal_group(&self, py: Python<'_>, signal: Int<i32>) -> PyResult<()> {
+        self.lock().signal_group(signal.0).map_err(|error| self.signal_error(py, error))
     }
 
     /// What the child has used, when it has been waited for: a dict of seconds, KiB and counts.

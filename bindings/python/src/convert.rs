@@ -1,7 +1,7 @@
 //! Python's words for paths, descriptors and signals.
 
 use crate::error::of_errno;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use std::ffi::OsStr;
@@ -57,13 +57,48 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Text<'py> {
     }
 }
 
+/// An integer of C's. The error of one that does not fit is an `OverflowError` that names it.
+pub(crate) struct Int<T>(pub(crate) T);
+
+impl<'a, 'py, T: for<'b> FromPyObject<'b, 'py, Error = PyErr>> FromPyObject<'a, 'py> for Int<T> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.extract().map(Self).map_err(|error| match error.is_instance_of::<PyOverflowError>(value.py()) {
+            true => out_of_range(&value),
+            false => error,
+        })
+    }
+}
+
+/// An `OverflowError` that names the value.
+pub(crate) fn out_of_range(value: &Bound<'_, PyAny>) -> PyErr {
+    value.repr().map_or_else(|error| error, |value| PyOverflowError::new_err(format!("{value} is out of range")))
+}
+
+/// `pass_fds`, of which the standard module says one thing if it cannot have them.
+pub(crate) struct Passed(pub(crate) Vec<RawFd>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Passed {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let one = |fd: Int<RawFd>| if fd.0 < 0 { Err(bad_fds()) } else { Ok(fd.0) };
+        each::<Int<RawFd>>(&value).map_err(|_| bad_fds())?.into_iter().map(one).collect::<PyResult<_>>().map(Self)
+    }
+}
+
+fn bad_fds() -> PyErr {
+    PyValueError::new_err("bad value(s) in fds_to_keep")
+}
+
 /// A descriptor's number: an int, or what has a `fileno()`.
 pub(crate) fn number(value: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     if value.is_instance_of::<PyInt>() {
-        return value.extract();
+        return value.extract::<Int<RawFd>>().map(|fd| fd.0);
     }
     match value.getattr("fileno") {
-        Ok(fileno) => fileno.call0()?.extract(),
+        Ok(fileno) => fileno.call0()?.extract::<Int<RawFd>>().map(|fd| fd.0),
         Err(_) => Err(PyTypeError::new_err(format!("{} is neither a descriptor nor a file", value.repr()?))),
     }
 }

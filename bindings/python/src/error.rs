@@ -1,8 +1,12 @@
 //! Errors as Python's callers of `subprocess` expect them, with what forkless knows beside.
 
+use crate::convert::{self, Text};
 use forkless::{Error, Step};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyBaseException, PyIndexError, PyOSError, PyOverflowError, PyTypeError, PyUnicodeError, PyValueError,
+};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::io;
 
 /// `OSError` with errno, message and file name, which makes Python choose the class (`FileNotFoundError` …). `program`: as the caller gave
@@ -13,13 +17,17 @@ pub(crate) fn of(
     program: Option<&Bound<'_, PyAny>>,
     directory: Option<&Bound<'_, PyAny>>,
 ) -> PyErr {
-    let Some(detail) = Error::of(&error) else { return plain(py, error) };
+    let Some(detail) = Error::of(&error) else {
+        let made = plain(py, error);
+        tell(py, &made, program, WAIT, None);
+        return made;
+    };
     let made = match (detail.errno(), detail.step()) {
         // As the standard module names them: the program, the directory, or neither.
         (Some(errno), Step::Exec) => of_errno(py, errno, program),
         (Some(errno), Step::Chdir) => of_errno(py, errno, directory),
         (Some(errno), _) => of_errno(py, errno, None),
-        (None, Step::Check) => PyValueError::new_err(detail.to_string()),
+        (None, Step::Check) => PyValueError::new_err(in_python(&detail.to_string())),
         (None, _) => subprocess_error(py, detail),
     };
     // Without these it is still the right error.
@@ -31,7 +39,7 @@ pub(crate) fn of(
 pub(crate) fn plain(py: Python<'_>, error: io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => of_errno(py, errno, None),
-        None => error.into(),
+        None => PyOSError::new_err(in_python(&error.to_string())),
     }
 }
 
@@ -48,7 +56,7 @@ pub(crate) fn of_errno(py: Python<'_>, errno: i32, name: Option<&Bound<'_, PyAny
 /// The child was killed before it could run the program, and the like.
 fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
     let class = py.import("subprocess").and_then(|module| module.getattr("SubprocessError"));
-    match class.and_then(|class| class.call1((detail.to_string(),))) {
+    match class.and_then(|class| class.call1((in_python(&detail.to_string()),))) {
         Ok(made) => PyErr::from_value(made),
         Err(error) => error,
     }
@@ -56,14 +64,127 @@ fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
 
 /// `step`, `program`, `object` and `detail`; and a note, where the message alone would not tell the step.
 fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let value = made.value(py);
+    let (value, words) = (made.value(py), in_python(&detail.to_string()));
     value.setattr("step", detail.step().words())?;
     value.setattr("program", program)?;
     value.setattr("object", detail.object())?;
-    value.setattr("detail", detail.to_string())?;
+    value.setattr("detail", &words)?;
     let is_plain = matches!(detail.step(), Step::Exec | Step::Chdir | Step::Check);
     if !is_plain && value.hasattr("add_note")? {
-        value.call_method1("add_note", (detail.to_string(),))?;
+        value.call_method1("add_note", (words,))?;
     }
     Ok(())
+}
+
+/// A step after the launch.
+const WAIT: &str = "wait";
+/// Another.
+pub(crate) const SIGNAL: &str = "send the signal";
+
+/// The same for an error that is not of the library's: what it has of these already stays. Its `detail` waits until the program is known.
+pub(crate) fn tell(py: Python<'_>, made: &PyErr, program: Option<&Bound<'_, PyAny>>, step: &str, object: Option<&str>) {
+    // Without these it is still the right error.
+    let _ = try_to_tell(made.value(py), program, step, object);
+}
+
+fn try_to_tell(
+    error: &Bound<'_, PyBaseException>,
+    program: Option<&Bound<'_, PyAny>>,
+    step: &str,
+    object: Option<&str>,
+) -> PyResult<()> {
+    let had = |name: &str| Ok::<_, PyErr>(error.getattr_opt(name)?.filter(|had| !had.is_none()));
+    let text = |name: &str| Ok::<_, PyErr>(had(name)?.and_then(|had| had.extract::<String>().ok()));
+    if had("detail")?.is_some() {
+        return Ok(());
+    }
+    let step = text("step")?.unwrap_or_else(|| step.to_owned());
+    let object = text("object")?.or_else(|| object.map(str::to_owned));
+    error.setattr("step", &step)?;
+    // One of these has an `object` of its own: what cannot be encoded.
+    if !error.is_instance_of::<PyUnicodeError>() {
+        error.setattr("object", &object)?;
+    }
+    error.setattr("program", program)?;
+    let Some(program) = program else { return Ok(()) };
+    let begin = if [WAIT, SIGNAL].contains(&&*step) { "" } else { "failed to start " };
+    let name = match program.extract::<Text<'_>>() {
+        Ok(text) => escapes(&format!("{:?}", text.as_os_str())),
+        Err(_) => program.to_string(),
+    };
+    let at = match object {
+        _ if step == Step::Check.words() => String::new(),
+        Some(object) => format!("{step} {object}: "),
+        None => format!("{step}: "),
+    };
+    let said = had("strerror")?.unwrap_or_else(|| error.as_any().clone());
+    error.setattr("detail", format!("{begin}{name}: {at}{said}"))
+}
+
+/// One of a setting's value, which is named.
+pub(crate) fn of_setting(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = value.py();
+    let is = |class: Bound<'_, PyType>| error.get_type(py).is(&class);
+    let said = error.value(py);
+    if is(py.get_type::<PyOverflowError>()) {
+        PyOverflowError::new_err(format!("{name}: {}", convert::out_of_range(value).value(py)))
+    } else if is(py.get_type::<PyTypeError>()) {
+        PyTypeError::new_err(format!("{name}: {said}"))
+    } else if is(py.get_type::<PyValueError>()) || is(py.get_type::<PyIndexError>()) {
+        PyValueError::new_err(format!("{name}: {said}"))
+    } else {
+        tell(py, &error, None, Step::Check.words(), Some(name));
+        error
+    }
+}
+
+/// What the library names by its own calls, by the keywords that they are here.
+pub(crate) fn in_python(words: &str) -> String {
+    const NAMES: [(&str, &str); 10] = [
+        ("process_group(0)", "process_group=0"),
+        ("setsid(true)", "start_new_session=True"),
+        ("inherit_all(true)", "close_fds=False"),
+        ("unshare(Namespace::User)", "unshare=['user']"),
+        ("unshare(Namespace::Mount)", "unshare=['mount']"),
+        ("unshare(Namespace::Uts)", "unshare=['uts']"),
+        ("Launcher::Clone", "launcher='clone'"),
+        ("Launcher::Fork", "launcher='fork'"),
+        ("Launcher::PosixSpawn", "launcher='posix_spawn'"),
+        ("; Command::pidfd(true) keeps the status", ""),
+    ];
+    escapes(&NAMES.iter().fold(words.to_owned(), |words, (theirs, ours)| words.replace(theirs, ours)))
+}
+
+/// `\u{200b}` as Python writes it, where a name is quoted.
+fn escapes(words: &str) -> String {
+    let (mut made, mut rest) = (String::new(), words);
+    while let Some(at) = rest.find('\\') {
+        made.push_str(&rest[..at]);
+        let escape = &rest[at..];
+        let code = escape.strip_prefix("\\u{").and_then(|digits| digits.split_once('}'));
+        rest = match code.and_then(|(digits, rest)| Some((u32::from_str_radix(digits, 16).ok()?, rest))) {
+            Some((code, rest)) => {
+                made.push_str(&match code {
+                    ..=0xff => format!("\\x{code:02x}"),
+                    ..=0xffff => format!("\\u{code:04x}"),
+                    _ => format!("\\U{code:08x}"),
+                });
+                rest
+            }
+            // Another escape, of two characters; the second may be a backslash.
+            None => {
+                let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
+                made.push_str(&escape[..end]);
+                &escape[end..]
+            }
+        };
+    }
+    made + rest
+}
+
+/// Gives an exception of before the launch what those of the launch have: `step`, `program`, `object`, `detail`.
+#[pyfunction(name = "tell")]
+#[pyo3(signature = (error, program, step="check"))]
+pub(crate) fn tell_of(py: Python<'_>, error: Bound<'_, PyAny>, program: Option<Bound<'_, PyAny>>, step: &str) {
+    tell(py, &PyErr::from_value(error), program.as_ref(), step, None);
 }

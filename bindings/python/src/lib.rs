@@ -26,11 +26,13 @@ use pyo3::prelude::*;
 
 /// The native part of the package; its names are the package's own business.
 // The environment is copied under the interpreter's lock, which keeps `os.putenv` from changing it meanwhile. A free-threaded interpreter
-// (which needs a build of its own: the limited API has none) takes that lock back for the sake of this module.
+// is refused by the package, before it comes to this module.
 #[pymodule(gil_used = true)]
 mod _forkless {
     #[pymodule_export]
     use crate::child::Child;
+    #[pymodule_export]
+    use crate::error::tell_of;
     #[pymodule_export]
     use crate::prepared::{Prepared, prepare, start};
     #[pymodule_export]

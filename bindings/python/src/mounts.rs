@@ -2,7 +2,7 @@
 
 use crate::convert::{Text, owned, pairs};
 use forkless::Command;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsStr;
@@ -13,7 +13,9 @@ pub(crate) fn apply(command: &mut Command, mounts: &Bound<'_, PyAny>) -> PyResul
 }
 
 fn one(command: &mut Command, mount: &Bound<'_, PyTuple>) -> PyResult<()> {
-    let kind: String = mount.get_item(0)?.extract()?;
+    let Ok(kind) = mount.get_item(0).and_then(|kind| kind.extract::<String>()) else {
+        return Err(PyTypeError::new_err("each is a tuple that begins with its kind"));
+    };
     let rest = mount.get_slice(1, mount.len());
     match kind.as_str() {
         "bind" => {
@@ -69,7 +71,7 @@ fn one(command: &mut Command, mount: &Bound<'_, PyTuple>) -> PyResult<()> {
             let parameters = parameters.iter().map(|(key, value)| (key.as_str(), value.as_deref().map(OsStr::new)));
             command.file_system(&kind, parameters, attributes, target);
         }
-        _ => return Err(PyValueError::new_err(format!("there is no mount {kind:?}"))),
+        _ => return Err(PyValueError::new_err(format!("there is no mount '{kind}'"))),
     }
     Ok(())
 }

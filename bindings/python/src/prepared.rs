@@ -1,11 +1,11 @@
 //! A command whose plan is made once.
 
 use crate::child::Child;
+use crate::convert::{Int, Passed};
 use crate::request::{Names, Request};
-use crate::run::{completed, to_the_end};
+use crate::run::{completed, reap_abandoned, to_the_end};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::os::fd::RawFd;
 
 /// A command that is run often: the work that all runs share has been done. From `prepare()`; several threads may run it at once.
 #[pyclass(frozen, module = "forkless")]
@@ -25,20 +25,20 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare<'py>(
     args: &Bound<'py, PyAny>,
     executable: Option<Bound<'py, PyAny>>,
-    streams: [Option<i32>; 3],
-    pass_fds: Vec<RawFd>,
+    streams: [Option<Int<i32>>; 3],
+    pass_fds: Passed,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
     start_new_session: bool,
-    process_group: Option<i32>,
+    process_group: Option<Int<i32>>,
     settings: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Prepared> {
-    let mut request = Request::new(args, executable)?;
+    let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(true);
     request.directory(cwd, false)?;
     request.environment(env.as_ref())?;
-    request.streams(streams, &pass_fds)?;
-    request.groups(start_new_session, process_group);
+    request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
+    request.groups(start_new_session, process_group.map(|group| group.0));
     request.settings(settings)?;
     let plan = |request: &mut Request<'py>, pidfd: bool| {
         request.command.pidfd(pidfd).prepare().map_err(|error| request.names.error(error))
@@ -61,25 +61,26 @@ pub(crate) fn start<'py>(
     py: Python<'py>,
     args: &Bound<'py, PyAny>,
     executable: Option<Bound<'py, PyAny>>,
-    streams: [Option<i32>; 3],
+    streams: [Option<Int<i32>>; 3],
     close_fds: bool,
-    pass_fds: Vec<RawFd>,
+    pass_fds: Passed,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
     restore_signals: bool,
     start_new_session: bool,
-    process_group: Option<i32>,
+    process_group: Option<Int<i32>>,
     settings: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Child> {
-    let mut request = Request::new(args, executable)?;
+    let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(restore_signals);
     request.directory(cwd, false)?;
     request.environment(env.as_ref())?;
-    request.streams(streams, &pass_fds)?;
-    request.groups(start_new_session, process_group);
+    request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
+    request.groups(start_new_session, process_group.map(|group| group.0));
     request.command.inherit_all(!close_fds).pidfd(true);
     request.settings(settings)?;
     let (prepared, names) = request.prepare()?;
+    reap_abandoned(py)?;
     let child = py.detach(|| prepared.launch()).map_err(|error| names.error(error))?;
     Child::with_files(py, child, names)
 }
@@ -96,6 +97,7 @@ impl Prepared {
         py: Python<'_>,
         start: impl FnOnce(&forkless::Prepared) -> std::io::Result<forkless::Child> + Send,
     ) -> PyResult<Child> {
+        reap_abandoned(py)?;
         let child = py.detach(|| start(&self.handled)).map_err(|error| self.names(py).error(error))?;
         Child::with_files(py, child, self.names(py))
     }
@@ -116,6 +118,7 @@ impl Prepared {
     /// Runs the program to its end, feeding and reading the pipes: a `subprocess.CompletedProcess`.
     #[pyo3(signature = (input=None, check=false))]
     fn run<'py>(&self, py: Python<'py>, input: Option<&[u8]>, check: bool) -> PyResult<Bound<'py, PyAny>> {
+        reap_abandoned(py)?;
         let finished = to_the_end(py, &self.waited, &self.names(py), input)?;
         let completed = completed(py, self.args.bind(py), finished)?;
         if check {

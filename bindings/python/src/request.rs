@@ -1,13 +1,14 @@
 //! A command in Python's words.
 
-use crate::convert::{DEVNULL, PIPE, STDOUT, Text, items, number, owned, pairs};
+use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, owned, pairs};
 use crate::{error, settings};
-use forkless::{Command, Prepared, Stdio};
+use forkless::{Command, Prepared, Stdio, Step};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::ffi::OsString;
 use std::os::fd::RawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// A command, and what it is called in errors.
 pub(crate) struct Request<'py> {
@@ -25,15 +26,20 @@ const SIGPIPE: i32 = 13;
 const SIGXFSZ: i32 = 25;
 
 impl<'py> Request<'py> {
-    /// `args`: as for `subprocess.Popen`; without a shell.
-    pub(crate) fn new(args: &Bound<'py, PyAny>, executable: Option<Bound<'py, PyAny>>) -> PyResult<Self> {
+    /// `args`: as for `subprocess.Popen`; without a shell. `env`: whose PATH is searched.
+    pub(crate) fn new(
+        args: &Bound<'py, PyAny>,
+        executable: Option<Bound<'py, PyAny>>,
+        env: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
         let words: Vec<Bound<'py, PyAny>> = if is_one(args)? { vec![args.clone()] } else { sequence(args)? };
         let Some(first) = words.first() else {
             return Err(PyIndexError::new_err("args has no program"));
         };
         let program = executable.unwrap_or_else(|| first.clone());
-        let mut command = Command::new(program.extract::<Text<'_>>()?);
-        command.arg0(first.extract::<Text<'_>>()?);
+        let name = program.extract::<Text<'_>>()?;
+        let mut command = if name.as_bytes().is_empty() { places(args.py(), env) } else { Command::new(name) };
+        command.try_all(true).arg0(first.extract::<Text<'_>>()?);
         for word in &words[1..] {
             command.arg(word.extract::<Text<'_>>()?);
         }
@@ -55,7 +61,11 @@ impl<'py> Request<'py> {
     pub(crate) fn directory(&mut self, cwd: Option<Bound<'py, PyAny>>, as_caller: bool) -> PyResult<()> {
         let Some(cwd) = cwd else { return Ok(()) };
         if as_caller {
-            self.command.current_dir_fd(entered(&cwd)?);
+            let entered = entered(&cwd).inspect_err(|error| {
+                let object = cwd.repr().map(|cwd| cwd.to_string()).ok();
+                error::tell(cwd.py(), error, Some(&self.names.program), Step::Chdir.words(), object.as_deref());
+            });
+            self.command.current_dir_fd(entered?);
         } else {
             self.command.current_dir(cwd.extract::<Text<'_>>()?);
         }
@@ -89,7 +99,7 @@ impl<'py> Request<'py> {
             Some(DEVNULL) => Stdio::null(),
             Some(STDOUT) if number == 2 => Stdio::dup_of(1),
             Some(fd) if fd >= 0 => Stdio::fd(fd),
-            Some(other) => return Err(PyValueError::new_err(format!("{other} is no descriptor"))),
+            Some(other) => return Err(self.names.not_open(other, number)),
         };
         self.command.fd(stdio, number);
         Ok(())
@@ -100,20 +110,18 @@ impl<'py> Request<'py> {
         for (number, what) in (0..).zip(streams) {
             self.stream(number, what)?;
         }
-        self.pass(pass_fds, streams.map(|what| what.is_some()))
+        self.pass(pass_fds, streams.map(|what| what.is_some()));
+        Ok(())
     }
 
     /// Descriptors that the child has at their numbers here.
-    pub(crate) fn pass(&mut self, fds: &[RawFd], is_redirected: [bool; 3]) -> PyResult<()> {
+    pub(crate) fn pass(&mut self, fds: &[RawFd], is_redirected: [bool; 3]) {
         for &fd in fds {
-            match usize::try_from(fd) {
-                Err(_) => return Err(PyValueError::new_err("bad value(s) in fds_to_keep")),
-                // A standard stream that is redirected is what it is redirected to.
-                Ok(low) if is_redirected.get(low) == Some(&true) => {}
-                Ok(_) => _ = self.command.fd(Stdio::fd(fd), fd),
+            // A standard stream that is redirected is what it is redirected to.
+            if usize::try_from(fd).ok().and_then(|fd| is_redirected.get(fd)) != Some(&true) {
+                self.command.fd(Stdio::fd(fd), fd);
             }
         }
-        Ok(())
     }
 
     pub(crate) fn groups(&mut self, start_new_session: bool, process_group: Option<i32>) {
@@ -145,6 +153,30 @@ impl Names<'_> {
     pub(crate) fn error(&self, error: std::io::Error) -> PyErr {
         error::of(self.program.py(), error, Some(&self.program), self.directory.as_ref())
     }
+
+    /// A negative number that stands for no stream: what the kernel says of it.
+    pub(crate) fn not_open(&self, fd: RawFd, target: RawFd) -> PyErr {
+        let py = self.program.py();
+        let made = error::of_errno(py, libc::EBADF, None);
+        error::tell(py, &made, Some(&self.program), Step::PassFd.words(), Some(&format!("{fd} as {target}")));
+        made
+    }
+}
+
+/// A program without a name: the standard module finds the directories of PATH by it, and executes them.
+fn places(py: Python<'_>, env: Option<&Bound<'_, PyAny>>) -> Command {
+    let path = py.import("os").and_then(|os| os.call_method1("get_exec_path", (env,)));
+    // Where it cannot be had, the environment is refused later.
+    let directories = path.and_then(|path| each::<Text<'_>>(&path)).unwrap_or_default();
+    let mut paths = directories.iter().map(Text::as_bytes).filter(|entry| !entry.is_empty()).map(|entry| {
+        let slash: &[u8] = if entry.ends_with(b"/") { b"" } else { b"/" };
+        OsString::from_vec([entry, slash].concat())
+    });
+    let mut command = Command::new(paths.next().unwrap_or_default());
+    for path in paths {
+        command.or_else(path);
+    }
+    command
 }
 
 /// A program alone, not a list.
@@ -175,7 +207,7 @@ fn entered(cwd: &Bound<'_, PyAny>) -> PyResult<std::os::fd::OwnedFd> {
 /// `fds={number: source}`.
 pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<()> {
     for (target, source) in pairs(fds)? {
-        let target: RawFd = target.extract()?;
+        let Int(target) = target.extract::<Int<RawFd>>()?;
         let stdio = match number(&source)? {
             DEVNULL => Stdio::null(),
             fd if fd >= 0 => Stdio::fd(fd),

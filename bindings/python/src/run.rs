@@ -1,9 +1,10 @@
 //! A program run to its end in one call: launch, input, output and wait without the interpreter, to which only signals lead back.
 
 use crate::convert::{DEVNULL, PIPE, STDOUT};
+use crate::error;
 use crate::request::{Names, Request};
 use crate::spawn::statuses_are_lost;
-use forkless::{Child, Prepared};
+use forkless::{Child, Prepared, Step};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -56,16 +57,33 @@ pub(crate) fn run<'py>(
         line.append(args)?;
     }
     let list = line.as_ref().map_or(args, |line| line.as_any());
-    let mut request = Request::new(list, executable)?;
-    AUDIT.import(py, "sys", "audit")?.call1(("subprocess.Popen", &request.names.program, list, &cwd, &env))?;
-    request.signals(true);
-    request.directory(cwd, false)?;
-    request.environment(env.as_ref())?;
-    request.streams(streams, &[])?;
-    request.command.pidfd(statuses_are_lost());
-    let (prepared, names) = request.prepare()?;
+    reap_abandoned(py)?;
+    let request = || {
+        let mut request = Request::new(list, executable.clone(), env.as_ref())?;
+        AUDIT.import(py, "sys", "audit")?.call1(("subprocess.Popen", &request.names.program, list, &cwd, &env))?;
+        request.signals(true);
+        request.directory(cwd, false)?;
+        request.environment(env.as_ref())?;
+        request.streams(streams, &[])?;
+        request.command.pidfd(statuses_are_lost());
+        request.prepare()
+    };
+    let (prepared, names) = request().inspect_err(|error| {
+        let first = if is_list { list.get_item(0).ok() } else { Some(list.clone()) };
+        error::tell(py, error, executable.or(first).as_ref(), Step::Check.words(), None);
+    })?;
     let finished = to_the_end(py, &prepared, &names, input)?;
     completed(py, args, finished).map(Some)
+}
+
+/// As the standard module does it before each launch: a `Popen` that was dropped while its child ran is reaped when it has ended.
+pub(crate) fn reap_abandoned(py: Python<'_>) -> PyResult<()> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("subprocess").map(Bound::unbind))?.bind(py);
+    if module.getattr("_active")?.is_truthy()? {
+        module.call_method0("_cleanup")?;
+    }
+    Ok(())
 }
 
 /// `subprocess.CompletedProcess`.

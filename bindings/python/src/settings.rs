@@ -1,6 +1,7 @@
 //! What `subprocess` has no word for: each keyword a setting of `forkless::Command`.
 
 use crate::convert::{Text, each, named, owned, pairs};
+use crate::error::{in_python, of_setting};
 use crate::{mounts, request};
 use forkless::{
     BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
@@ -12,6 +13,15 @@ use std::time::Duration;
 
 /// Sets one; its value is not None.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match set(command, name, value) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(PyTypeError::new_err(format!("got an unexpected keyword argument '{name}'"))),
+        Err(error) => Err(of_setting(name, value, error)),
+    }
+}
+
+/// False: there is none of that name.
+fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "fds" => request::place(command, value)?,
         "executable_fd" => _ = command.program_fd(owned(value)?),
@@ -34,10 +44,10 @@ pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>)
         }
         _ => return resource(command, name, value),
     }
-    Ok(())
+    Ok(true)
 }
 
-fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "rlimits" => {
             for (resource, limits) in pairs(value)? {
@@ -65,10 +75,10 @@ fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "thread_death_signal" => _ = command.thread_death_signal(value.extract()?),
         _ => return sandbox(command, name, value),
     }
-    Ok(())
+    Ok(true)
 }
 
-fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "unshare" => {
             for namespace in each::<Bound<'_, PyAny>>(value)? {
@@ -103,15 +113,22 @@ fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRes
         "securebits" => _ = command.securebits(value.extract()?),
         "landlock" => _ = command.landlock(owned(value)?),
         "seccomp" => _ = command.seccomp(filter(value.extract()?)?),
-        _ => return Err(PyTypeError::new_err(format!("got an unexpected keyword argument {name:?}"))),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// A time in seconds, not negative and not without end.
 pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(value.extract()?)
-        .map_err(|error| PyValueError::new_err(format!("{value} seconds: {error}")))
+    let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
+    Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
+}
+
+/// How long something may take, as the standard module has it: a time that is over is none at all, and one that never comes (not a
+/// number, too) has no end.
+pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    let seconds: f64 = value.extract()?;
+    Ok(if seconds <= 0.0 { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() })
 }
 
 fn signals(
@@ -134,9 +151,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         match value.extract::<i64>() {
             Ok(-1) => Ok(Self(forkless::RLIM_INFINITY)),
-            Ok(limit) => {
-                u64::try_from(limit).map(Self).map_err(|_| PyOverflowError::new_err("a limit is not negative"))
-            }
+            Ok(limit) => u64::try_from(limit).map(Self).map_err(|_| PyOverflowError::new_err(())),
             Err(_) => value.extract().map(Self),
         }
     }
@@ -150,7 +165,7 @@ fn capabilities(value: &Bound<'_, PyAny>) -> PyResult<CapabilitySet> {
     if value.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("capabilities: a set of names, or an int of bits, is expected"));
     }
-    let of_name = |name: String| name.parse::<Capability>().map_err(PyValueError::new_err);
+    let of_name = |name: String| name.parse::<Capability>().map_err(|why| PyValueError::new_err(in_python(&why)));
     each::<String>(value)?.into_iter().map(of_name).collect()
 }
 
@@ -175,7 +190,7 @@ fn step(words: &str) -> PyResult<Step> {
     (0..1000)
         .filter_map(Step::of_code)
         .find(|step| step.words() == words)
-        .ok_or_else(|| PyValueError::new_err(format!("there is no step {words:?}")))
+        .ok_or_else(|| PyValueError::new_err(format!("there is no step '{words}'")))
 }
 
 const LAUNCHERS: &[(&str, i64, Launcher)] =

@@ -1,6 +1,7 @@
 //! A launch for `Popen`, which waits for its child in its own way.
 
 use crate::child::Child;
+use crate::convert::{Int, Passed};
 use crate::error;
 use crate::request::Request;
 use forkless::Released;
@@ -21,31 +22,36 @@ pub(crate) fn spawn<'py>(
     args: &Bound<'py, PyAny>,
     executable: Option<Bound<'py, PyAny>>,
     close_fds: bool,
-    pass_fds: Vec<RawFd>,
+    pass_fds: Passed,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
-    streams: [RawFd; 3],
+    streams: [Int<RawFd>; 3],
     restore_signals: bool,
     start_new_session: bool,
-    process_group: i32,
-    gid: Option<u32>,
+    process_group: Int<i32>,
+    gid: Option<Int<u32>>,
     gids: Option<Vec<Bound<'py, PyAny>>>,
-    uid: Option<u32>,
-    umask: i64,
+    uid: Option<Int<u32>>,
+    umask: Int<i64>,
     settings: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(u32, Option<Child>, Option<i32>)> {
-    let mut request = Request::new(args, executable)?;
+    let (uid, gid, Int(process_group)) = (uid.map(|uid| uid.0), gid.map(|gid| gid.0), process_group);
+    let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(restore_signals);
     let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
     // Another root is left for no directory outside of it.
     let new_root = is_set("chroot")? || is_set("pivot_root")?;
     request.directory(cwd, !new_root && (uid.is_some() || gid.is_some() || gids.is_some()))?;
     request.environment(env.as_ref())?;
-    request.streams(streams.map(|fd| (fd >= 0).then_some(fd)), &pass_fds)?;
+    // What stands for something has been made a descriptor; -1 alone is none.
+    if let Some((target, fd)) = (0..).zip(&streams).find(|(_, fd)| fd.0 < -1) {
+        return Err(request.names.not_open(fd.0, target));
+    }
+    request.streams(streams.map(|fd| (fd.0 >= 0).then_some(fd.0)), &pass_fds.0)?;
     request.groups(start_new_session, (process_group >= 0).then_some(process_group));
     let command = &mut request.command;
     command.inherit_all(!close_fds);
-    if let Ok(umask) = u32::try_from(umask) {
+    if let Ok(umask) = u32::try_from(umask.0) {
         command.umask(umask);
     }
     let gids = gids.map(|gids| gids.iter().map(group_id).collect()).transpose()?;

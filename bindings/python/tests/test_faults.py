@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import math
 import os
 import pickle
 import signal
@@ -60,6 +61,32 @@ SAME = [
     (["\udcff-no-such-program"], {}),
     (["true", "\ud800"], {}),
     (["false"], {"bufsize": "large"}),
+    # The standard module executes the directories of PATH.
+    ("", {}),
+    ([""], {}),
+    (b"", {}),
+    (["true"], {"executable": ""}),
+    ([""], {"env": {"PATH": "/no/such:/etc/passwd:/usr/bin"}}),
+    ([""], {"env": {"PATH": "/no/such:/etc/passwd"}}),
+    ([""], {"env": {"PATH": ""}}),
+    ([""], {"env": {}}),
+    ([""], {"cwd": "/no/such/directory"}),
+    # Negative numbers that stand for nothing, or not there.
+    (["true"], {"stdin": -5}),
+    (["true"], {"stdout": -5}),
+    (["true"], {"stderr": -5}),
+    (["true"], {"stdin": -2}),
+    (["true"], {"stdout": -2}),
+    (["no-such-program"], {"stdout": -9}),
+    (["true"], {"stdout": 2**40}),
+    (["true"], {"pass_fds": [2**40]}),
+    (["true"], {"umask": 2**70}),
+    (["true"], {"timeout": math.nan}),
+    (["sleep", "0.2"], {"timeout": math.nan}),
+    (["true"], {"timeout": math.inf}),
+    (["sleep", "5"], {"timeout": -1}),
+    (["sleep", "5"], {"timeout": -math.inf}),
+    (["true"], {"timeout": "soon"}),
 ]
 
 

@@ -4,7 +4,7 @@
 //! As for [`child`](crate::child).
 
 use crate::frame::Frame;
-use crate::plan::{Header, Op, at, environment};
+use crate::plan::{Header, Op, TRY_ALL, at, environment};
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -13,48 +13,50 @@ use core::sync::atomic::fence;
 ///
 /// A candidate that is not there is passed over. One that is there but may not be run (EACCES) is remembered: if no
 /// later one works, that is the answer. Any other failure (E2BIG, ENOEXEC, ENOMEM …) is final, since another candidate
-/// would be another program. Returns the errno; its candidate's index is in the frame's `detail`.
+/// would be another program; with [`TRY_ALL`] it is remembered too. Returns the errno; its candidate's index is in the
+/// frame's `detail`.
 pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
-    let mut answer = errno::ENOENT;
+    let (mut answer, mut is_remembered) = (errno::ENOENT, false);
     // The step must be seen by who sees the futex word cleared, which the kernel does with a plain store.
     fence(Release);
     for n in 0..op.b {
-        if answer != errno::EACCES {
+        if !is_remembered {
             frame.detail.store(n as i32, Relaxed);
         }
         // SAFETY: the list at `a` holds `b` offsets of strings in the arena.
         let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
         // SAFETY: the vectors are relocated and end in zero words (the compiler's part).
-        match unsafe { exec_one(plan, path, op.c) } {
+        let error = unsafe { exec_one(plan, path, op.c) };
+        if error == errno::ENOEXEC && op.set != 0 {
+            frame.detail.store(n as i32, Relaxed);
+            // SAFETY: there is a vector for each candidate, which begins with the shell.
+            unsafe {
+                let argv = at::<u64>(plan, op.set as u32).add(n as usize * (op.set >> 32) as usize);
+                execve(*argv as *const u8, argv, environment(plan));
+            }
             // The shell that is not there is no better reason.
-            errno::ENOEXEC if op.set != 0 => {
-                frame.detail.store(n as i32, Relaxed);
-                // SAFETY: there is a vector for each candidate, which begins with the shell.
-                unsafe {
-                    let argv = at::<u64>(plan, op.set as u32).add(n as usize * (op.set >> 32) as usize);
-                    execve(*argv as *const u8, argv, environment(plan));
-                }
-                return errno::ENOEXEC;
-            }
-            errno::EACCES => {
-                if answer != errno::EACCES {
-                    frame.detail.store(n as i32, Relaxed);
-                }
-                answer = errno::EACCES;
-            }
-            errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT if n + 1 < op.b => {}
-            error @ (errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT) => {
-                if answer != errno::EACCES {
-                    answer = error;
-                }
-            }
-            error => {
-                frame.detail.store(n as i32, Relaxed);
-                return error;
-            }
+            return errno::ENOEXEC;
+        }
+        if !goes_on(error, op.flags) {
+            frame.detail.store(n as i32, Relaxed);
+            return error;
+        }
+        if !is_remembered {
+            answer = error;
+            is_remembered = !is_absent(error);
         }
     }
     answer
+}
+
+/// Is the next candidate tried after such a failure?
+pub fn goes_on(error: i32, flags: u32) -> bool {
+    is_absent(error) || error == errno::EACCES || flags & TRY_ALL != 0
+}
+
+/// Does the errno mean that there is no such program?
+pub fn is_absent(error: i32) -> bool {
+    matches!(error, errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT)
 }
 
 /// `execve(2)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.

@@ -66,7 +66,7 @@ pub struct Header {
 pub struct Op {
     /// What to do.
     pub code: OpCode,
-    /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`] and [`SURELY`].
+    /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`], [`SURELY`] and [`TRY_ALL`].
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -105,6 +105,9 @@ pub const NOWHERE: i32 = -1;
 
 /// The errno, which is none of the kernel's, of an [`OpCode::Open`] that [`NOT_PROCFS`] has kept from it.
 pub const IN_PROCFS: i32 = 4096;
+
+/// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried whatever the failure of one was.
+pub const TRY_ALL: u32 = 16;
 
 /// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
 #[repr(u32)]

@@ -1,7 +1,11 @@
 # The names of `subprocess` have the types that they have there; further keywords are those of Settings.
+#
+# A process or its output is of str where text, encoding, errors or universal_newlines say so, of bytes where nothing does, and not known
+# where a variable decides: six overloads each.
 
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from subprocess import (
     DEVNULL as DEVNULL,
@@ -11,17 +15,12 @@ from subprocess import (
     CompletedProcess as CompletedProcess,
     SubprocessError as SubprocessError,
     TimeoutExpired as TimeoutExpired,
-    call as call,
-    check_call as check_call,
-    check_output as check_output,
-    getoutput as getoutput,
-    getstatusoutput as getstatusoutput,
     list2cmdline as list2cmdline,
 )
-from typing import IO, Any, AnyStr, Literal, overload
+from typing import IO, Any, AnyStr, Literal, Union, overload
 
-from _typeshed import StrOrBytesPath
-from typing_extensions import Unpack
+from _typeshed import ReadableBuffer, StrOrBytesPath
+from typing_extensions import TypeAlias, Unpack
 
 from ._forkless import Child as Child, Prepared as Prepared, reap_orphans as reap_orphans
 from ._install import install as install, is_installed as is_installed, uninstall as uninstall
@@ -29,41 +28,106 @@ from ._settings import Settings as Settings
 
 __version__: str
 
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "STDOUT",
+    "CalledProcessError",
+    "Child",
+    "CompletedProcess",
+    "Popen",
+    "PreexecWarning",
+    "Prepared",
+    "Settings",
+    "SubprocessError",
+    "TimeoutExpired",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
+    "getstatusoutput",
+    "install",
+    "is_installed",
+    "list2cmdline",
+    "prepare",
+    "reap_orphans",
+    "run",
+    "uninstall",
+]
+
+_Command: TypeAlias = Union[StrOrBytesPath, Sequence[StrOrBytesPath]]
+_File: TypeAlias = Union[int, IO[Any], None]
+_Environment: TypeAlias = Union[Mapping[str, StrOrBytesPath], Mapping[bytes, StrOrBytesPath]]
+
 class PreexecWarning(RuntimeWarning): ...
 
 class Popen(subprocess.Popen[AnyStr]):
+    @overload
     def __init__(
-        self,
-        args: StrOrBytesPath | Sequence[StrOrBytesPath],
-        bufsize: int = -1,
-        executable: StrOrBytesPath | None = None,
-        stdin: int | IO[Any] | None = None,
-        stdout: int | IO[Any] | None = None,
-        stderr: int | IO[Any] | None = None,
-        preexec_fn: Callable[[], object] | None = None,
-        close_fds: bool = True,
-        shell: bool = False,
-        cwd: StrOrBytesPath | None = None,
-        env: Mapping[str, StrOrBytesPath] | Mapping[bytes, StrOrBytesPath] | None = None,
-        universal_newlines: bool | None = None,
-        startupinfo: Any = None,
-        creationflags: int = 0,
-        restore_signals: bool = True,
-        start_new_session: bool = False,
-        pass_fds: Collection[int] = (),
-        *,
-        user: str | int | None = None,
-        group: str | int | None = None,
-        extra_groups: Iterable[str | int] | None = None,
-        encoding: str | None = None,
-        errors: str | None = None,
-        text: bool | None = None,
-        umask: int = -1,
-        pipesize: int = -1,
-        process_group: int | None = None,
-        kill_group: bool = False,
+        self: Popen[str], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None,
+        universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True,
+        start_new_session: bool = False, pass_fds: Collection[int] = (), *, user: str | int | None = None,
+        group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None,
+        errors: str | None = None, text: Literal[True], umask: int = -1, pipesize: int = -1, process_group: int | None = None,
+        kill_group: bool = False, **settings: Unpack[Settings],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Popen[str], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None,
+        universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True,
+        start_new_session: bool = False, pass_fds: Collection[int] = (), *, user: str | int | None = None,
+        group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str, errors: str | None = None,
+        text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False,
         **settings: Unpack[Settings],
-    ) -> None: ...
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Popen[str], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None,
+        universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True,
+        start_new_session: bool = False, pass_fds: Collection[int] = (), *, user: str | int | None = None,
+        group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str,
+        text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Popen[str], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None, *, universal_newlines: Literal[True],
+        startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+        pass_fds: Collection[int] = (), user: str | int | None = None, group: str | int | None = None,
+        extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None,
+        text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Popen[bytes], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None,
+        universal_newlines: Literal[False] | None = None, startupinfo: Any = None, creationflags: int = 0,
+        restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), *,
+        user: str | int | None = None, group: str | int | None = None, extra_groups: Iterable[str | int] | None = None,
+        encoding: None = None, errors: None = None, text: Literal[False] | None = None, umask: int = -1, pipesize: int = -1,
+        process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Popen[Any], args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True,
+        shell: bool = False, cwd: StrOrBytesPath | None = None, env: _Environment | None = None,
+        universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True,
+        start_new_session: bool = False, pass_fds: Collection[int] = (), *, user: str | int | None = None,
+        group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None,
+        errors: str | None = None, text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None,
+        kill_group: bool = False, **settings: Unpack[Settings],
+    ) -> None: ...  # fmt: skip
     @property
     def usage(self) -> resource.struct_rusage | None: ...
     def fileno(self) -> int: ...
@@ -72,48 +136,160 @@ class Popen(subprocess.Popen[AnyStr]):
 
 @overload
 def run(
-    *popenargs: Any,
-    input: str | None = None,
-    capture_output: bool = False,
-    timeout: float | None = None,
-    check: bool = False,
-    memory_file: bool = False,
-    text: Literal[True],
-    **kwargs: Any,
-) -> CompletedProcess[str]: ...
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: Literal[True],
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[str]: ...  # fmt: skip
 @overload
 def run(
-    *popenargs: Any,
-    input: str | None = None,
-    capture_output: bool = False,
-    timeout: float | None = None,
-    check: bool = False,
-    memory_file: bool = False,
-    encoding: str,
-    **kwargs: Any,
-) -> CompletedProcess[str]: ...
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[str]: ...  # fmt: skip
 @overload
 def run(
-    *popenargs: Any,
-    input: bytes | str | None = None,
-    capture_output: bool = False,
-    timeout: float | None = None,
-    check: bool = False,
-    memory_file: bool = False,
-    **kwargs: Any,
-) -> CompletedProcess[Any]: ...
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[str]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, *, universal_newlines: Literal[True], startupinfo: Any = None,
+    creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (),
+    input: str | None = None, capture_output: bool = False, timeout: float | None = None, check: bool = False,
+    memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[str]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: Literal[False] | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: ReadableBuffer | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: None = None, errors: None = None, text: Literal[False] | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[bytes]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: ReadableBuffer | str | None = None, capture_output: bool = False,
+    timeout: float | None = None, check: bool = False, memory_file: bool = False, user: str | int | None = None,
+    group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None,
+    errors: str | None = None, text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None,
+    kill_group: bool = False, **settings: Unpack[Settings],
+) -> CompletedProcess[Any]: ...  # fmt: skip
+def call(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, timeout: float | None = None, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> int: ...  # fmt: skip
+def check_call(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, timeout: float | None = None, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> int: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: Literal[True],
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> str: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> str: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> str: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: Literal[True], startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> str: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: Literal[False] | None = None, startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: ReadableBuffer | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: None = None, errors: None = None, text: Literal[False] | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> bytes: ...  # fmt: skip
+@overload
+def check_output(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, *, stderr: _File = None,
+    preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
+    env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
+    restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
+    input: ReadableBuffer | str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> Any: ...  # fmt: skip
+
+if sys.version_info >= (3, 11):
+    def getstatusoutput(cmd: _Command, *, encoding: str | None = None, errors: str | None = None) -> tuple[int, str]: ...
+    def getoutput(cmd: _Command, *, encoding: str | None = None, errors: str | None = None) -> str: ...
+
+else:
+    def getstatusoutput(cmd: _Command) -> tuple[int, str]: ...
+    def getoutput(cmd: _Command) -> str: ...
+
 def prepare(
-    args: StrOrBytesPath | Sequence[StrOrBytesPath],
-    *,
-    executable: StrOrBytesPath | None = None,
-    stdin: int | IO[Any] | None = None,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
-    pass_fds: Collection[int] = (),
-    cwd: StrOrBytesPath | None = None,
-    env: Mapping[str, StrOrBytesPath] | Mapping[bytes, StrOrBytesPath] | None = None,
-    start_new_session: bool = False,
-    process_group: int | None = None,
-    shell: bool = False,
-    **settings: Unpack[Settings],
-) -> Prepared: ...
+    args: _Command, *, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None, stderr: _File = None,
+    pass_fds: Collection[int] = (), cwd: StrOrBytesPath | None = None, env: _Environment | None = None, start_new_session: bool = False,
+    process_group: int | None = None, shell: bool = False, **settings: Unpack[Settings],
+) -> Prepared: ...  # fmt: skip

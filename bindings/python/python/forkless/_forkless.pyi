@@ -3,10 +3,13 @@
 import subprocess
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, final, type_check_only
 
 from typing_extensions import Self, TypedDict
 
+__all__ = ["Child", "Prepared", "RawUsage", "prepare", "reap_orphans", "run", "spawn", "start", "tell", "wait4"]
+
+@type_check_only
 class Usage(TypedDict):
     wall_time: float
     user_time: float
@@ -19,6 +22,7 @@ class Usage(TypedDict):
     voluntary_switches: int
     involuntary_switches: int
 
+@final
 class Child:
     @property
     def pid(self) -> int: ...
@@ -50,6 +54,7 @@ class Child:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+@final
 class Prepared:
     @property
     def args(self) -> Any: ...
@@ -58,6 +63,7 @@ class Prepared:
     def run(self, input: bytes | None = None, check: bool = False) -> subprocess.CompletedProcess[bytes]: ...
     def steps(self) -> list[str]: ...
 
+@final
 class RawUsage:
     def fields(self) -> tuple[list[float], list[int]]: ...
 
@@ -105,5 +111,6 @@ def spawn(
     umask: int,
     settings: dict[str, Any] | None,
 ) -> tuple[int, Child | None, int | None]: ...
+def tell(error: BaseException, program: Any, step: str = "check") -> None: ...
 def wait4(pid: int, options: int) -> tuple[int, int, RawUsage | None]: ...
 def reap_orphans() -> int: ...

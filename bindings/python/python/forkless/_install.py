@@ -80,10 +80,16 @@ def fork_exec(*words):
     if env is not None:
         # A list of b"NAME=value".
         env = dict(entry.partition(b"=")[::2] for entry in env)
-    pid, kept, _ = _forkless.spawn(
-        list(args), executables[0], bool(close_fds), passed, cwd, env, (p2cread, c2pwrite, errwrite), bool(restore_signals),
-        bool(start_new_session), process_group, gid, gids, uid, umask, None,
-    )  # fmt: skip
+    # In text, as Popen's callers have it in errors.
+    program = os.fsdecode(executables[0])
+    try:
+        pid, kept, _ = _forkless.spawn(
+            list(args), program, bool(close_fds), passed, cwd, env, (p2cread, c2pwrite, errwrite), bool(restore_signals),
+            bool(start_new_session), process_group, gid, gids, uid, umask, None,
+        )  # fmt: skip
+    except Exception as error:
+        _forkless.tell(error, program)
+        raise
     if kept is not None and not kept.has_executed():
         _stopped[pid] = kept
     return pid

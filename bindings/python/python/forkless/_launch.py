@@ -1,9 +1,10 @@
 """How a `subprocess.Popen` starts its child here: the inner call of the standard class, served by forkless where it can be."""
 
-import inspect
+import io
 import os
 import subprocess
 import sys
+import warnings
 
 from . import _forkless
 
@@ -23,10 +24,13 @@ original = subprocess.Popen._execute_child
 
 def is_known(function=original):
     """Is this the inner call as it is known here?"""
-    try:
-        return list(inspect.signature(function).parameters) in _KNOWN
-    except (TypeError, ValueError):
-        return False
+    return _words_of(function) in _KNOWN
+
+
+def _words_of(function):
+    """The names of its parameters, where it is written in Python. (`inspect` takes longer to import than all of this package.)"""
+    code = getattr(function, "__code__", None)
+    return list(code.co_varnames[: code.co_argcount]) if code else None
 
 
 def command_of(args, executable, shell):
@@ -48,6 +52,41 @@ def command_of(args, executable, shell):
     return args, executable
 
 
+def program_of(args, executable, shell):
+    """The program, for errors: None where it cannot be told."""
+    if executable is not None or shell:
+        return executable or "/bin/sh"
+    if isinstance(args, (str, bytes, os.PathLike)):
+        return args
+    return args[0] if isinstance(args, (list, tuple)) and args else None
+
+
+# Files whose frames are not the caller's.
+_STANDARD = subprocess.Popen.__init__.__code__.co_filename
+_OURS = os.path.dirname(__file__)
+
+
+def warn(message, category):
+    """Warns of what the caller of this package does, at the caller's line."""
+    frame, level = sys._getframe(), 1
+    while frame is not None and (frame.f_code.co_filename == _STANDARD or os.path.dirname(frame.f_code.co_filename) == _OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, level)
+
+
+def warns_of_encoding():
+    """Does this interpreter warn of text in an encoding that nobody has named? (Python 3.11, where it is told to.)"""
+    return getattr(sys.flags, "warn_default_encoding", 0) and hasattr(subprocess, "_text_encoding")
+
+
+def encoding():
+    """The encoding of text of which nothing was said."""
+    if sys.flags.utf8_mode:
+        return "utf-8"
+    said = "locale" if getattr(sys.flags, "warn_default_encoding", 0) else None
+    return io.TextIOWrapper(io.BytesIO(), said).encoding
+
+
 def execute_child(
     popen, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
     p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
@@ -65,7 +104,7 @@ def execute_child(
             args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
             p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask, start_new_session,
         )  # fmt: skip
-        if len(inspect.signature(original).parameters) == len(_KNOWN[1]):
+        if _words_of(original) == _KNOWN[1]:
             return original(popen, *words, process_group)
         if process_group >= 0:
             raise ValueError("process_group: not with preexec_fn before Python 3.11")
@@ -73,10 +112,14 @@ def execute_child(
     args, executable = command_of(args, executable, shell)
     sys.audit("subprocess.Popen", executable, args, cwd, env)
     # Where this raises, Popen.__init__ closes the child's ends.
-    popen.pid, kept, popen.returncode = _forkless.spawn(
-        args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
-        start_new_session, process_group, gid, gids, uid, umask, settings,
-    )  # fmt: skip
+    try:
+        popen.pid, kept, popen.returncode = _forkless.spawn(
+            args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
+            start_new_session, process_group, gid, gids, uid, umask, settings,
+        )  # fmt: skip
+    except Exception as error:
+        _forkless.tell(error, executable)
+        raise
     popen._child_created = True
     if kept is not None:
         popen._forkless_kept = kept

@@ -1,13 +1,10 @@
 """`forkless.Popen`: the standard class, with another way to start and to wait, and keywords for what only forkless can do."""
 
-import fcntl
 import os
-import resource
 import select
 import signal
 import subprocess
 import time
-import warnings
 
 from . import _forkless, _launch
 
@@ -40,26 +37,37 @@ class Popen(subprocess.Popen):
     ):  # fmt: skip
         self._settings = {name: value for name, value in settings.items() if value is not None}
         if preexec_fn is not None:
-            warnings.warn("preexec_fn forks: see Settings for what needs none", PreexecWarning, stacklevel=2)
+            _launch.warn("preexec_fn forks: see Settings for what needs none", PreexecWarning)
+        if _launch.warns_of_encoding() and encoding is None and (text or universal_newlines or errors):
+            _launch.warn("'encoding' argument not specified.", EncodingWarning)
+            encoding = _launch.encoding()
         if kill_group and process_group is None and not start_new_session:
             process_group = 0
         self._kills_group = kill_group
         self._group = -1 if process_group is None else process_group
-        more = {}
-        if _HAS_PIPESIZE:
-            more["pipesize"] = pipesize
-        elif not isinstance(pipesize, (int, type(None))):
-            raise TypeError("pipesize must be an integer")
+        more = {"pipesize": pipesize} if _HAS_PIPESIZE else {}
         self._pipesize = pipesize
-        super().__init__(
-            args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell, cwd, env, universal_newlines, startupinfo,
-            creationflags, restore_signals, start_new_session, pass_fds, user=user, group=group, extra_groups=extra_groups,
-            encoding=encoding, errors=errors, text=text, umask=umask, **more,
-        )  # fmt: skip
+        try:
+            if not isinstance(pipesize, (int, type(None))) and not _HAS_PIPESIZE:
+                raise TypeError("pipesize must be an integer")
+            super().__init__(
+                args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell, cwd, env, universal_newlines,
+                startupinfo, creationflags, restore_signals, start_new_session, pass_fds, user=user, group=group,
+                extra_groups=extra_groups, encoding=encoding, errors=errors, text=text, umask=umask, **more,
+            )  # fmt: skip
+        except Exception as error:
+            _forkless.tell(error, _launch.program_of(args, executable, shell))
+            raise
 
     def _get_handles(self, stdin, stdout, stderr):
-        handles = super()._get_handles(stdin, stdout, stderr)
+        try:
+            handles = super()._get_handles(stdin, stdout, stderr)
+        except OSError as error:
+            _forkless.tell(error, None, "open a stream")
+            raise
         if not _HAS_PIPESIZE and self._pipesize and self._pipesize > 0:
+            import fcntl
+
             for ours, theirs in (handles[1::-1], handles[2:4], handles[4:]):
                 if -1 not in (ours, theirs):
                     fcntl.fcntl(ours, _F_SETPIPE_SZ, self._pipesize)
@@ -86,9 +94,16 @@ class Popen(subprocess.Popen):
         """
         if self._pidfd is None:
             if self.returncode is not None:
-                raise ProcessLookupError("the child has been waited for")
-            self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+                raise self._told(ProcessLookupError("the child has been waited for"))
+            try:
+                self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+            except OSError as error:
+                raise self._told(error)
         return self._pidfd.number
+
+    def _told(self, error):
+        _forkless.tell(error, _launch.program_of(self.args, None, False), "wait")
+        return error
 
     def kill(self):
         """SIGKILL; with kill_group, to the whole group."""
@@ -136,6 +151,8 @@ class Popen(subprocess.Popen):
     def _wait(self, timeout):
         if timeout is None or self.returncode is not None:
             return super()._wait(timeout)
+        if timeout != timeout:  # Not a number: a time that never comes.
+            return super()._wait(None)
         deadline = time.monotonic() + timeout
         try:
             self._ended(deadline)
@@ -161,6 +178,8 @@ class Popen(subprocess.Popen):
         """What the child, and the children it waited for, have used, when `wait` has seen its end: as `os.wait4` tells it."""
         if self._usage is None:
             return None
+        import resource
+
         times, counts = self._usage.fields()
         return resource.struct_rusage((*times, *counts))
 

@@ -1,9 +1,7 @@
 """`run` and its like."""
 
-import io
 import os
 import subprocess
-import sys
 import types
 
 from . import _forkless, _launch
@@ -48,7 +46,8 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
             if check:
                 done.check_returncode()
             return done
-    elif memory_file:
+    _check(popenargs, input, capture_output, kwargs)
+    if memory_file:
         return _into_memory(popenargs, input, capture_output, timeout, check, kwargs)
     return _run(*popenargs, input=input, capture_output=capture_output, timeout=timeout, check=check, **kwargs)
 
@@ -56,14 +55,31 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
 _names["run"] = run
 
 
+def _check(popenargs, input, capture_output, kwargs):
+    """What the standard function refuses by itself, before there is a Popen; in its words."""
+    if input is not None and kwargs.get("stdin") is not None:
+        why = "stdin and input arguments may not both be used."
+    elif capture_output and (kwargs.get("stdout") is not None or kwargs.get("stderr") is not None):
+        why = "stdout and stderr arguments may not be used with capture_output."
+    else:
+        return
+    error = ValueError(why)
+    _forkless.tell(error, _program(popenargs, kwargs))
+    raise error
+
+
+def _program(popenargs, kwargs):
+    args = popenargs[0] if popenargs else kwargs.get("args")
+    return _launch.program_of(args, kwargs.get("executable"), kwargs.get("shell"))
+
+
 def _run_text(args, input, capture_output, *, text=None, universal_newlines=None, encoding=None, errors=None, **kwargs):
     """The same with streams of text; None where the standard class has more to say, or there is no text at all."""
     if not (text or universal_newlines or encoding or errors) or text is False or universal_newlines is False:
         return None
-    encoding = encoding or _encoding()
-    if encoding is None:
+    if not encoding and _launch.warns_of_encoding():
         return None
-    errors = errors or "strict"
+    encoding, errors = encoding or _launch.encoding(), errors or "strict"
     if input is not None:
         if type(input) is not str:
             return None
@@ -74,13 +90,6 @@ def _run_text(args, input, capture_output, *, text=None, universal_newlines=None
     return done
 
 
-def _encoding():
-    """The encoding of text of which nothing was said; None where that is to be warned of."""
-    if getattr(sys.flags, "warn_default_encoding", 0):
-        return None
-    return io.TextIOWrapper(io.BytesIO()).encoding
-
-
 def _text(stream, encoding, errors):
     if stream is None:
         return None
@@ -89,15 +98,17 @@ def _text(stream, encoding, errors):
 
 def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
     if capture_output:
-        if kwargs.get("stdout") is not None or kwargs.get("stderr") is not None:
-            raise ValueError("stdout and stderr arguments may not be used with capture_output.")
         kwargs["stdout"] = kwargs["stderr"] = PIPE
     is_text = any(kwargs.get(word) for word in _OF_TEXT)
     files = {}
     try:
-        for name in ("stdout", "stderr"):
-            if kwargs.get(name) == PIPE:
-                kwargs[name] = files[name] = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            for name in ("stdout", "stderr"):
+                if kwargs.get(name) == PIPE:
+                    kwargs[name] = files[name] = os.memfd_create(name, os.MFD_CLOEXEC)
+        except OSError as error:
+            _forkless.tell(error, _program(popenargs, kwargs), "open a stream")
+            raise
         try:
             done = run(*popenargs, input=input, timeout=timeout, **kwargs)
         except subprocess.TimeoutExpired as error:
@@ -106,7 +117,7 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
         for name, file in files.items():
             content = _content(file)
             if is_text:
-                content = _text(content, kwargs.get("encoding") or _encoding() or "utf-8", kwargs.get("errors") or "strict")
+                content = _text(content, kwargs.get("encoding") or _launch.encoding(), kwargs.get("errors") or "strict")
             setattr(done, name, content)
     finally:
         for file in files.values():
@@ -141,8 +152,47 @@ def prepare(
     Streams: PIPE (made anew for each run), DEVNULL, a descriptor or a file, which must stay open; for stderr also STDOUT. Further keywords
     are those of `Settings`.
     """
-    words, program = _launch.command_of(args, executable, shell)
-    streams = tuple(stream if stream is None or isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr))
-    return _forkless.prepare(
-        words, program, streams, [int(fd) for fd in pass_fds], cwd, env, start_new_session, process_group, settings
-    )
+    try:
+        words, program = _launch.command_of(args, executable, shell)
+        streams = tuple(stream if stream is None or isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr))
+        return _forkless.prepare(
+            words, program, streams, [int(fd) for fd in pass_fds], cwd, env, start_new_session, process_group, settings
+        )
+    except Exception as error:
+        _forkless.tell(error, _launch.program_of(args, executable, shell))
+        raise
+
+
+# What editors and `help` show: the parameters that the functions above hand on as they get them.
+
+
+def _of_run(
+    args, bufsize=-1, executable=None, stdin=None, stdout=None, stderr=None, preexec_fn=None, close_fds=True, shell=False, cwd=None,
+    env=None, universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False, pass_fds=(), *,
+    input=None, capture_output=False, timeout=None, check=False, memory_file=False, user=None, group=None, extra_groups=None,
+    encoding=None, errors=None, text=None, umask=-1, pipesize=-1, process_group=None, kill_group=False, **settings,
+):  # fmt: skip
+    pass
+
+
+def _of_call(
+    args, bufsize=-1, executable=None, stdin=None, stdout=None, stderr=None, preexec_fn=None, close_fds=True, shell=False, cwd=None,
+    env=None, universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False, pass_fds=(), *,
+    timeout=None, user=None, group=None, extra_groups=None, encoding=None, errors=None, text=None, umask=-1, pipesize=-1,
+    process_group=None, kill_group=False, **settings,
+):  # fmt: skip
+    pass
+
+
+def _of_check_output(
+    args, bufsize=-1, executable=None, stdin=None, *, stderr=None, preexec_fn=None, close_fds=True, shell=False, cwd=None, env=None,
+    universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False, pass_fds=(),
+    timeout=None, input=None, memory_file=False, user=None, group=None, extra_groups=None, encoding=None, errors=None, text=None,
+    umask=-1, pipesize=-1, process_group=None, kill_group=False, **settings,
+):  # fmt: skip
+    pass
+
+
+run.__wrapped__ = _of_run
+call.__wrapped__ = check_call.__wrapped__ = _of_call
+check_output.__wrapped__ = _of_check_output

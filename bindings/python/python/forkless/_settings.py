@@ -3,7 +3,7 @@
 # Types are words here, and looked at by type checkers only.
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Literal, Mapping, TypedDict
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike, StrOrBytesPath
@@ -93,3 +93,31 @@ class Settings(TypedDict, total=False):
     """A Landlock ruleset's descriptor."""
     seccomp: bytes | None
     """A filter of system calls: bytes of `struct sock_filter`, as libseccomp exports them."""
+
+
+class AsyncSettings(Settings, total=False):
+    """Those, and the other keywords that the functions of `forkless.asyncio` take: streams are of bytes, and unbuffered."""
+
+    user: str | int | None
+    group: str | int | None
+    extra_groups: Iterable[str | int] | None
+    umask: int
+    pipesize: int
+    process_group: int | None
+    kill_group: bool
+    executable: StrOrBytesPath | None
+    preexec_fn: Callable[[], object] | None
+    close_fds: bool
+    cwd: StrOrBytesPath | None
+    env: Mapping[str, StrOrBytesPath] | Mapping[bytes, StrOrBytesPath] | None
+    startupinfo: None
+    creationflags: Literal[0]
+    restore_signals: bool
+    start_new_session: bool
+    pass_fds: Collection[int]
+    universal_newlines: Literal[False] | None
+    shell: Literal[False] | None
+    bufsize: Literal[0] | None
+    encoding: None
+    errors: None
+    text: Literal[False] | None

@@ -38,12 +38,12 @@ async def create_subprocess_shell(cmd, stdin=None, stdout=None, stderr=None, lim
 
 
 async def _create(words, stdin, stdout, stderr, limit, kwargs):
-    for word in _REFUSED:
-        if kwargs.get(word):
-            raise ValueError(f"{word} must be {False if word in ('shell', 'universal_newlines') else None}: streams are of bytes here")
-    kwargs = {word: value for word, value in kwargs.items() if word not in _REFUSED}
     loop = asyncio.get_running_loop()
-    handle = _start(words, stdin, stdout, stderr, kwargs)
+    try:
+        handle = _start(words, stdin, stdout, stderr, kwargs)
+    except Exception as error:
+        _forkless.tell(error, kwargs.get("executable") or words[0])
+        raise
     if not isinstance(handle, Popen):
         await _executed(handle)
     try:
@@ -92,6 +92,10 @@ _underway = set()
 
 def _start(words, stdin, stdout, stderr, kwargs):
     """A handle: the native one, or a Popen, which have what is needed here in common."""
+    for word in _REFUSED:
+        if kwargs.get(word):
+            raise ValueError(f"{word} must be {False if word in ('shell', 'universal_newlines') else None}: streams are of bytes here")
+    kwargs = {word: value for word, value in kwargs.items() if word not in _REFUSED}
     if not _OF_POPEN.isdisjoint(kwargs):
         return Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, **kwargs)
     settings = dict(kwargs)
@@ -233,3 +237,26 @@ class _Input(asyncio.streams.FlowControlMixin, asyncio.Protocol):
 
     def _get_close_waiter(self, stream):
         return self._closed
+
+
+# What editors and `help` show.
+
+
+def _of_exec(
+    program, *args, stdin=None, stdout=None, stderr=None, limit=_LIMIT, executable=None, preexec_fn=None, close_fds=True, cwd=None,
+    env=None, restore_signals=True, start_new_session=False, pass_fds=(), user=None, group=None, extra_groups=None, umask=-1,
+    pipesize=-1, process_group=None, kill_group=False, **settings,
+):  # fmt: skip
+    pass
+
+
+def _of_shell(
+    cmd, stdin=None, stdout=None, stderr=None, limit=_LIMIT, *, executable=None, preexec_fn=None, close_fds=True, cwd=None, env=None,
+    restore_signals=True, start_new_session=False, pass_fds=(), user=None, group=None, extra_groups=None, umask=-1, pipesize=-1,
+    process_group=None, kill_group=False, **settings,
+):  # fmt: skip
+    pass
+
+
+create_subprocess_exec.__wrapped__ = _of_exec
+create_subprocess_shell.__wrapped__ = _of_shell

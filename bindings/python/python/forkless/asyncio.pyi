@@ -3,11 +3,15 @@ from subprocess import DEVNULL as DEVNULL, PIPE as PIPE, STDOUT as STDOUT
 from typing import IO, Any
 
 from _typeshed import StrOrBytesPath
+from typing_extensions import Unpack
+
+from ._settings import AsyncSettings
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "create_subprocess_exec", "create_subprocess_shell"]
 
 class Process:
     pid: int
+    def __init__(self, handle: Any, loop: asyncio.AbstractEventLoop) -> None: ...
     stdin: asyncio.StreamWriter | None
     stdout: asyncio.StreamReader | None
     stderr: asyncio.StreamReader | None
@@ -25,14 +29,14 @@ async def create_subprocess_exec(
     stdin: int | IO[Any] | None = None,
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
-    limit: int = ...,
-    **kwargs: Any,
+    limit: int = 65536,
+    **settings: Unpack[AsyncSettings],
 ) -> Process: ...
 async def create_subprocess_shell(
     cmd: str | bytes,
     stdin: int | IO[Any] | None = None,
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
-    limit: int = ...,
-    **kwargs: Any,
+    limit: int = 65536,
+    **settings: Unpack[AsyncSettings],
 ) -> Process: ...

@@ -60,6 +60,8 @@ pub(crate) use setup::{Name, Setup};
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,
+    /// See [`Command::try_all`].
+    pub(crate) tries_all: bool,
     pub(crate) program_fd: Option<Arc<OwnedFd>>,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Environment,
@@ -137,6 +139,7 @@ impl Command {
             args: vec![program.clone()],
             program,
             candidates: Vec::new(),
+            tries_all: false,
             program_fd: None,
             env: Environment::default(),
             directory: None,
@@ -162,6 +165,15 @@ impl Command {
     /// Another program to try where the ones before it are not there, as `execvp(3)` goes through `PATH`.
     pub fn or_else<S: AsRef<OsStr>>(&mut self, program: S) -> &mut Self {
         self.candidates.push(program.as_ref().to_owned());
+        self
+    }
+
+    /// Goes on to the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
+    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the first failure is reported that is not that there
+    /// is no such program. Without it any failure but that and EACCES is final.
+    #[doc(hidden)]
+    pub fn try_all(&mut self, all: bool) -> &mut Self {
+        self.tries_all = all;
         self
     }
 

@@ -8,7 +8,7 @@ use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{
-    self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY,
+    self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
 };
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
@@ -497,7 +497,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     sandbox::seccomp(&mut steps);
     steps.ops.push(match descriptors.program {
         Some(program) => Op { a: program as u32, ..Op::new(OpCode::ExecFd) },
-        None => Op { b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) },
+        None => {
+            let flags = if command.tries_all { TRY_ALL } else { 0 };
+            Op { flags, b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) }
+        }
     });
     steps.ops
 }

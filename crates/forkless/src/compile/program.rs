@@ -45,7 +45,10 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
     if resolve && found.searched.is_some() {
         // Relative paths are looked up where the child will: from its directory.
         let directory = command.directory.as_deref().unwrap_or(Path::new(""));
-        if let Some(first) = found.paths.iter().position(|path| is_executable_file(&directory.join(path))) {
+        let first = found.paths.iter().position(|path| is_executable_file(&directory.join(path)));
+        // Where the first failure counts, what is there stays before it.
+        let is_passed_over = |path: &OsString| !command.tries_all || is_absent(&directory.join(path));
+        if let Some(first) = first.filter(|&first| found.paths[..first].iter().all(is_passed_over)) {
             found.paths[..=first].rotate_right(1);
         }
     }
@@ -60,6 +63,11 @@ fn search_path(environment: &Environment) -> OsString {
         None => std::env::var_os("PATH"),
     };
     path.unwrap_or_else(|| DEFAULT_PATH.into())
+}
+
+fn is_absent(path: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    std::fs::metadata(path).is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
 }
 
 fn is_executable_file(path: &Path) -> bool {

@@ -10,6 +10,7 @@ use crate::compile::{Plan, describe};
 use crate::error::Error;
 use crate::step::Step;
 use crate::wait;
+use forkless_core::exec::{goes_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
 use forkless_core::plan::{self, BEST_EFFORT, Op, OpCode, PAIR_NULL, Pair};
 use forkless_core::report::Outcome;
@@ -434,23 +435,16 @@ impl<'a> Request<'a> {
         for n in 0..exec.b {
             // SAFETY: the list at `a` holds `b` offsets.
             let path = self.text(unsafe { *plan::at::<u32>(self.plan.header(), exec.a).add(n as usize) });
-            match self.spawn_one(path, exec.c) {
+            let error = match self.spawn_one(path, exec.c) {
                 Ok(pid) => return Ok(pid),
-                Err(errno::EACCES) => {
-                    if answer != errno::EACCES {
-                        told = n;
-                    }
-                    answer = errno::EACCES;
-                }
-                Err(error @ (errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT)) => {
-                    if answer != errno::EACCES {
-                        (answer, told) = (error, n);
-                    }
-                }
-                Err(error) => {
-                    (answer, told) = (error, n);
-                    break;
-                }
+                Err(error) => error,
+            };
+            let is_final = !goes_on(error, exec.flags);
+            if is_final || is_absent(answer) {
+                (answer, told) = (error, n);
+            }
+            if is_final {
+                break;
             }
         }
         Err(self.error(answer, told))
