@@ -264,8 +264,7 @@ static SV *output_object(pTHX_ forkless_output *output) {
 }
 
 /* A handle that perl closes as one of open's: it waits for the program. */
-static SV *stream_object(pTHX_ int fd, int is_reader, pid_t pid) {
-    PerlIO *stream = PerlIO_fdopen(fd, is_reader ? "r" : "w");
+static SV *stream_object(pTHX_ PerlIO *stream, int is_reader, pid_t pid) {
     GV *glob = (GV *)newSV(0);
     gv_init_pvn(glob, gv_stashpvs("Forkless", GV_ADD), "$pipe", 5, 0);
     IO *io = GvIOn(glob);
@@ -413,23 +412,12 @@ _popen(int is_reader, ...)
 PREINIT:
     struct start how = START_INIT;
     pid_t pid = -1;
-    int ends[2], saved;
 PPCODE:
     how.streams[is_reader] = STREAM_AS_OUT;
-    int is_ready = ops_ready(aTHX_ &how, NULL, ax + 1, items - 1);
-    if (is_ready == OPS_NOTHING) errno = ENOENT;
-    if (is_ready != OPS_READY || pipe2(ends, O_CLOEXEC) < 0) XSRETURN_UNDEF;
-    how.streams[is_reader] = ends[is_reader];
-    pid = ops_start(aTHX_ &how);
-    saved = errno;
-    close(ends[is_reader]);
-    if (pid < 0) {
-        close(ends[!is_reader]);
-        errno = saved;
-        XSRETURN_UNDEF;
-    }
+    PerlIO *stream = ops_piped(aTHX_ &how, ops_ready(aTHX_ &how, NULL, ax + 1, items - 1), is_reader, "", &pid);
+    if (stream == NULL) XSRETURN_UNDEF;
     EXTEND(SP, 2);
-    mPUSHs(stream_object(aTHX_ ends[!is_reader], is_reader, pid));
+    mPUSHs(stream_object(aTHX_ stream, is_reader, pid));
     mPUSHi(pid);
 
 MODULE = Forkless    PACKAGE = Forkless::FastSpawn

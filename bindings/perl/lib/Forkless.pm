@@ -241,6 +241,14 @@ C<qx(-)> is a program of that name. Perl's own forks there, as C<open> with C<|-
 
 =item *
 
+C<open> of a pipe with an unknown layer does not start the program. Perl's own starts it, and leaves its end of the pipe open.
+
+=item *
+
+C<open> asks a tied argument of the command for its value in your process. Perl's own asks in the child.
+
+=item *
+
 With C<-T> C<open> is perl's own, and forks; from perl 5.38 on all three are.
 
 =back
