@@ -1,6 +1,8 @@
 package Forkless;
 use v5.16;
-use warnings;
+
+# No "use warnings", which takes as long as all of this file: perl's own functions are to cost little more than they did. The other
+# modules are loaded by the functions that need them.
 
 our $VERSION = '0.1.0';
 
@@ -11,8 +13,6 @@ our @EXPORT_OK = qw(open2 open3 popen capture launch_all);
 
 require XSLoader;
 XSLoader::load('Forkless', $VERSION);
-
-# The other modules are loaded by the functions that need them: perl's own functions are to cost little more than they did.
 
 my %BUILTIN = (system => 1, readpipe => 2, open => 4);
 
@@ -67,10 +67,9 @@ sub launch_all {
     return map { $_ && $_->_pass_on } _launch_all(@prepared);
 }
 
-for my $name (qw(popen open2 open3)) {
-    no strict 'refs';
-    *{$name} = sub { require Forkless::Pipe; goto &{"Forkless::Pipe::$name"} };
-}
+sub popen { require Forkless::Pipe; goto &Forkless::Pipe::popen }
+sub open2 { require Forkless::Pipe; goto &Forkless::Pipe::open2 }
+sub open3 { require Forkless::Pipe; goto &Forkless::Pipe::open3 }
 
 1;
 

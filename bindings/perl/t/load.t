@@ -15,8 +15,8 @@ sub loaded {
     return $text;
 }
 
-is(loaded('1', '-MForkless'), 'Forkless XSLoader strict warnings', 'for the module alone');
-is(loaded('system "true"; `true`', '-MForkless=:everywhere'), 'Forkless XSLoader strict warnings', 'for perl\'s own functions');
+is(loaded('1', '-MForkless'), 'Forkless XSLoader strict', 'for the module alone');
+is(loaded('system "true"; `true`', '-MForkless=:everywhere'), 'Forkless XSLoader strict', 'for perl\'s own functions');
 unlike(loaded('my $in = Forkless::popen("-|", "true")', '-MForkless'), qr/Carp|IO|Command|Child|Error/, 'for popen');
 unlike(loaded('Forkless->new(cmd => ["true"])->status', '-MForkless'), qr/Carp|IO|Errno|Fcntl|Config|WaitSet/, 'for a command');
 is(loaded('Forkless::capture(["true"])->status == 0 or die', '-MForkless') =~ /WaitSet/, '', 'for capture');
