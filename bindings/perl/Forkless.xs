@@ -22,6 +22,20 @@
 
 /* ---- Errors ---- */
 
+static int is_of_ours(pTHX_ const COP *cop) {
+    const char *package = CopSTASHPV(cop);
+    return package != NULL && strncmp(package, "Forkless", 8) == 0 && (package[8] == '\0' || package[8] == ':');
+}
+
+/* From here to the end of the function errors and warnings, perl's too, are of the line that called the module. */
+static void at_callers_line(pTHX) {
+    const COP *cop = PL_curcop;
+    const PERL_CONTEXT *frame;
+    for (I32 level = 0; is_of_ours(aTHX_ cop) && (frame = caller_cx(level, NULL)) != NULL; level++) cop = frame->blk_oldcop;
+    SAVEVPTR(PL_curcop);
+    PL_curcop = (COP *)cop;
+}
+
 /* Says in $! and $Forkless::error what failed. `what`: if the library has said no more than a number. */
 static void failed(pTHX_ int answer, const forkless_error *error, const char *what) {
     HV *hash = newHV();
@@ -71,6 +85,7 @@ static SV *make(pTHX_ const char *class, MGVTBL *kind, void *pointer) {
 
 static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
     MAGIC *magic = SvROK(object) && SvTYPE(SvRV(object)) >= SVt_PVMG ? mg_findext(SvRV(object), PERL_MAGIC_ext, kind) : NULL;
+    if (magic == NULL || magic->mg_ptr == NULL) at_callers_line(aTHX);
     if (magic == NULL) croak("not a %s", what);
     if (magic->mg_ptr == NULL) croak("this %s is another thread's, or a wait set has it", what);
     return magic;
@@ -87,6 +102,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 static int fd_of(pTHX_ SV *value) {
     SvGETMAGIC(value);
     if (!SvROK(value) && !isGV_with_GP(value) && looks_like_number(value)) return (int)SvIV(value);
+    if (SvROK(value) && !isGV_with_GP(SvRV(value)) && SvTYPE(SvRV(value)) != SVt_PVIO) croak("neither a handle nor a number of a descriptor");
     IO *io = sv_2io(value);
     if (SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL)
         croak("a tied handle has no descriptor that a program could use");
@@ -264,8 +280,7 @@ static SV *output_object(pTHX_ forkless_output *output) {
 }
 
 /* A handle that perl closes as one of open's: it waits for the program. */
-static SV *stream_object(pTHX_ int fd, int is_reader, pid_t pid) {
-    PerlIO *stream = PerlIO_fdopen(fd, is_reader ? "r" : "w");
+static SV *stream_object(pTHX_ PerlIO *stream, int is_reader, pid_t pid) {
     GV *glob = (GV *)newSV(0);
     gv_init_pvn(glob, gv_stashpvs("Forkless", GV_ADD), "$pipe", 5, 0);
     IO *io = GvIOn(glob);
@@ -342,6 +357,12 @@ CODE:
     PERL_UNUSED_VAR(items);
 
 void
+_croak(SV *message)
+CODE:
+    at_callers_line(aTHX);
+    croak("%" SVf, SVfARG(message));
+
+void
 _everywhere(int which)
 CODE:
     ops_everywhere(which);
@@ -413,23 +434,18 @@ _popen(int is_reader, ...)
 PREINIT:
     struct start how = START_INIT;
     pid_t pid = -1;
-    int ends[2], saved;
 PPCODE:
-    how.streams[is_reader] = STREAM_AS_OUT;
-    int is_ready = ops_ready(aTHX_ &how, NULL, ax + 1, items - 1);
-    if (is_ready == OPS_NOTHING) errno = ENOENT;
-    if (is_ready != OPS_READY || pipe2(ends, O_CLOEXEC) < 0) XSRETURN_UNDEF;
-    how.streams[is_reader] = ends[is_reader];
-    pid = ops_start(aTHX_ &how);
-    saved = errno;
-    close(ends[is_reader]);
-    if (pid < 0) {
-        close(ends[!is_reader]);
-        errno = saved;
+    at_callers_line(aTHX);
+    if (items > 1 && SvOK(ST(1)) && *SvPV_nolen_const(ST(1)) == '\0') {
+        Perl_ck_warner(aTHX_ packWARN(WARN_PIPE), "Missing command in piped open");
+        errno = EPIPE;
         XSRETURN_UNDEF;
     }
+    how.streams[is_reader] = STREAM_AS_OUT;
+    PerlIO *stream = ops_piped(aTHX_ &how, ops_ready(aTHX_ &how, NULL, ax + 1, items - 1), is_reader, "", &pid);
+    if (stream == NULL) XSRETURN_UNDEF;
     EXTEND(SP, 2);
-    mPUSHs(stream_object(aTHX_ ends[!is_reader], is_reader, pid));
+    mPUSHs(stream_object(aTHX_ stream, is_reader, pid));
     mPUSHi(pid);
 
 MODULE = Forkless    PACKAGE = Forkless::FastSpawn
@@ -465,6 +481,7 @@ _new(const char *class, SV *program)
 PREINIT:
     forkless_command *command;
 CODE:
+    at_callers_line(aTHX);
     char *name = ops_bytes(aTHX_ program);
     ANSWER(name != NULL ? forkless_command_new(name, &command) : -EINVAL, NULL, "program");
     RETVAL = make(aTHX_ class, &command_magic, command);
@@ -479,15 +496,29 @@ PPCODE:
     mXPUSHp(setting->kinds, strlen(setting->kinds));
 
 void
+_flags(const char *mode)
+PPCODE:
+    /* Of open(2), for a file that is opened as perl's open would. */
+    int flags = strEQ(mode, "<")    ? O_RDONLY
+                : strEQ(mode, ">")  ? O_WRONLY | O_CREAT | O_TRUNC
+                : strEQ(mode, ">>") ? O_WRONLY | O_CREAT | O_APPEND
+                : strEQ(mode, "+<") ? O_RDWR
+                : strEQ(mode, "+>") ? O_RDWR | O_CREAT | O_TRUNC
+                                    : -1;
+    if (flags < 0) XSRETURN_UNDEF;
+    mXPUSHi(flags);
+
+void
 _set(SV *self, const char *name, ...)
 PREINIT:
     struct argument arguments[5];
 PPCODE:
     forkless_command *command = COMMAND(self);
     const struct setting *setting = setting_of(name);
+    at_callers_line(aTHX);
     if (setting == NULL) croak("no such setting: %s", name);
     const size_t count = strlen(setting->kinds);
-    if ((size_t)items - 2 != count) croak("%s takes %zu arguments, not %d", name, count, (int)items - 2);
+    if ((size_t)items - 2 != count) croak("%s takes %zu argument%s, not %d", name, count, count == 1 ? "" : "s", (int)items - 2);
     Zero(arguments, 5, struct argument);
     for (size_t n = 0; n < count; n++)
         if (!argument_of(aTHX_ setting->kinds[n], ST(2 + n), &arguments[n])) ANSWER(-errno, NULL, name);
@@ -501,6 +532,7 @@ PREINIT:
 PPCODE:
     /* A number; a reference to bytes; a reference to a reference to the number of a variable. */
     forkless_command *command = COMMAND(self);
+    at_callers_line(aTHX);
     if (items - 3 > 6) croak("a system call takes 6 arguments at most");
     for (int n = 0; n < items - 3; n++) {
         SV *value = ST(3 + n);
@@ -555,6 +587,7 @@ PREINIT:
     forkless_error error;
     STRLEN size = 0;
 CODE:
+    at_callers_line(aTHX);
     how.flags = flags;
     how.signal = signal;
     how.input = SvOK(input) ? SvPVbyte(input, size) : NULL;
@@ -610,6 +643,14 @@ MODULE = Forkless    PACKAGE = Forkless::Child
 
 PROTOTYPES: DISABLE
 
+int
+signal_number(SV *signal)
+CODE:
+    at_callers_line(aTHX);
+    RETVAL = signal_of(aTHX_ signal);
+OUTPUT:
+    RETVAL
+
 IV
 _pid(SV *self)
 CODE:
@@ -647,6 +688,7 @@ PPCODE:
     int answer = wait_child(aTHX_ CHILD(self), ms_of(aTHX_ timeout), &status, &error);
     ANSWER(answer, &error, NULL);
     if (answer > 0) mXPUSHi(status);
+    else errno = ETIMEDOUT;
 
 void
 _wait_change(SV *self, SV *timeout)
@@ -661,6 +703,7 @@ PPCODE:
     int answer = ix ? forkless_child_wait_exec(child, ms, &error) : forkless_child_wait_change(child, ms, &status, &error);
     ANSWER(answer, &error, NULL);
     if (answer > 0) mXPUSHi(status);
+    else errno = ETIMEDOUT;
 
 void
 _terminate(SV *self, int signal, SV *grace)
@@ -751,6 +794,7 @@ PREINIT:
     forkless_child *pointer;
 PPCODE:
     MAGIC *magic = SvROK(child) ? mg_findext(SvRV(child), PERL_MAGIC_ext, &child_magic) : NULL;
+    if (magic == NULL || magic->mg_ptr != NULL) at_callers_line(aTHX);
     if (magic == NULL || magic->mg_ptr != NULL) croak("no child of a wait set");
     ANSWER(forkless_waitset_remove(WAITSET(self), key, &pointer), NULL, "remove");
     magic->mg_ptr = (char *)pointer;

@@ -73,13 +73,18 @@ static int ready_line(pTHX_ struct start *how, SV *line) {
 int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count) {
     how->ignores_fpe = PL_sigfpe_saved == SIG_IGN;
     if (program == NULL && count == 1) return ready_line(aTHX_ how, PL_stack_base[first]);
-    char **argv = room(aTHX_ (count + 1) * sizeof *argv);
+    char **argv = room(aTHX_ (count + 2) * sizeof *argv);
     for (SSize_t n = 0; n < count; n++) {
         /* What makes a text of an argument may be perl code, which moves the stack. */
         argv[n] = bytes_or_warning(aTHX_ PL_stack_base[first + n]);
         if (argv[n] == NULL) return OPS_BAD;
     }
     argv[count] = NULL;
+    if (count == 0 && program != NULL) {
+        /* What the kernel makes of an empty list. */
+        argv[0] = (char *)"";
+        argv[1] = NULL;
+    }
     how->argv = argv;
     if (program != NULL && (how->program = bytes_or_warning(aTHX_ program)) == NULL) return OPS_BAD;
     return OPS_READY;
@@ -89,7 +94,7 @@ pid_t ops_start(pTHX_ const struct start *how) {
     PERL_FLUSHALL_FOR_CHILD;
     pid_t pid = start(how);
     if (pid > 0) return pid;
-    const char *name = how->program != NULL && *how->program ? how->program : how->argv[0];
+    const char *name = how->program != NULL ? how->program : how->argv[0];
     errno = -pid;
     if (ckWARN(WARN_EXEC)) {
         Perl_warner(aTHX_ packWARN(WARN_EXEC), "Can't exec \"%s\": %s", name != NULL ? name : "", Strerror(-pid));
@@ -259,8 +264,11 @@ static OP *pp_readpipe_forkless(pTHX) {
     SP--;
     PUTBACK;
     if (is_ready == OPS_READY) stream = open_line(aTHX_ &how, &pid);
-    if (is_ready == OPS_NOTHING) status = 1 << 8;
-    if (is_ready == OPS_NOTHING && context == G_SCALAR) SvPVCLEAR(TARG);
+    if (is_ready == OPS_NOTHING) {
+        status = 1 << 8;
+        errno = 0;
+        if (context == G_SCALAR) SvPVCLEAR(TARG);
+    }
     if (stream != NULL) {
         read_stream(aTHX_ *stream, TARG, context);
         PerlIO *open = *stream;
@@ -290,76 +298,219 @@ void ops_own(pTHX_ IO *io, pid_t pid) {
     PL_forkprocess = pid;
 }
 
-/* What open was asked for: 1 to read from the program, 0 to write to it; -1: none of ours. `layers`: of a mode; `line`: the command of a
- * single text. */
-static int pipe_wanted(pTHX_ SV **first, SSize_t count, const char **layers, SV **line) {
-    STRLEN size;
-    if (count < 2 || !isGV_with_GP(first[0]) || SvROK(first[1])) return -1;
-    IO *io = GvIOp((GV *)first[0]);
-    if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return -1;
-    const char *text = SvPV_const(first[1], size);
-    if (strlen(text) != size) return -1;
-    while (isSPACE(*text)) text++;
-    if (count > 2) {
-        int reads = strncmp(text, "-|", 2) == 0;
-        if (!reads && strncmp(text, "|-", 2) != 0) return -1;
-        /* The command "-" is a fork. */
-        if (count == 3 && strEQ(SvPV_nolen_const(first[2]), "-")) return -1;
-        *layers = text + 2;
-        return reads;
+/* A pipe whose lower number is our end's, as with perl's own: who has closed STDOUT and opens a pipe gets it at 1. */
+static int make_pipe(int reads, int *ours, int *theirs) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return -1;
+    *ours = ends[!reads];
+    *theirs = ends[reads];
+    if (*ours < *theirs) return 0;
+    int moved = fcntl(*theirs, F_DUPFD_CLOEXEC, *ours), is_moved = moved >= 0 && dup3(*ours, *theirs, O_CLOEXEC) >= 0;
+    const int saved = errno;
+    close(*ours);
+    *ours = *theirs;
+    *theirs = moved;
+    if (is_moved) return 0;
+    close(*ours);
+    if (moved >= 0) close(moved);
+    errno = saved;
+    return -1;
+}
+
+/* Our end of the pipe, with the layers. NULL, errno and perl's warning if there is no such layer; it is closed then. */
+static PerlIO *stream_of(pTHX_ int fd, int reads, const char *layers) {
+    const char *mode = reads ? "r" : "w";
+    const int before = errno;
+    PerlIO *stream = PerlIO_fdopen(fd, mode);
+    if (stream == NULL) {
+        const int saved = errno;
+        close(fd);
+        errno = saved;
+        return NULL;
     }
-    size = strlen(text);
-    while (size > 0 && isSPACE(text[size - 1])) size--;
-    int reads = size > 1 && text[size - 1] == '|', writes = size > 1 && text[0] == '|';
-    if (reads == writes) return -1;
-    text += writes;
-    size -= 1;
+    /* perl lets every program inherit 0 to 2 ($^F): not the one at the other end, which would wait for itself. */
+    if (fd <= PL_maxsysfd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    errno = before;
+    if (*layers == '\0' || PerlIO_apply_layers(aTHX_ stream, mode, layers) == 0) return stream;
+    const int saved = errno;
+    PerlIO_close(stream);
+    errno = saved;
+    return NULL;
+}
+
+PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *layers, pid_t *pid) {
+    /* Where there is nothing to execute perl's child exits with 1. */
+    static char *const nothing[] = { (char *)"sh", (char *)"-c", (char *)"exit 1", NULL };
+    int ours, theirs;
+    if (is_ready == OPS_BAD || make_pipe(reads, &ours, &theirs) < 0) return NULL;
+    PerlIO *stream = stream_of(aTHX_ ours, reads, layers);
+    if (is_ready == OPS_NOTHING) {
+        how->program = "/bin/sh";
+        how->argv = nothing;
+    }
+    how->streams[reads] = theirs;
+    *pid = stream != NULL ? ops_start(aTHX_ how) : -1;
+    const int saved = errno;
+    close(theirs);
+    if (stream != NULL && *pid < 0) {
+        PerlIO_close(stream);
+        stream = NULL;
+    }
+    errno = saved;
+    return stream;
+}
+
+/* What open was asked for, where it is a pipe. */
+struct piped {
+    int reads;
+    SV *line;           /* the command, of a single text that is mode and command */
+    const char *layers; /* of a mode */
+};
+
+/* The text of an argument, for which a tied variable or an object is asked once: its answer takes its place on the stack. NULL for
+ * undef. */
+static const char *text_at(pTHX_ SSize_t at, STRLEN *size) {
+    SV *value = PL_stack_base[at];
+    if (SvGMAGICAL(value) || SvAMAGIC(value)) {
+        value = sv_mortalcopy(value);
+        if (SvAMAGIC(value)) {
+            const char *text = SvPV_const(value, *size);
+            value = newSVpvn_flags(text, *size, SVs_TEMP | (SvUTF8(value) ? SVf_UTF8 : 0));
+        }
+        PL_stack_base[at] = value;
+    }
+    return SvOK(value) ? SvPV_const(value, *size) : NULL;
+}
+
+/* open HANDLE, MODE, COMMAND. No command, or the command "-", a fork: those are perl's affair. */
+static int is_pipe_by_mode(pTHX_ SSize_t first, SSize_t count, struct piped *what) {
+    STRLEN size;
+    const char *mode = text_at(aTHX_ first + 1, &size);
+    if (mode == NULL) return 0;
+    while (isSPACE(*mode)) mode++;
+    what->reads = strncmp(mode, "-|", 2) == 0;
+    if (!what->reads && strncmp(mode, "|-", 2) != 0) return 0;
+    mode += 2;
+    while (isSPACE(*mode)) mode++;
+    what->layers = SvPVX(newSVpvn_flags(mode, strlen(mode), SVs_TEMP));
+    const char *command = text_at(aTHX_ first + 2, &size);
+    return command != NULL && *command != '\0' && (count > 3 || strNE(command, "-"));
+}
+
+/* open HANDLE, "COMMAND |", and "| COMMAND", which wins. */
+static int is_pipe_by_line(pTHX_ SSize_t first, struct piped *what) {
+    STRLEN size;
+    const char *text = text_at(aTHX_ first + 1, &size);
+    if (text == NULL) return 0;
     while (size > 0 && isSPACE(*text)) text++, size--;
-    while (reads && size > 0 && isSPACE(text[size - 1])) size--;
-    if (size == 0 || (size == 1 && *text == '-')) return -1;
-    *line = newSVpvn_flags(text, size, SVs_TEMP | (SvUTF8(first[1]) ? SVf_UTF8 : 0));
-    return reads;
+    while (size > 0 && isSPACE(text[size - 1])) size--;
+    if (size < 2) return 0;
+    const int is_written = *text == '|', is_read = text[size - 1] == '|', is_both = is_written && is_read;
+    /* A file that is named like one. */
+    if (!is_written && (!is_read || strchr("<>", text[*text == '+']) != NULL)) return 0;
+    if (is_written) text++, size--;
+    while (size > 0 && isSPACE(*text)) text++, size--;
+    if (is_read) size--;
+    while (!is_written && size > 0 && isSPACE(text[size - 1])) size--;
+    if ((size == 0 && !is_both) || (size == 1 && *text == '-')) return 0;
+    if (is_both) Perl_ck_warner(aTHX_ packWARN(WARN_PIPE), "Can't open bidirectional pipe");
+    what->reads = !is_written;
+    what->layers = "";
+    what->line = newSVpvn_flags(text, size, SVs_TEMP | (SvUTF8(PL_stack_base[first + 1]) ? SVf_UTF8 : 0));
+    return 1;
+}
+
+static int is_pipe(pTHX_ SSize_t first, struct piped *what) {
+    const SSize_t count = PL_stack_sp - PL_stack_base - first + 1;
+    SV *handle = PL_stack_base[first];
+    IO *io = isGV_with_GP(handle) ? GvIOp((GV *)handle) : NULL;
+    if (TAINTING_get || !isGV_with_GP(handle)) return 0;
+    if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return 0;
+    return count == 2 ? is_pipe_by_line(aTHX_ first, what) : count > 2 && is_pipe_by_mode(aTHX_ first, count, what);
+}
+
+/* perl's own open of a descriptor, which leaves its answer on the stack. -1: it fails, and closes what the handle had but for one
+ * of 0 to 2 ($^F). Of a pipe perl says nothing when it is at a number that was of STDIN or STDOUT. */
+static OP *open_fd(pTHX_ GV *gv, const char *mode, int fd) {
+    dSP;
+    PUSHMARK(SP);
+    EXTEND(SP, 3);
+    PUSHs((SV *)gv);
+    mPUSHp(mode, strlen(mode));
+    mPUSHi(fd);
+    PUTBACK;
+    COP quiet = *PL_curcop;
+    quiet.cop_warnings = pWARN_NONE;
+    ENTER;
+    SAVEVPTR(PL_curcop);
+    PL_curcop = &quiet;
+    OP *next = PL_ppaddr[OP_OPEN](aTHX);
+    LEAVE;
+    return next;
+}
+
+/* Whether perl's open puts another file below the handle, whose number stays: 0 to 2, $^F. */
+static int is_kept(pTHX_ GV *gv) {
+    IO *io = GvIOp(gv);
+    if (io == NULL || IoIFP(io) == NULL || IoTYPE(io) == IoTYPE_STD) return 0;
+    const int fd = PerlIO_fileno(IoIFP(io));
+    return fd >= 0 && fd <= PL_maxsysfd;
+}
+
+/* The stream as the handle's. False if perl refuses it. The answer of perl's own open is on the stack. */
+static int attach(pTHX_ GV *gv, PerlIO *stream, int reads) {
+    const int keeps = is_kept(aTHX_ gv);
+    const char *mode = keeps ? (reads ? "<&:unix" : ">&:unix") : (reads ? "<&=:unix" : ">&=:unix");
+    open_fd(aTHX_ gv, mode, PerlIO_fileno(stream));
+    const int is_open = SvTRUE(*PL_stack_sp);
+    IO *io = GvIOp(gv);
+    if (is_open && !keeps) {
+        /* What perl has made of the descriptor has none of the layers. */
+        PerlIO *plain = IoIFP(io);
+        IoIFP(io) = stream;
+        if (IoOFP(io) != NULL) IoOFP(io) = stream;
+        stream = plain;
+    }
+    PerlIO_close(stream);
+    return is_open;
 }
 
 /* perl's own open is told to take the end of a pipe, and the handle is made one of a program's. */
 static OP *pp_open_forkless(pTHX) {
-    const SSize_t first = TOPMARK + 1, count = PL_stack_sp - PL_stack_base - TOPMARK;
-    const char *layers = "";
-    SV *line = NULL;
-    int reads = TAINTING_get ? -1 : pipe_wanted(aTHX_ PL_stack_base + first, count, &layers, &line), ends[2], is_ready;
-    if (reads < 0 || pipe2(ends, O_CLOEXEC) < 0) return PL_ppaddr[OP_OPEN](aTHX);
-    layers = SvPVX(newSVpvn_flags(layers, strlen(layers), SVs_TEMP));
+    const SSize_t mark = TOPMARK;
+    struct piped what = { 0, NULL, NULL };
+    if (PL_stack_sp - PL_stack_base == mark + 1 && isGV_with_GP(*PL_stack_sp)) {
+        /* open HANDLE: the rest is in the variable of that name. */
+        dSP;
+        SV *named = GvSVn((GV *)TOPs);
+        XPUSHs(named);
+        PUTBACK;
+    }
+    if (!is_pipe(aTHX_ mark + 1, &what)) return PL_ppaddr[OP_OPEN](aTHX);
+    GV *gv = (GV *)PL_stack_base[mark + 1];
     struct start how = START_INIT;
-    how.streams[reads] = ends[reads];
-    if (line != NULL) {
-        how.ignores_fpe = PL_sigfpe_saved == SIG_IGN;
-        is_ready = ready_line(aTHX_ &how, line);
-    } else {
-        is_ready = ops_ready(aTHX_ &how, NULL, first + 2, count - 2);
+    pid_t pid = -1;
+    SSize_t first = mark + 3, count = PL_stack_sp - PL_stack_base - mark - 2;
+    if (what.line != NULL) {
+        PL_stack_base[mark + 2] = what.line;
+        first = mark + 2;
+        count = 1;
     }
-    if (is_ready == OPS_NOTHING) errno = ENOENT;
-    pid_t pid = is_ready == OPS_READY ? ops_start(aTHX_ &how) : -1;
+    (void)POPMARK;
+    /* First the end of what the handle had: a program there is waited for. */
+    if (GvIOp(gv) != NULL && IoIFP(GvIOp(gv)) != NULL && !is_kept(aTHX_ gv)) open_fd(aTHX_ gv, "<&=", -1);
+    how.streams[what.reads] = STREAM_AS_OUT;
+    PerlIO *stream = ops_piped(aTHX_ &how, ops_ready(aTHX_ &how, NULL, first, count), what.reads, what.layers, &pid);
     const int saved = errno;
-    close(ends[reads]);
-    GV *gv = (GV *)PL_stack_base[first];
+    if (stream == NULL) open_fd(aTHX_ gv, "<&=", -1);
+    else if (attach(aTHX_ gv, stream, what.reads)) ops_own(aTHX_ GvIOp(gv), pid);
+    else pid = -1;
     dSP;
-    SP = PL_stack_base + first;
-    EXTEND(SP, 2);
-    mPUSHp(reads ? "<&=" : ">&=", 3);
-    /* Where nothing was started the handle is closed, as by any open that fails. */
-    mPUSHi(pid > 0 ? ends[!reads] : -1);
+    SP = PL_stack_base + mark;
+    XPUSHs(pid > 0 ? sv_2mortal(newSViv(pid)) : &PL_sv_undef);
     PUTBACK;
-    if (pid < 0) close(ends[!reads]);
-    OP *next = PL_ppaddr[OP_OPEN](aTHX);
-    IO *io = GvIOp(gv);
-    if (pid > 0 && io != NULL && IoIFP(io) != NULL) {
-        ops_own(aTHX_ io, pid);
-        if (*layers != '\0') PerlIO_apply_layers(aTHX_ IoIFP(io), reads ? "r" : "w", layers);
-        *PL_stack_sp = sv_2mortal(newSViv(pid));
-    } else if (pid < 0) {
-        errno = saved;
-    }
-    return next;
+    if (stream == NULL) errno = saved;
+    return NORMAL;
 }
 
 static int is_wanted(pTHX_ int which, const char *hint) {

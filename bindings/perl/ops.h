@@ -27,6 +27,10 @@ int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count
 /* Starts it, when all output of perl's has been written: the pid. -1, errno and perl's warning if it cannot be. */
 pid_t ops_start(pTHX_ const struct start *how);
 
+/* Starts what is ready (or nothing) with a pipe to read from it or to write to it: our end, with these layers, and the pid. NULL, errno
+ * and perl's warning if it cannot be. */
+PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *layers, pid_t *pid);
+
 /* Makes a handle one that perl closes as a pipe of open's: it waits for the program. */
 void ops_own(pTHX_ IO *io, pid_t pid);
 

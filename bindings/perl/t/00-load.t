@@ -2,7 +2,7 @@ use v5.16;
 use warnings;
 use Test::More;
 
-my @modules = qw(Forkless Forkless::FastSpawn Forkless::Command Forkless::Child Forkless::Error Forkless::WaitSet);
+my @modules = qw(Forkless Forkless::FastSpawn Forkless::Command Forkless::Child Forkless::Error Forkless::WaitSet Forkless::Pipe);
 use_ok($_) for @modules;
 is($_->VERSION, Forkless->VERSION, "$_ has the version of all") for @modules;
 like(Forkless::library_version(), qr/\A\d+\.\d+\.\d+\z/, 'and the library has one');

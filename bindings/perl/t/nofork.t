@@ -44,6 +44,10 @@ my $all = <<'PERL';
     system 'true'; system 'true', 'x'; system {'true'} 'x'; system 'exec true;';
     my $out = `true`; my @out = `exec true;`; $out = readpipe 'true';
     open my $in, '-|', 'true', 'x'; close $in; open $in, 'true |'; close $in; open $in, '|-', 'true'; close $in;
+    { package Text; use overload '""' => sub { ${ $_[0] } } }
+    my ($mode, $line) = map { bless \(my $text = $_), 'Text' } '-|', 'true |';
+    open $in, $mode, 'true'; close $in; open $in, $line; close $in; our $LINE = '| true'; open LINE; close LINE;
+    open $in, '| true |'; close $in; open $in, '-|', ' '; close $in; open $in, "-|\0", 'true'; close $in;
 PERL
 cmp_ok(forks($all), '>=', 10, 'perl\'s own do fork, so the count counts');
 is(forks("use Forkless qw(system readpipe open); $all"), 0, 'ours do not');

@@ -42,8 +42,17 @@ both('not there, a line', '-|', 'no-such-program');
 both('2>&1',             '-|', 'ls /no/such/file 2>&1');
 both('to it',            '|-', 'sh', '-c', 'read x; test "$x" = text');
 both('to a line',        '|-', 'read x; test "$x" = text; exit 4');
-is(popen('-|', 'no-such-program'), undef, 'undef');
-is($! + 0, ENOENT, '… and ENOENT');
+{
+    my @warnings;
+    local $SIG{__WARN__} = sub { push @warnings, @_ };
+    is(popen('-|', 'no-such-program'), undef, 'undef');
+    is($! + 0, ENOENT, '… and ENOENT');
+    like("@warnings", qr/\ACan't exec "no-such-program": .* at \Q$0\E line \d+\.$/, '… and perl\'s warning, at the caller\'s line');
+    no warnings 'exec';
+    @warnings = ();
+    is(popen('-|', 'no-such-program'), undef, 'undef');
+    is("@warnings", '', '… without it, where the caller wants none');
+}
 {
     my ($handle, $pid) = popen('-|', 'sh', '-c', 'echo $$');
     is(scalar readline $handle, "$pid\n", 'the pid, in a list');

@@ -149,11 +149,33 @@ for my $closed ([0], [1], [2], [0, 1, 2]) {
     is(slurp($report), "x\n|0|768|y|0|1024", '… and everything as ever');
 }
 
+
+# Whatever number a descriptor of ours gets then, perl has nothing to say about it.
+for my $closed ('STDIN', 'STDOUT', 'STDIN STDOUT') {
+    my $code = join '', 'use warnings; use Forkless qw(popen open2 open3 capture); use Forkless::WaitSet;',
+        'open my $report, ">", $ARGV[0] or die; $report->autoflush(1); $SIG{__WARN__} = sub { print $report @_ };',
+        (map { "close $_;" } split ' ', $closed),
+        'my $child = Forkless->new(cmd => ["cat"], map { $_ => "pipe" } qw(stdin stdout stderr))->spawn;',
+        'print { $child->stdin } "a "; close $child->stdin; my @got = (readline $child->stdout, readline $child->stderr);',
+        'close $child->pidfd; close $child->stdout; close $child->stderr; $child->wait;',
+        '$child = Forkless->new(cmd => ["cat"], stdin => "pipe", stdout => "null")->spawn; $child->wait;',
+        '$child = Forkless->new(cmd => ["sh", "-c", "echo b >&7"], fds => { 7 => "socketpair" })->spawn; push @got, scalar readline $child->socket(7);',
+        'my $set = Forkless::WaitSet->new; $set->insert($child); $set->handle; $set->wait;',
+        'my $in = popen("-|", "echo c"); push @got, readline $in; close $in; $in = popen("|-", "cat >&2"); close $in;',
+        'my $pid = open2(my $r, my $w, "cat"); print $w "d"; close $w; push @got, readline $r; waitpid $pid, 0;',
+        'print $report join "", grep { defined } @got;';
+    require File::Temp;
+    my $report = File::Temp->new;
+    CORE::system($^X, (map { "-I$_" } @INC), '-MIO::Handle', '-e', $code, "$report");
+    is($?, 0, "$closed closed");
+    is(slurp($report), "a b\nc\nd", '… no warning');
+}
+
 # ---- The end of perl ----
 for my $case (
     ['a child alive',    'my $c = Forkless->new(cmd => ["sleep", "0.2"])->spawn; our $kept = $c;', 0],
     ['kill_on_free',     'our $c = Forkless->new(cmd => ["sleep", "100"], kill_on_free => 1)->spawn;', 0],
-    ['a set of them',    'our $s = Forkless::WaitSet->new; $s->insert(Forkless->new(cmd => ["sleep", "0.2"])->spawn) for 1 .. 3;', 0],
+    ['a set of them',    'use Forkless::WaitSet; our $s = Forkless::WaitSet->new; $s->insert(Forkless->new(cmd => ["sleep", "0.2"])->spawn) for 1 .. 3;', 0],
     ['a pipe',           'our $p = Forkless::popen("|-", "cat >/dev/null"); print $p "x";', 0],
     ['a thread',         'require threads; threads->create(sub { Forkless->new(cmd => ["true"])->status })->join;', 0],
     ['exit in a thread', 'require threads; our $c = Forkless->new(cmd => ["sleep", "0.1"])->spawn; threads->create(sub { 1 })->join; exit 5', 5],

@@ -1,41 +1,49 @@
 use v5.16;
 use warnings;
-use File::Find 'find';
+use Pod::Checker ();
 use Test::More;
 
 # What is given to others: the list of files, the documentation.
 plan skip_all => 'no MANIFEST here' if !-e 'MANIFEST';
-open my $list, '<', 'MANIFEST' or die;
-chomp(my @listed = grep { /\S/ } map { s/\s.*//sr } readline $list);
-my $built = qr{\A(?:blib/|Makefile(?:\.old)?\z|MYMETA\.|META\.|pm_to_blib\z|.*\.(?:o|bs|tar\.gz)\z|Forkless\.c\z|\.gitignore\z|Forkless-)};
-my @there;
-find({ no_chdir => 1, wanted => sub { push @there, s{\A\./}{}r if -f } }, '.');
-is_deeply([sort @listed], [sort grep { !/$built/ } @there], 'MANIFEST has what is there');
+use ExtUtils::Manifest ();
+$ExtUtils::Manifest::Quiet = 1;
+is_deeply([ExtUtils::Manifest::manicheck()], [], 'what MANIFEST lists exists');
+is_deeply([ExtUtils::Manifest::filecheck()], [], 'MANIFEST lists what exists, but for MANIFEST.SKIP');
 
-my @pod = grep { /\.pm\z/ } @listed;
-SKIP: {
-    if (!eval { require Test::Pod }) {
-        diag('SKIPPED: the syntax of POD because Test::Pod is not installed');
-        skip 'no Test::Pod', 1;
+# Every module has documentation, and every method is in it.
+require Forkless;
+my %settings = map { $_ => 1 } Forkless::settings();
+my %packages = ('Forkless::Command' => ['Forkless::Command', 'Forkless::Prepared', 'Forkless::Output']);
+my @pods;
+for my $path (grep { m{\A(?:lib|shim)/.*\.pm\z} } sort keys %{ ExtUtils::Manifest::maniread() }) {
+    open my $file, '<', $path or die;
+    my (undef, $pod) = split /^__END__$/m, do { local $/; readline $file };
+    push @pods, $pod // '';
+    my $checker = Pod::Checker->new(-warnings => 2);
+    open my $errors, '>', \my $found;
+    $checker->parse_from_file($path, $errors);
+    is($checker->num_errors + $checker->num_warnings, 0, "$path: podchecker finds nothing") or diag($found);
+    ok($pods[-1] =~ /^=head1 $_$/m, "$path: $_") for qw(NAME SYNOPSIS DESCRIPTION AUTHOR LICENSE), 'SEE ALSO';
+    my $module = $path =~ s{\A\w+/|\.pm\z}{}gr =~ s{/}{::}gr;
+    like($pods[-1], qr/^=head1 NAME\n\n\Q$module\E - \S/m, "$path: its name");
+    next if $path =~ /\Ashim/;
+    ok(eval "require $module; 1", "$module is loaded") or diag($@);
+    for my $package (@{ $packages{$module} // [$module] }) {
+        no strict 'refs';
+        for my $name (sort grep { defined &{"${package}::$_"} && /\A[a-z]/ } keys %{"${package}::"}) {
+            next if $settings{$name} || $name =~ /\A(?:import|unimport|bootstrap)\z/;
+            ok($pods[-1] =~ /^=(?:head2|item) .*\b\Q$name\E\b/m, "$package: $name is in the documentation");
+        }
     }
-    Test::Pod::pod_file_ok($_) for grep { do { open my $file, '<', $_ or die; grep { /^=head1/ } readline $file } } @pod;
 }
 
-# Every program in the documentation compiles, and every method is told of.
-open my $file, '<', 'lib/Forkless.pm' or die;
-my ($code, $pod) = split /^__END__$/m, do { local $/; readline $file };
-ok($pod, 'there is documentation');
-for my $package (qw(Forkless::Command Forkless::Child Forkless::WaitSet Forkless::Error Forkless::Output)) {
-    require Forkless;
-    my %settings = map { $_ => 1 } Forkless::settings();
-    no strict 'refs';
-    for my $name (sort grep { defined &{"${package}::$_"} && /\A[a-z]/ } keys %{"${package}::"}) {
-        next if $settings{$name} || $name =~ /\A(?:set|signal_number|give|variable|environment)\z/;
-        next if $name =~ /\AO_/;
-        like($pod, qr/\b\Q$name\E\b/, "$package: $name is in the documentation");
-    }
-}
-for my $example ($pod =~ /^((?:    .*\n|\n)+)/mg) {
+# What CPAN shows of it.
+my $meta = do { local $/; open my $file, '<', 'MYMETA.json' or die; readline $file };
+like($meta, qr/"author" : \[\s*"the forkless maintainers"/, 'the author');
+like($meta, qr/"license" : \[\s*"mit",\s*"apache_2_0"\s*\]/, 'the licenses');
+
+# Every program in the documentation compiles.
+for my $example (map { /^((?:    .*\n|\n)+)/mg } @pods) {
     next if $example !~ /;/ || $example =~ /^    [\$%] /m;
     my $lines = "no strict; no warnings; sub { package Example; $example }";
     ok(eval $lines, 'an example compiles') or diag("$@\n$example");

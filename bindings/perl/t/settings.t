@@ -3,6 +3,7 @@ use warnings;
 use Test::More;
 
 use Forkless;
+use Forkless::Command;
 
 # Every function of the header that sets something of a command is a setting, and every setting is a method.
 my ($include) = map { /-I(\S+)/ ? $1 : () } do {

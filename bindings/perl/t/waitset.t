@@ -5,6 +5,7 @@ use Look;
 use Test::More;
 
 use Forkless;
+use Forkless::WaitSet;
 
 my $fds = open_fds();
 {

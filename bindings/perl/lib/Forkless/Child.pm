@@ -1,23 +1,10 @@
 package Forkless::Child;
 use v5.16;
 use warnings;
-use Carp   ();
-use Config ();
-use Errno  ();
+use Forkless ();
 use Forkless::Error;
-use IO::Handle ();
 
 our $VERSION = '0.1.0';
-
-my $n      = 0;
-my %SIGNAL = map { $_ => $n++ } split ' ', $Config::Config{sig_name};
-
-sub signal_number {
-    my ($signal) = @_;
-    return $signal if $signal =~ /\A\d+\z/;
-    $signal =~ s/\ASIG//;
-    return $SIGNAL{$signal} // Carp::croak("no such signal: $signal");
-}
 
 sub _pass_on {
     my ($self, $raise) = @_;
@@ -33,8 +20,14 @@ sub _stream {
     my ($self, $number, $mode) = @_;
     return $self->{stream}{$number} if $self->{stream}{$number};
     my $fd = $self->_take_fd($number) // return Forkless::Error::give($self);
+    # Not a word where the caller's own STDIN or STDOUT is closed, and this gets its number.
+    no warnings 'io';
     open my $handle, $mode, $fd or return;
-    $handle->autoflush(1) if $mode ne '<&=';
+    if ($mode ne '<&=') {
+        my $old = select $handle;
+        $| = 1;
+        select $old;
+    }
     return $self->{stream}{$number} = $handle;
 }
 
@@ -50,6 +43,7 @@ sub pidfd {
     my ($self) = @_;
     return $self->{pidfd} if $self->{pidfd};
     my $fd = $self->_pidfd // return Forkless::Error::give($self);
+    no warnings 'io';
     open my $handle, '<&', $fd or return;
     return $self->{pidfd} = $handle;
 }
@@ -58,6 +52,7 @@ sub pidfd {
 sub handed_back {
     my ($self) = @_;
     my $fd = $self->_take_handed_back // return Forkless::Error::give($self);
+    no warnings 'io';
     open my $handle, '+<&=', $fd or return;
     return $handle;
 }
@@ -69,6 +64,7 @@ sub _close_stdin {
     return close $stdin if $stdin;
     local ($!, $Forkless::error) = ($!, $Forkless::error);
     my $fd = $self->_take_fd(0) // return;
+    no warnings 'io';
     open my $handle, '>&=', $fd or return;
     return close $handle;
 }
@@ -86,10 +82,7 @@ sub wait {
 
 sub _ended {
     my ($self, @answer) = @_;
-    if (!@answer) {
-        $! = Errno::ETIMEDOUT();
-        return;
-    }
+    return if !@answer;
     return Forkless::Error::give($self) if !defined $answer[0];
     $? = $self->{status} = $answer[0];
     return $?;
@@ -107,7 +100,7 @@ sub wait_change {
 sub wait_exec {
     my ($self, $timeout) = @_;
     my @answer = $self->_wait_exec($timeout);
-    return $self->_ended if !@answer;
+    return if !@answer;
     return $answer[0] // Forkless::Error::give($self);
 }
 
@@ -145,3 +138,148 @@ sub route { return $_[0]->_route // Forkless::Error::give($_[0]) }
 sub release { return $_[0]->_release // Forkless::Error::give($_[0]) }
 
 1;
+
+__END__
+
+=encoding UTF-8
+
+=head1 NAME
+
+Forkless::Child - a program that was started: its streams, its end, signals to it
+
+=head1 SYNOPSIS
+
+    use Forkless;
+
+    my $child = Forkless->new(cmd => ['sort'], stdin => 'pipe', stdout => 'pipe')->spawn or die "$Forkless::error\n";
+    print { $child->stdin } "b\na\n";
+    close $child->stdin;
+    print readline $child->stdout;
+    defined $child->wait(10) or $child->terminate;
+
+=head1 DESCRIPTION
+
+C<spawn> and C<launch> of L<Forkless::Command> return objects of this class. Dropping the object neither kills the child nor leaves a
+zombie, unless C<kill_on_free> was set. Signal handlers run while these methods wait, and may die.
+
+A method that fails returns undef and sets C<$!> and C<$Forkless::error>, or throws the error if the command has C<raise>: L<Forkless::Error>.
+
+=head1 METHODS
+
+=head2 pid
+
+The process ID.
+
+=head2 stdin, stdout, stderr
+
+Our ends of its pipes, as handles.
+
+=head2 socket
+
+    my $handle = $child->socket(6);
+
+Our end of a pair of sockets.
+
+=head2 wait
+
+    $child->wait;
+    defined $child->wait(2.5) or die "not ended: $!";
+
+Waits for the child to end and returns its status, as C<$?>, which is set too. Returns undef with ETIMEDOUT if the child has not ended after
+this many seconds. Without a timeout its standard input is closed first.
+
+=head2 status
+
+The status, once the child has been waited for; undef before.
+
+=head2 wait_change
+
+    my $status = $child->wait_change($seconds);
+
+As C<wait>, but returns also when the child is stopped or continued. The status is that of waitpid(2).
+
+=head2 wait_exec
+
+    $child->wait_exec($seconds);
+
+Waits until the program has been executed, after C<launch>.
+
+=head2 signal, signal_group
+
+    $child->signal('HUP');
+
+Sends a signal, by name or number, to the child or to the process group that it leads.
+
+=head2 kill
+
+    $child->kill;
+    $child->kill('INT');
+
+As C<signal>. The default is SIGKILL.
+
+=head2 terminate, terminate_group
+
+    my $status = $child->terminate('TERM', 5);
+
+Sends the signal (default: SIGTERM) and waits; if the child has not ended after this many seconds (default: 5), sends SIGKILL. Returns the status.
+
+=head2 kill_on_free
+
+    $child->kill_on_free(1);
+
+With a true value the child is killed when the object is dropped.
+
+=head2 pidfd
+
+A handle that is readable when the child has ended, for event loops. No SIGCHLD handler is needed.
+
+    my $watch = AnyEvent->io(fh => $child->pidfd, poll => 'r', cb => sub { $child->wait(0) });
+    $loop->watch_io(handle => $child->pidfd, on_read_ready => sub { $child->wait(0) });
+    Mojo::IOLoop->singleton->reactor->io($child->pidfd => sub { $child->wait(0) });
+
+These are for AnyEvent, IO::Async and Mojolicious. F<eg/anyevent.pl> is a whole program.
+
+=head2 handed_back
+
+A handle of a descriptor that the child has passed back (the setting C<hand_back>).
+
+=head2 usage
+
+A hash of what the child has used, once it has been waited for: C<wall>, C<user> and C<system> in seconds, C<max_rss_kib>, C<minor_faults>, C<major_faults>,
+C<blocks_in>, C<blocks_out>, C<voluntary_switches>, C<involuntary_switches>.
+
+=head2 route
+
+How the child was launched, in words.
+
+=head2 missed
+
+The best-effort steps that failed and were skipped, a message for each.
+
+=head2 release
+
+    my $pid = $child->release;
+
+Gives the child up. The pid is for C<waitpid>.
+
+=head1 FUNCTIONS
+
+=head2 signal_number
+
+    my $number = Forkless::Child::signal_number('SIGTERM');
+
+The number of a signal.
+
+=head1 SEE ALSO
+
+L<Forkless>, L<Forkless::Command>, L<Forkless::WaitSet>
+
+=head1 AUTHOR
+
+The forkless maintainers.
+
+=head1 LICENSE
+
+MIT or Apache-2.0, at your option.
+
+=cut

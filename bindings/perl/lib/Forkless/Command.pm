@@ -1,21 +1,13 @@
 package Forkless::Command;
 use v5.16;
 use warnings;
-use Carp  ();
-use Fcntl qw(O_RDONLY O_WRONLY O_RDWR O_CREAT O_TRUNC O_APPEND);
+use Forkless ();
+use Forkless::Child;
 use Forkless::Error;
 
 our $VERSION = '0.1.0';
 
 my %STREAM = (stdin => 0, stdout => 1, stderr => 2);
-my %WAY    = (
-    '<'  => O_RDONLY,
-    '>'  => O_WRONLY | O_CREAT | O_TRUNC,
-    '>>' => O_WRONLY | O_CREAT | O_APPEND,
-    '+<' => O_RDWR,
-    '+>' => O_RDWR | O_CREAT | O_TRUNC,
-);
-
 # Words for what C has numbers for: the first argument of these.
 my %NAMESPACE = (
     time => 0x80, mount => 0x20000, cgroup => 0x2000000, uts => 0x4000000, ipc => 0x8000000, user => 0x10000000,
@@ -35,12 +27,12 @@ my %WORDS = (
 
 sub new {
     my ($class, @settings) = @_;
-    Carp::croak('settings are pairs of a name and a value') if @settings % 2;
+    Forkless::_croak('settings are pairs of a name and a value') if @settings % 2;
     my %given   = @settings;
     my $raise   = $given{raise};
     my $command = $given{cmd};
     my @words   = ref $command eq 'ARRAY' ? @$command : defined $command ? $command : ();
-    Carp::croak('cmd: expected a reference to an array of a program and its arguments') if !@words;
+    Forkless::_croak('cmd: expected a reference to an array of a program and its arguments') if !@words;
     my $self = $class->_new($words[0]) or return Forkless::Error::give({ raise => $raise });
     $self->{raise} = $raise;
     $self->set(args => [@words[1 .. $#words]]) or return;
@@ -61,7 +53,7 @@ sub _setting {
     return $self->_each($value, sub { $self->stream(@_) })      if $name eq 'fds';
     return $self->_each($value, sub { $self->variable(@_) })    if $name eq 'env' && ref $value eq 'HASH';
     return $self->environment($value)                           if $name eq 'environment';
-    my $kinds = Forkless::Command::_kinds($name) // Carp::croak("no such setting: $name");
+    my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
     # [[a, b], [c, d]]: twice. [a, b]: once, or twice if it takes one thing.
     my @calls = ref $value->[0] eq 'ARRAY' && $kinds !~ /\AL/ ? @$value : length $kinds == 1 ? map { [$_] } @$value : $value;
@@ -73,7 +65,7 @@ sub _setting {
 
 sub _each {
     my ($self, $hash, $call) = @_;
-    Carp::croak('expected a reference to a hash') if ref $hash ne 'HASH';
+    Forkless::_croak('expected a reference to a hash') if ref $hash ne 'HASH';
     for my $key (sort keys %$hash) {
         $call->($key, $hash->{$key}) or return;
     }
@@ -84,7 +76,7 @@ sub set {
     my ($self, $name, @values) = @_;
     if (@values && !ref $values[0] && $WORDS{$name}) {
         my $words = $WORDS{$name};
-        $values[0] = $words->{ $values[0] } // Carp::croak("$name: no such word: $values[0]") if $values[0] !~ /\A\d+\z/;
+        $values[0] = $words->{ $values[0] } // Forkless::_croak("$name: no such word: $values[0]") if $values[0] !~ /\A\d+\z/;
     }
     return Forkless::Command::_set($self, $name, @values) ? $self : Forkless::Error::give($self);
 }
@@ -121,13 +113,13 @@ sub stream {
     return $self->set(fd_inherit => $number) if !defined $what;
     if (ref $what eq 'ARRAY') {
         my ($way, $path, $mode) = @$what;
-        my $flags = $WAY{ $way // '' } // Carp::croak('a file to open is [MODE, PATH] with a mode of <, >, >>, +< or +>');
+        my $flags = Forkless::Command::_flags($way // '') // Forkless::_croak('a file to open is [MODE, PATH] with a mode of <, >, >>, +< or +>');
         return $self->set(fd_open => $number, $path, $flags, $mode // 0666);
     }
     if (!ref $what && ref \$what ne 'GLOB') {
         return $self->set("fd_$what", $number)                   if $what =~ /\A(?:inherit|null|pipe|socketpair)\z/;
         return $self->set(fd_dup => $number, $STREAM{$what})     if exists $STREAM{$what};
-        Carp::croak("descriptor $number: no handle, number, file or word: $what") if $what !~ /\A\d+\z/;
+        Forkless::_croak("descriptor $number: no handle, number, file or word: $what") if $what !~ /\A\d+\z/;
     }
     return $self->set(fd => $number, $what);
 }
@@ -163,7 +155,7 @@ my %CAPTURE = map { $_ => 1 } qw(input limit timeout signal grace linger merged 
 sub capture {
     my ($self, %how) = @_;
     for my $name (keys %how) {
-        Carp::croak("capture: no such option: $name") if !$CAPTURE{$name};
+        Forkless::_croak("capture: no such option: $name") if !$CAPTURE{$name};
     }
     my $signal = defined $how{signal} ? Forkless::Child::signal_number($how{signal}) : 0;
     my $flags  = ($how{merged} ? 1 : 0) | ($how{kill_at_limit} ? 2 : 0);
@@ -193,3 +185,236 @@ for my $name (qw(status stdout stderr timed_out held_open stdout_cut stderr_cut 
 }
 
 1;
+
+__END__
+
+=encoding UTF-8
+
+=head1 NAME
+
+Forkless::Command - a program to start, with everything that its child is told
+
+=head1 SYNOPSIS
+
+    use Forkless;
+
+    my $command = Forkless->new(
+        cmd    => ['sort', '-u', 'words'],
+        cwd    => '/usr/share/dict',
+        env    => { LC_ALL => 'C', DEBUG => undef },
+        stdout => 'pipe',
+        rlimit => ['AS', 1 << 30, 1 << 30],
+    );
+    my $child = $command->spawn or die "$Forkless::error\n";
+
+=head1 DESCRIPTION
+
+C<< Forkless->new >> makes a command. By default the program has your environment, your working directory and your standard streams. It
+inherits none of your other descriptors, whether they are close-on-exec or not. SIGPIPE and SIGFPE have their default action, and your signal mask is inherited.
+
+Settings are pairs of a name and a value:
+
+=over
+
+=item cmd
+
+A reference to an array: the program, and its arguments. The program is a path if it has a slash in it; otherwise it is searched for in PATH. No
+shell is involved.
+
+=item cwd
+
+The working directory: a path or a handle.
+
+=item env
+
+A hash of variables to set. undef removes one.
+
+=item environment
+
+A hash of all variables.
+
+=item stdin, stdout, stderr
+
+What the program finds at 0, 1 and 2.
+
+=item fds
+
+A hash: what the program finds at other descriptors.
+
+    stdin  => 'null',                    # /dev/null
+    stdout => ['>>', 'log'],             # a file, opened in the child; also <, >, +<, +>; nothing in procfs
+    stderr => 'stdout',                  # where its own standard output goes
+    fds    => { 5 => $handle, 6 => 'socketpair' },
+
+Also possible: C<'pipe'>, at 0, 1 and 2; C<'inherit'>; the number of a descriptor. A tied handle or one in memory has no descriptor, and is an
+exception. A handle must be open when the command is run.
+
+=item raise
+
+With a true value, errors are thrown as L<Forkless::Error> objects.
+
+=item every setting of the library
+
+By its name in F<forkless.h>, without C<forkless_command_>, with the arguments of that function:
+
+    umask  => 077,
+    setsid => 1,
+    rlimit => ['NOFILE', 64, 64],
+    rlimit => [['CPU', 1, 2], ['CORE', 0, 0]],    # twice
+
+A descriptor can be a handle, and a signal a name. Limits (C<NOFILE>), namespaces (C<user>), launchers (C<fork>), scheduling policies (C<batch>) and I/O classes
+(C<idle>) have names too. F<docs/settings.md> of the sources describes each setting.
+
+=back
+
+=head1 METHODS
+
+Each setting of the library is also a method that returns the command: C<< $command->umask(077)->nice(5) >>.
+
+=head2 new
+
+    my $command = Forkless::Command->new(cmd => \@words, %settings);
+
+As C<< Forkless->new >>.
+
+=head2 set
+
+    $command->set('rlimit', 'NOFILE', 64, 64);
+
+A setting by its name.
+
+=head2 stream
+
+    $command->stream(1, 'null');
+
+What the program finds at a descriptor, as C<stdout> above.
+
+=head2 cwd, variable, environment
+
+    $command->cwd('/')->variable(LC_ALL => 'C')->environment({ PATH => '/bin' });
+
+The working directory; a variable, which undef removes; all variables.
+
+=head2 call
+
+    $command->call($number, $variable, @arguments);
+
+Has the child make a system call by its number. A reference is a pointer to its bytes. A reference to a reference to a number stands for the result of an
+earlier call that was stored in that variable.
+
+=head2 spawn
+
+    my $child = $command->spawn;
+
+Starts the program and returns a L<Forkless::Child> when it has been executed.
+
+=head2 launch
+
+    my $child = $command->launch;
+
+Returns as soon as the child exists. C<wait> or C<wait_exec> of the child reports whether the program could be executed.
+
+=head2 status
+
+    $command->status == 0 or die;
+
+Runs the program to its end. Returns the status, as C<$?>, which is set too.
+
+=head2 capture
+
+    my $output = $command->capture(input => $text, timeout => 10, limit => 1 << 20);
+    print $output->stdout if $output && $output->status == 0;
+
+Runs the program to its end, writes the input, and reads both streams. Signal handlers run when it is over: use C<timeout> rather than C<alarm>. Options:
+
+=over
+
+=item input
+
+Bytes for its standard input.
+
+=item timeout
+
+Seconds, after which the program is sent C<signal>.
+
+=item signal, grace
+
+The signal (default: SIGKILL), and the seconds until SIGKILL follows.
+
+=item limit, kill_at_limit
+
+How many bytes of each stream are kept; and whether the program is killed when there are more.
+
+=item merged
+
+Standard error goes where standard output does.
+
+=item linger
+
+How many seconds to read on when the program has ended and others still have its streams open.
+
+=back
+
+=head2 prepare
+
+    my $prepared = $command->prepare or die "$Forkless::error\n";
+    $prepared->spawn for 1 .. 100;
+
+Does the work that all runs share, once, with the environment of now. The object has C<spawn>, C<launch>, C<status>, C<capture> and C<steps>.
+C<Forkless::launch_all> starts several.
+
+=head2 steps
+
+    print $prepared->steps;
+
+What the child of a prepared command will do, a line for each step.
+
+=head1 OUTPUT
+
+The object that C<capture> returns has these methods:
+
+=over
+
+=item $output->stdout, $output->stderr
+
+The bytes of each stream.
+
+=item $output->status
+
+The status, as C<$?>.
+
+=item $output->timed_out
+
+Whether the program was ended by the timeout.
+
+=item $output->held_open
+
+Whether another process still had the streams open.
+
+=item $output->stdout_cut, $output->stderr_cut
+
+How many bytes of each stream were beyond the limit.
+
+=item $output->input_left
+
+How many bytes of the input the program has not read.
+
+=item $output->usage
+
+A hash, as of L<Forkless::Child/usage>.
+
+=back
+
+=head1 SEE ALSO
+
+L<Forkless>, L<Forkless::Child>, L<Forkless::Error>
+
+=head1 AUTHOR
+
+The forkless maintainers.
+
+=head1 LICENSE
+
+MIT or Apache-2.0, at your option.
+
+=cut

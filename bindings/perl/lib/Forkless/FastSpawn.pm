@@ -11,6 +11,8 @@ our @EXPORT  = qw(spawn spawnp fd_inherit);
 
 __END__
 
+=encoding UTF-8
+
 =head1 NAME
 
 Forkless::FastSpawn - the functions of Proc::FastSpawn, which never fork
@@ -24,6 +26,66 @@ Forkless::FastSpawn - the functions of Proc::FastSpawn, which never fork
 
 =head1 DESCRIPTION
 
-See L<Forkless/FORKLESS::FASTSPAWN>.
+The functions have the prototypes and the meanings of those of L<Proc::FastSpawn>. All are exported.
+
+For programs that say C<use Proc::FastSpawn>, a module of that name is in F<shim>. C<FORKLESS_FASTSPAWN_SHIM=1 perl Makefile.PL> installs it.
+
+=head1 FUNCTIONS
+
+=head2 spawn
+
+    $pid = spawn $file, \@argv;
+    $pid = spawn $file, \@argv, \@environment;
+
+Starts a program, with C<$argv[0]> as its name. The pid is for C<waitpid>.
+
+=head2 spawnp
+
+    $pid = spawnp 'sh', ['sh', '-c', 'echo $A'], ['PATH=/bin', 'A=1'];
+
+The same, but searches PATH: that of the new environment if one is given. A file without C<#!> is given to a shell.
+
+=head2 fd_inherit
+
+    fd_inherit fileno $handle;
+    fd_inherit fileno STDERR, 0;
+
+Clears or sets the close-on-exec flag of a descriptor.
+
+=head1 DIFFERENCES
+
+=over
+
+=item *
+
+The environment may be a hash. It is sorted by name; of entries with the same name the first one counts.
+
+=item *
+
+A program that cannot be executed is an error: undef, with C<$!>. With the original it may be a child that ends with status 127.
+
+=item *
+
+C<spawnp> does not fork.
+
+=item *
+
+A NUL in an argument is an error, EINVAL.
+
+=back
+
+As with the original, arguments are bytes: wide characters are an exception.
+
+=head1 SEE ALSO
+
+L<Forkless>, L<Proc::FastSpawn>
+
+=head1 AUTHOR
+
+The forkless maintainers.
+
+=head1 LICENSE
+
+MIT or Apache-2.0, at your option.
 
 =cut

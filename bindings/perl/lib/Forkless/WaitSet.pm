@@ -1,7 +1,7 @@
 package Forkless::WaitSet;
 use v5.16;
 use warnings;
-use Carp ();
+use Forkless ();
 use Forkless::Child;
 use Forkless::Error;
 
@@ -50,7 +50,7 @@ sub wait {
 
 sub remove {
     my ($self, $key) = @_;
-    my $number = $self->{number}{$key} // Carp::croak('no such key');
+    my $number = $self->{number}{$key} // Forkless::_croak('no such key');
     $self->_remove($key, $self->{children}{$number}[0]) or return Forkless::Error::give($self);
     my ($child) = $self->_take($number);
     return $child;
@@ -65,8 +65,92 @@ sub signal {
 sub handle {
     my ($self) = @_;
     return $self->{handle} if $self->{handle};
+    no warnings 'io';
     open my $handle, '<&', $self->_fd or return;
     return $self->{handle} = $handle;
 }
 
 1;
+
+__END__
+
+=encoding UTF-8
+
+=head1 NAME
+
+Forkless::WaitSet - wait for the next of many children to end
+
+=head1 SYNOPSIS
+
+    use Forkless;
+    use Forkless::WaitSet;
+
+    my $set = Forkless::WaitSet->new;
+    $set->insert($_->spawn, $_) for @commands;
+    while (my ($child, $command) = $set->wait) {
+        print $child->pid, ' has ended: ', $child->status, "\n";
+    }
+
+=head1 DESCRIPTION
+
+A set of children. Waiting for the next one to end costs the same for any number of children.
+
+A child belongs to the set from C<insert> until C<wait> or C<remove> returns it. Its own methods that wait or send signals are exceptions
+in the meantime.
+
+=head1 METHODS
+
+=head2 new
+
+    my $set = Forkless::WaitSet->new;
+    my $set = Forkless::WaitSet->new(raise => 1);
+
+Makes an empty set. With C<raise> errors are thrown as L<Forkless::Error> objects.
+
+=head2 insert
+
+    my $key = $set->insert($child, $value);
+
+Adds a child. C<wait> returns C<$value> with it. The key is for C<signal> and C<remove>.
+
+=head2 wait
+
+    my ($child, $value) = $set->wait;
+    my ($child, $value) = $set->wait($seconds);
+
+Waits for a child to end and returns it, with its value. C<$?> is set. Returns an empty list if no child has ended after C<$seconds>, or if the set is
+empty. Signal handlers run in the meantime, and may die.
+
+=head2 signal
+
+    $set->signal($key, 'TERM');
+
+Sends a signal to a child in the set.
+
+=head2 remove
+
+    my $child = $set->remove($key);
+
+Takes a child out of the set.
+
+=head2 count
+
+The number of children in the set.
+
+=head2 handle
+
+A handle that is readable when a child has ended, for event loops. Then call C<wait(0)> until it returns an empty list.
+
+=head1 SEE ALSO
+
+L<Forkless>, L<Forkless::Child>
+
+=head1 AUTHOR
+
+The forkless maintainers.
+
+=head1 LICENSE
+
+MIT or Apache-2.0, at your option.
+
+=cut

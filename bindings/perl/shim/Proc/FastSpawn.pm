@@ -14,3 +14,36 @@ BEGIN {
 }
 
 1;
+
+__END__
+
+=encoding UTF-8
+
+=head1 NAME
+
+Proc::FastSpawn - the functions of Forkless::FastSpawn under the original's name
+
+=head1 SYNOPSIS
+
+    use Proc::FastSpawn;
+
+    my $pid = spawn '/bin/echo', ['echo', 'hello, world'];
+    waitpid $pid, 0;
+
+=head1 DESCRIPTION
+
+For programs and modules that load Proc::FastSpawn. C<spawn>, C<spawnp> and C<fd_inherit> are those of L<Forkless::FastSpawn>, which never fork.
+
+=head1 SEE ALSO
+
+L<Forkless::FastSpawn>
+
+=head1 AUTHOR
+
+The forkless maintainers.
+
+=head1 LICENSE
+
+MIT or Apache-2.0, at your option.
+
+=cut
