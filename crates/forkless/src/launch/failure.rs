@@ -268,7 +268,7 @@ mod tests {
             }
         }
         *frame.missed.get_mut() = u32::MAX;
-        frame.misses.iter_mut().for_each(|miss| *miss.get_mut() = u32::MAX);
+        frame.misses.iter_mut().for_each(|miss| *miss.get_mut() = u64::MAX);
         assert!(missed(&plan, &frame).is_empty(), "misses of no step");
     }
 }
