@@ -17,7 +17,7 @@
 /// First word of an arena: "fkpl".
 pub const MAGIC: u32 = 0x6c70_6b66;
 
-/// Changes when the layout changes; a process refuses arenas of another version.
+/// Changes when the layout or a meaning changes; a process refuses arenas of another version.
 pub const VERSION: u32 = 3;
 
 /// The most descriptors that one plan may name.
