@@ -89,6 +89,11 @@ fn a_thread_with_its_own_table_passes_its_own_descriptors() {
 }
 
 #[test]
+fn a_forked_copy_of_the_same_pid_is_another_process() {
+    runner::run("copy-of-the-same-pid");
+}
+
+#[test]
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
 }

@@ -1,12 +1,12 @@
 //! A lock that a forked copy of the process can open.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A lock that knows which process holds it: a forked copy, in which nobody would ever open it, takes it over. What it guards
+/// A lock that knows which [process](forkless::generation) holds it: a forked copy, in which nobody would ever open it, takes it over. What it guards
 /// must make sense at any instant.
 pub struct Lock<T> {
-    holder: AtomicI32,
+    holder: AtomicU32,
     inside: UnsafeCell<T>,
 }
 
@@ -16,13 +16,12 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 impl<T> Lock<T> {
     /// A lock that is open.
     pub const fn new(inside: T) -> Self {
-        Self { holder: AtomicI32::new(0), inside: UnsafeCell::new(inside) }
+        Self { holder: AtomicU32::new(0), inside: UnsafeCell::new(inside) }
     }
 
     /// Works with what is inside, which is told the process that it is in.
-    pub fn with<R>(&self, work: impl FnOnce(&mut T, i32) -> R) -> R {
-        // SAFETY: a number.
-        let me = unsafe { libc::getpid() };
+    pub fn with<R>(&self, work: impl FnOnce(&mut T, u32) -> R) -> R {
+        let me = forkless::generation();
         while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 break;

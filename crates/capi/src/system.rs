@@ -91,13 +91,13 @@ impl Drop for Waiting {
 struct Ignoring {
     threads: usize,
     /// The process whose threads these are.
-    pid: i32,
+    process: u32,
     actions: [sigaction; 2],
 }
 
 impl Ignoring {
-    fn begin(&mut self, me: i32) -> [sigaction; 2] {
-        if self.pid != me && self.threads > 0 {
+    fn begin(&mut self, me: u32) -> [sigaction; 2] {
+        if self.process != me && self.threads > 0 {
             // A copy that was forked while threads waited ignores the signals too, and has none of the threads.
             self.threads = 0;
         } else if self.threads == 0 {
@@ -109,12 +109,12 @@ impl Ignoring {
                 unsafe { libc::sigaction(signal, &ignore, old) };
             }
         }
-        self.pid = me;
+        self.process = me;
         self.threads += 1;
         self.actions
     }
 
-    fn end(&mut self, _: i32) {
+    fn end(&mut self, _: u32) {
         self.threads -= 1;
         if self.threads == 0 {
             for (signal, old) in IGNORED.into_iter().zip(&self.actions) {
@@ -126,7 +126,7 @@ impl Ignoring {
 }
 
 // SAFETY: all zeroes is a valid action: the default.
-static IGNORING: Lock<Ignoring> = Lock::new(Ignoring { threads: 0, pid: 0, actions: unsafe { zeroed() } });
+static IGNORING: Lock<Ignoring> = Lock::new(Ignoring { threads: 0, process: 0, actions: unsafe { zeroed() } });
 
 // SAFETY: an action is a number and the address of a function of the process.
 unsafe impl Send for Ignoring {}

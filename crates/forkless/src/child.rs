@@ -7,6 +7,7 @@ use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
 use crate::pipes::{self, Defaults, Pipes};
+use crate::process;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
@@ -663,7 +664,7 @@ impl Drop for Child {
         }
         if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
             let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
-            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: sys::getpid() });
+            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
         }
     }
 }

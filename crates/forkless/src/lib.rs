@@ -71,6 +71,8 @@ mod shell;
 
 mod orphan;
 
+mod process;
+
 mod settled;
 
 pub mod zygote;
@@ -103,6 +105,8 @@ pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
+#[doc(hidden)]
+pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;

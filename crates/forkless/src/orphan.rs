@@ -7,13 +7,13 @@
 //! Nothing here waits for a lock: in a forked copy of the process it might be held by a thread that the copy has not got.
 
 use crate::child::Pending;
+use crate::process;
 use crate::wait;
-use forkless_core::sys;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// A child without a handle.
 pub(crate) struct Orphan {
@@ -21,8 +21,8 @@ pub(crate) struct Orphan {
     pub(crate) pidfd: Option<OwnedFd>,
     /// What it may still be reading, if it has not been seen to execute its program.
     pub(crate) pending: Option<Pending>,
-    /// The process whose child it is: ours, unless we are a forked copy.
-    pub(crate) parent: i32,
+    /// The [process](process::generation) whose child it is: ours, unless we are a forked copy.
+    pub(crate) parent: u32,
 }
 
 /// A newly dropped child, on its way into the queue.
@@ -35,7 +35,7 @@ struct Arrival {
 static ARRIVALS: AtomicPtr<Arrival> = AtomicPtr::new(null_mut());
 
 /// The others.
-static QUEUE: Queue = Queue { holder: AtomicI32::new(0), orphans: UnsafeCell::new(VecDeque::new()) };
+static QUEUE: Queue = Queue { holder: AtomicU32::new(0), orphans: UnsafeCell::new(VecDeque::new()) };
 
 /// How many there are in the queue.
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
@@ -45,8 +45,8 @@ const A_FEW: usize = 4;
 
 /// A queue behind a lock that is tried and never waited for. It knows which process holds it.
 struct Queue {
-    /// The pid of the process one of whose threads is at it, or 0.
-    holder: AtomicI32,
+    /// The [process](process::generation) one of whose threads is at it, or 0.
+    holder: AtomicU32,
     orphans: UnsafeCell<VecDeque<Orphan>>,
 }
 
@@ -56,7 +56,7 @@ unsafe impl Sync for Queue {}
 impl Queue {
     /// Does something with the queue, unless another thread is at it.
     fn with(&self, work: impl FnOnce(&mut VecDeque<Orphan>)) {
-        let me = sys::getpid();
+        let me = process::generation();
         if let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             // A holder that is another process is the one that this process was forked from, amid its work. Its thread
             // is not here to finish that, and the children are not ours.
@@ -114,7 +114,7 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
         arrival = boxed.next;
         queue.push_back(boxed.orphan);
     }
-    let me = sys::getpid();
+    let me = process::generation();
     for _ in 0..limit.min(queue.len()) {
         let Some(mut orphan) = queue.pop_front() else { return };
         if orphan.parent != me {

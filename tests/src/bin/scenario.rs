@@ -122,6 +122,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
     ("pid-namespace", hosts::pid_namespace),
+    ("copy-of-the-same-pid", hosts::copy_of_the_same_pid),
     ("awaited-leaks", awaited::leaks),
     ("awaited-dropped", awaited::dropped),
     ("awaited-alone", awaited::alone),

@@ -5,6 +5,7 @@ use crate::elf::Programs;
 use crate::foreign;
 use crate::launched::{Command, fewer};
 use crate::observe::{self, eventually, skip};
+use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Error, Stdio, Step};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -229,4 +230,44 @@ pub fn pid_namespace(_: &[String]) {
     init.kill().expect("kill");
     assert!(init.wait_timeout(Duration::from_secs(20)).expect("wait").is_some());
     observe::assert_no_orphans();
+}
+
+/// A copy that is forked into a new pid namespace, where it has the very number of the process it was forked from, is another process:
+/// it has no keeper, no zygote and no children but its own.
+pub fn copy_of_the_same_pid(_: &[String]) {
+    const WHAT: &str = "a copy with the same pid";
+    // SAFETY: a number; changes the namespace of later children only.
+    if unsafe { libc::geteuid() != 0 || libc::unshare(libc::CLONE_NEWPID) != 0 } {
+        return skip(WHAT, "namespaces are refused here");
+    }
+    in_a_copy(|| {
+        assert_eq!(observe::pid(), 1);
+        own_proc();
+        let by_keeper = || {
+            let mut command = Command::new("/bin/true");
+            let launch = || command.parent_death_signal(libc::SIGTERM).status().expect("status").success();
+            thread::scope(|scope| assert!(scope.spawn(launch).join().expect("a thread")));
+        };
+        by_keeper();
+        let zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
+        assert!(zygote.pid().is_some());
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+        in_a_copy(|| {
+            assert_eq!(observe::pid(), 1);
+            assert_eq!(zygote.pid(), None, "the zygote is another process's");
+            by_keeper();
+        });
+    });
+}
+
+/// A `/proc` of the calling process's own namespaces.
+fn own_proc() {
+    let (none, root, proc) = (c"none".as_ptr(), c"/".as_ptr(), c"/proc".as_ptr());
+    // SAFETY: mounts of a namespace that is this process's alone.
+    unsafe {
+        assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0);
+        assert_eq!(libc::mount(none, root, std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()), 0);
+        assert_eq!(libc::mount(proc, proc, c"proc".as_ptr(), 0, std::ptr::null()), 0);
+    }
 }

@@ -7,6 +7,7 @@
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
+use crate::process;
 use forkless_core::sys::{self, errno, uapi};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -107,8 +108,8 @@ unsafe impl Send for Job {}
 
 /// The thread that clones for others.
 struct Keeper {
-    /// The process whose thread it is: a forked copy has not got it.
-    process: i32,
+    /// The [process](process::generation) whose thread it is: a forked copy has not got it.
+    process: u32,
     /// Its number.
     thread: i32,
     jobs: Sender<Job>,
@@ -118,7 +119,7 @@ struct Keeper {
 static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(null_mut());
 
 fn keeper() -> Result<&'static Keeper, CreatorError> {
-    let me = sys::getpid();
+    let me = process::generation();
     loop {
         let known = KEEPER.load(Ordering::Acquire);
         // SAFETY: never freed once it is published.
@@ -126,7 +127,8 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
             return if shares_table(keeper.thread) { Ok(keeper) } else { Err(CreatorError::OwnTable) };
         }
         // It has its maker's descriptors for good, so these must be everyone's. A first thread that has ended has none.
-        if is_the_same(KCMP_VM, me) && !shares_table(me) {
+        let first = sys::getpid();
+        if is_the_same(KCMP_VM, first) && !shares_table(first) {
             return Err(CreatorError::OwnTable);
         }
         let new = Box::into_raw(Box::new(start(me).map_err(CreatorError::Thread)?));
@@ -138,7 +140,7 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
     }
 }
 
-fn start(process: i32) -> io::Result<Keeper> {
+fn start(process: u32) -> io::Result<Keeper> {
     let (jobs, queue) = channel();
     let (tell, told) = sync_channel(1);
     let builder = thread::Builder::new().name("forkless-keeper".into()).stack_size(STACK);

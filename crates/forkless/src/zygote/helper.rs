@@ -9,6 +9,7 @@ use crate::child::{Child, SIGCONT};
 use crate::command::Command;
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
+use crate::process;
 use crate::stdio::Stdio;
 use forkless_core::frame::LEFT;
 use forkless_core::sys::{self, uapi};
@@ -53,8 +54,8 @@ pub(crate) struct Helper {
 
 /// What launches share with a helper; outlives it where a handle still has a parcel.
 pub(crate) struct Link {
-    /// The process that started it: a forked copy has the socket too, and must not use it.
-    owner: i32,
+    /// The [process](process::generation) that started it: a forked copy has the socket too, and must not use it.
+    owner: u32,
     socket: OwnedFd,
     /// The messages of one launch follow each other.
     sends: Mutex<()>,
@@ -122,7 +123,7 @@ impl Helper {
         }
         let pid = child.id() as i32;
         let link = Link {
-            owner: sys::getpid(),
+            owner: process::generation(),
             socket,
             sends: Mutex::new(()),
             parcels: Mutex::new(Vec::new()),
@@ -241,7 +242,7 @@ impl Helper {
 /// that it has made go on.
 impl Drop for Helper {
     fn drop(&mut self) {
-        if self.link.owner == sys::getpid() {
+        if self.link.owner == process::generation() {
             let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
             // Who has become somebody else since may not kill it; but it ends by itself, unless it is stopped.
             let _ = shutdown(&self.link.socket, Shutdown::Both);
@@ -277,7 +278,7 @@ impl Link {
     }
 
     fn give_back(&self, memory: Memory) {
-        if self.owner != sys::getpid() {
+        if self.owner != process::generation() {
             // In a forked copy the locks may be held for ever.
             return memory.unmap();
         }

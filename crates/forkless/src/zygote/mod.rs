@@ -50,8 +50,8 @@ use crate::child::Child;
 use crate::launch::Form;
 use crate::pipes::Defaults;
 use crate::prepared::Prepared;
+use crate::process;
 use crate::wait;
-use forkless_core::sys;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -149,8 +149,8 @@ pub struct ZygoteStats {
 #[derive(Debug)]
 pub struct Zygote {
     options: ZygoteOptions,
-    /// The process that started it.
-    owner: i32,
+    /// The [process](process::generation) that started it.
+    owner: u32,
     state: Mutex<State>,
     launches: AtomicU64,
     starts: AtomicU64,
@@ -189,7 +189,7 @@ impl Zygote {
         let helper = Some(Arc::new(Helper::start(options)?));
         Ok(Self {
             options: options.clone(),
-            owner: sys::getpid(),
+            owner: process::generation(),
             state: Mutex::new(State { helper }),
             launches: AtomicU64::new(0),
             starts: AtomicU64::new(1),
@@ -265,7 +265,7 @@ impl Zygote {
 
     /// The helper's process id; none while there is no helper.
     pub fn pid(&self) -> Option<u32> {
-        let helper = if self.owner == sys::getpid() { lock(&self.state).helper.clone() } else { None };
+        let helper = if self.owner == process::generation() { lock(&self.state).helper.clone() } else { None };
         helper.map(|helper| helper.pid as u32)
     }
 
@@ -277,8 +277,8 @@ impl Zygote {
 
     /// The helper. The error is for the user.
     pub(crate) fn helper(&self) -> Result<Arc<Helper>, String> {
-        if self.owner != sys::getpid() {
-            return Err(format!("it belongs to process {}, of which this one is a forked copy", self.owner));
+        if self.owner != process::generation() {
+            return Err("it belongs to the process of which this one is a forked copy".into());
         }
         let mut state = lock(&self.state);
         if let Some(helper) = &state.helper {
