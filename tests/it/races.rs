@@ -94,6 +94,31 @@ fn a_forked_copy_of_the_same_pid_is_another_process() {
 }
 
 #[test]
+fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
+    runner::run("ids-closed");
+}
+
+#[test]
+fn a_host_that_always_launches_children_of_other_ids_is_dumpable_now_and_then() {
+    runner::run("ids-restored");
+}
+
+#[test]
+fn a_copy_forked_amid_a_change_of_ids_waits_for_nothing() {
+    runner::run("ids-forked-amid");
+}
+
+#[test]
+fn a_host_may_make_itself_dumpable_or_not_amid_a_change_of_ids() {
+    runner::run("ids-asked-for");
+}
+
+#[test]
+fn a_hosts_memory_is_closed_while_its_child_has_other_credentials() {
+    runner::run("ids-other-credentials");
+}
+
+#[test]
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
 }

@@ -477,6 +477,10 @@ int forkless_child_terminate_group(forkless_child *child, int number, int64_t gr
 int forkless_child_output(forkless_child *child, forkless_output **output, forkless_error *error);
 /* Reaps children whose handles were freed before they ended; how many still run. */
 size_t forkless_reap_orphans(void);
+/* PR_SET_DUMPABLE of prctl(2), of 0 or 1. While a child that changes its ids shares your memory that is not dumpable, and what you ask
+ * for by prctl(2) yourself is lost when that child has executed its program; what you ask for here is not: 0 holds at once, 1 when no
+ * such child is left. */
+int forkless_set_dumpable(int dumpable);
 
 /* ---- Pipelines: programs in a row ------------------------------------------------------------------------------------------------
  *

@@ -133,6 +133,14 @@ unsafe extern "C" fn forkless_reap_orphans() -> size_t {
     left
 }
 
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, || Ok(forkless::set_dumpable(dumpable != 0).map(|()| 0)?)) }
+}
+
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
 
 /// Its number in the header.

@@ -1,5 +1,6 @@
 /* The handle: starting, waiting, signals, pipes, errors; output; simple calls. */
 #include "check.h"
+#include <sys/prctl.h>
 
 static forkless_child *spawn(const char *line) {
     forkless_command *command = shell(line);
@@ -35,6 +36,13 @@ static void waits(void) {
     char route[256];
     CHECK(forkless_child_route(child, route, sizeof route) > 0 && strstr(route, "clone") != NULL);
     forkless_child_free(child);
+}
+
+static void dumpable(void) {
+    EXPECT(0, forkless_set_dumpable(0));
+    EXPECT(0, prctl(PR_GET_DUMPABLE));
+    EXPECT(0, forkless_set_dumpable(1));
+    EXPECT(1, prctl(PR_GET_DUMPABLE));
 }
 
 static void signals(void) {
@@ -284,6 +292,7 @@ int main(void) {
     int fds = open_fds();
     waits();
     signals();
+    dumpable();
     pipes();
     failures();
     captures();

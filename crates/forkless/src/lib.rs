@@ -100,7 +100,9 @@ pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Res
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks};
+#[doc(hidden)]
+pub use launch::KeepDumpable;
+pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};

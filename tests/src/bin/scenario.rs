@@ -55,6 +55,9 @@ mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
 
+#[path = "../scenario/ids.rs"]
+mod ids;
+
 #[path = "../scenario/set.rs"]
 mod set;
 
@@ -130,6 +133,11 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-runtime-gone", awaited::runtime_gone),
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
+    ("ids-closed", ids::closed_to_the_new_user),
+    ("ids-restored", ids::restored_while_others_go_on),
+    ("ids-forked-amid", ids::forked_amid),
+    ("ids-asked-for", ids::asked_for_meanwhile),
+    ("ids-other-credentials", ids::closed_for_other_credentials),
     ("death-thread-ends", death::thread_ends),
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),

@@ -2,6 +2,7 @@
 
 use crate::entry::as_libc;
 use crate::error::{Failure, bad};
+use forkless::KeepDumpable;
 use forkless_core::called::{Called, call};
 use forkless_core::sys::{self, errno, uapi};
 use libc::{c_int, c_void, pid_t};
@@ -33,8 +34,12 @@ unsafe extern "C" fn popen_noshell_vmfork(
         unsafe { memory_to_free_on_child_exit.write(null_mut()) };
         let stack = Stack::new()?;
         let mut called = Called { function, argument, mask: None };
+        // The function may change the child's ids.
+        let keep = KeepDumpable::begin();
         // SAFETY: the header's contract, and the stack lives until the child has left.
-        unsafe { clone(&stack, &mut called) }.map_err(|errno| io::Error::from_raw_os_error(errno).into())
+        let pid = unsafe { clone(&stack, &mut called) }.map_err(io::Error::from_raw_os_error)?;
+        keep.end(pid);
+        Ok(pid)
     })
 }
 

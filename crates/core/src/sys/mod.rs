@@ -200,6 +200,14 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
+/// The same of every waiter.
+#[inline]
+pub fn futex_wake_all(word: &core::sync::atomic::AtomicU32) {
+    let all = i32::MAX as usize;
+    // SAFETY: the kernel uses the word's address as a name only.
+    let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, all, 0, 0, 0]) };
+}
+
 /// `wait4(2)`: gives the pid (0 with `WNOHANG` and nothing to report).
 #[inline]
 pub fn wait4(pid: i32, status: &mut i32, options: u32, usage: Option<&mut rusage>) -> Result<i32> {

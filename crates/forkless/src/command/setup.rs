@@ -2,6 +2,7 @@
 
 use crate::command::Command;
 use crate::step::Step;
+use forkless_core::sys::uapi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -371,10 +372,31 @@ impl Command {
     }
 }
 
+/// The calls by which a process takes on other ids, capabilities or user namespaces.
+const CREDENTIALS: [u32; 12] = [
+    uapi::__NR_setuid,
+    uapi::__NR_setgid,
+    uapi::__NR_setreuid,
+    uapi::__NR_setregid,
+    uapi::__NR_setresuid,
+    uapi::__NR_setresgid,
+    uapi::__NR_setfsuid,
+    uapi::__NR_setfsgid,
+    uapi::__NR_setgroups,
+    uapi::__NR_capset,
+    uapi::__NR_setns,
+    uapi::__NR_unshare,
+];
+
 impl Setup {
     /// Does the child take on other ids? Then the kernel makes the memory that it shares with us non-dumpable.
     pub(crate) fn changes_ids(&self) -> bool {
         self.user.is_some() || self.group.is_some() || self.groups.is_some()
+    }
+
+    /// The same, by one of the caller's own calls?
+    pub(crate) fn calls_for_ids(&self) -> bool {
+        self.calls.iter().any(|call| CREDENTIALS.contains(&call.number))
     }
 
     /// The caller's descriptor of the child's directory.

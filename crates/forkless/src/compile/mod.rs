@@ -37,6 +37,7 @@ use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
 pub(crate) use sandbox::IdMaps;
+use sandbox::Opens;
 use setup::{Ids, Steps};
 
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
@@ -54,7 +55,7 @@ pub(crate) struct Plan {
     pub(crate) highest_source: RawFd,
     /// Every descriptor that is not close-on-exec is inherited.
     pub(crate) inherit_all: bool,
-    /// The child takes on other ids.
+    /// The child takes on other ids, capabilities or user namespaces: others may look at it that may not look at us.
     pub(crate) changes_ids: bool,
     /// The child reads descriptors in our table before it has its own.
     pub(crate) reads_early: bool,
@@ -180,7 +181,7 @@ impl Plan {
             back: descriptors.back,
             highest_source: descriptors.highest_source,
             inherit_all: command.inherit_all,
-            changes_ids: command.setup.changes_ids() || command.sandbox.joins(Namespace::User),
+            changes_ids: changes_ids(command),
             vfork: command.setup.oom_score_adj.is_some(),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
@@ -286,6 +287,11 @@ impl Plan {
     }
 }
 
+/// Is the child somebody else before it has left our memory?
+fn changes_ids(command: &Command) -> bool {
+    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
+}
+
 /// Is the child kept from looking at its parent?
 fn is_foreign(command: &Command) -> bool {
     let sandbox = &command.sandbox;
@@ -386,6 +392,10 @@ const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
     let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup: &command.setup, sandbox: &command.sandbox };
+    let opens = sandbox::opens(command);
+    if opens == Some(Opens::AtBirth) {
+        sandbox::close_memory(&mut steps);
+    }
     if command.launcher == Launcher::Fork {
         launcher::born(&mut steps);
     }
@@ -407,6 +417,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
+    }
+    sandbox::maps(&mut steps);
+    if opens == Some(Opens::WithMaps) {
+        sandbox::close_memory(&mut steps);
     }
     sandbox::surroundings(&mut steps);
     mounts::mounts(&mut steps, &descriptors.trees);
@@ -438,6 +452,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         }
     }
     setup::last(&mut steps);
+    if opens == Some(Opens::LessCapable) {
+        sandbox::close_memory(&mut steps);
+    }
     sandbox::capabilities_after(&mut steps, ids.leaves_root());
     sandbox::landlock(&mut steps, descriptors.ruleset);
     let signals = &command.signals;

@@ -4,6 +4,7 @@ use crate::command::{Command, MountStep, Namespace};
 use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::error::Error;
+use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::sys::{self, uapi};
@@ -75,12 +76,57 @@ pub(super) fn joins(steps: &mut Steps<'_>) {
     }
 }
 
-/// The first steps inside new namespaces, with all capabilities over them.
-pub(super) fn surroundings(steps: &mut Steps<'_>) {
+/// From when on a child that shares our memory is open to others that we are closed to, and the kernel does not see to it.
+///
+/// It does where ids change (see `launch/dumpable.rs`). It does not where a child has fewer capabilities: then any process of
+/// the same user may look into it that has no more than those. And who has power over a child's user namespace, as its owner has
+/// and whoever is privileged in it, may look into the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opens {
+    /// Before anything else.
+    AtBirth,
+    /// As early as the caller has written the id maps, which are root's to open while the memory is closed.
+    WithMaps,
+    /// When it gives capabilities up.
+    LessCapable,
+}
+
+pub(super) fn opens(command: &Command) -> Option<Opens> {
+    if command.launcher == Launcher::PosixSpawn {
+        // It knows none of these settings.
+        return None;
+    }
+    let sandbox = &command.sandbox;
+    // Whoever is the caller's user may look at a caller without capabilities anyhow.
+    let is_born_open = sandbox.makes(Namespace::User) && current()[1] != 0;
+    let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
+    if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
+        Some(Opens::AtBirth)
+    } else if is_born_open {
+        Some(Opens::WithMaps)
+    } else {
+        sandbox.permitted.map(|_| Opens::LessCapable)
+    }
+}
+
+/// Makes the memory that the child has non-dumpable.
+pub(super) fn close_memory(steps: &mut Steps<'_>) {
+    const PR_SET_DUMPABLE: u64 = 4;
+    let args = [Arg::Number(PR_SET_DUMPABLE), Arg::Number(0)];
+    steps.call(Step::Capabilities, "memory closed to others", uapi::__NR_prctl, &args);
+}
+
+/// Until the caller has written the id maps.
+pub(super) fn maps(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty() {
         steps.ops.push(Op::new(OpCode::AwaitGo));
     }
+}
+
+/// The first steps inside new namespaces, with all capabilities over them.
+pub(super) fn surroundings(steps: &mut Steps<'_>) {
+    let sandbox = steps.sandbox;
     if sandbox.makes(Namespace::Time) {
         // With shared memory a child cannot be born in one: see copy_namespaces() in kernel/nsproxy.c.
         steps.call(Step::Namespace, "Time", uapi::__NR_unshare, &[Arg::Number(Namespace::Time as u64)]);

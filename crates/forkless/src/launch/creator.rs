@@ -68,7 +68,7 @@ impl Creator {
 pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
 /// Starts a thread that no signal of the host's can find.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: put back below; a new thread starts with its maker's mask.
     let mask = unsafe { sys::set_signal_mask(!LIBCS) };
     let answer = start();

@@ -1,63 +1,331 @@
-//! Keeping the parent dumpable.
+//! Keeping the host's memory closed while a child in it is somebody else, and dumpable before and after.
 //!
-//! When a child changes its ids, `commit_creds()` makes its memory non-dumpable, so that the former self cannot look into
-//! it. Until exec that memory is ours: `/proc/self` would belong to root, debuggers would be refused, cores would not be
-//! written. So the parent's state is put back as soon as the child has left.
+//! When a child changes its ids, `commit_creds()` makes its memory non-dumpable, so that its new user cannot look into what
+//! the former self has left there. Until exec that memory is ours. It must stay non-dumpable as long as any such child is in it:
+//! else its new user opens `/proc/PID/mem` and has the host. And it must not stay so for longer: `/proc/self` would belong to root,
+//! debuggers would be refused, cores would not be written. (A child that gives up capabilities, or joins or is born in a user
+//! namespace, is as open to others, and the kernel does nothing: such a plan makes the memory non-dumpable itself.)
 //!
-//! Several such launches may overlap. The first notes the state, later ones go by that note, and each puts it back.
+//! So the first of the launches that overlap notes the host's own state, and the last one to leave puts it back. While one of
+//! them notes or puts back, which takes a few system calls, the others wait. Where such launches follow each other so closely that
+//! there is no last one, new ones wait for those under way, for [`PATIENCE`] at most and then not again for [`AGAIN`]: a child may
+//! stay in its `open(2)` of a FIFO for ever, and nobody is to be kept by it.
 //!
-//! Source: commit_creds() in kernel/cred.c; PR_SET_DUMPABLE in prctl(2).
+//! There is no lock, and a forked copy goes by none of this: the note belongs to one [process](process::generation).
+//!
+//! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
+use super::creator::without_signals;
+use crate::process;
 use forkless_core::sys::{self, uapi};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Generation (upper 24 bits), the state noted (8 bits), launches under way (32 bits).
+/// A state is due to be put back when launches have overlapped for so long.
+const OVERDUE: Duration = Duration::from_millis(10);
+
+/// So long, at most, do new launches then wait for the others.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// So long are they let be after a wait that was in vain.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The [process](process::generation) in the upper half, [`Note`] in the lower.
 static NOTE: AtomicU64 = AtomicU64::new(0);
 
-const ONE_LAUNCH: u64 = 1;
-const STATE_AT: u32 = 32;
-const GENERATION: u64 = 1 << 40;
+/// When the state is due to be put back, in nanoseconds of the monotonic clock; with [`WAITS`] until when new launches wait.
+static DUE: AtomicU64 = AtomicU64::new(0);
 
-/// A launch whose child changes ids; puts the parent's state back when dropped.
-pub(super) struct KeepDumpable(());
+/// In [`DUE`].
+const WAITS: u64 = 1 << 63;
+
+/// Launches begun.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// Threads that sleep, or are about to.
+static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+
+/// What is noted: [`BUSY`], the state ([`STATE`]), launches under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Note(u32);
+
+/// One thread is about to note or to change the state.
+const BUSY: u32 = 1 << 31;
+
+const STATE_AT: u32 = 24;
+const STATE: u32 = 3 << STATE_AT;
+const LAUNCHES: u32 = (1 << STATE_AT) - 1;
+
+impl Note {
+    /// What this process has noted, with the word itself: one that a forked copy finds is not its own.
+    fn look() -> (u64, Self) {
+        let word = NOTE.load(Ordering::SeqCst);
+        (word, Self(if word >> 32 == u64::from(process::generation()) { word as u32 } else { 0 }))
+    }
+
+    fn launches(self) -> u32 {
+        self.0 & LAUNCHES
+    }
+
+    fn state(self) -> u8 {
+        ((self.0 & STATE) >> STATE_AT) as u8
+    }
+
+    fn is_busy(self) -> bool {
+        self.0 & BUSY != 0
+    }
+
+    fn with(state: u8, launches: u32) -> Self {
+        Self(u32::from(state) << STATE_AT & STATE | launches & LAUNCHES)
+    }
+
+    fn word(self) -> u64 {
+        u64::from(process::generation()) << 32 | u64::from(self.0)
+    }
+
+    /// In place of the word that was looked at, if that is still there.
+    fn put(self, before: u64) -> bool {
+        let done = NOTE.compare_exchange(before, self.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if done {
+            wake();
+        }
+        done
+    }
+
+    /// Does what only one thread may do at a time, and notes its answer; false if another thread was faster.
+    ///
+    /// No handler runs on this thread meanwhile: it might launch, and wait for ever.
+    fn alone(self, before: u64, work: impl FnOnce() -> Self) -> bool {
+        without_signals(|| {
+            if !Self(self.0 | BUSY).put(before) {
+                return false;
+            }
+            NOTE.store(work().word(), Ordering::SeqCst);
+            wake();
+            true
+        })
+    }
+}
+
+/// The half of [`NOTE`] that changes; the kernel alone looks at it.
+fn half() -> &'static AtomicU32 {
+    let low = NOTE.as_ptr().cast::<u32>().wrapping_add(cfg!(target_endian = "big") as usize);
+    // SAFETY: a part of the static word, aligned for it.
+    unsafe { AtomicU32::from_ptr(low) }
+}
+
+fn wake() {
+    if SLEEPERS.load(Ordering::SeqCst) != 0 {
+        sys::futex_wake_all(half());
+    }
+}
+
+/// Sleeps until the note is another one, for `limit` at most.
+fn sleep(note: Note, limit: Duration) {
+    let limit = uapi::__kernel_timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
+    SLEEPERS.fetch_add(1, Ordering::SeqCst);
+    let _ = sys::futex_wait(half(), note.0, Some(&limit));
+    SLEEPERS.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// As long as a thread that is [alone](Note::alone) may take; it is looked for again then.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A launch whose child may be somebody else in our memory. When the last of them is dropped, the host is what it was.
+///
+#[derive(Debug)]
+pub struct KeepDumpable {
+    process: u32,
+}
 
 impl KeepDumpable {
-    pub(super) fn begin() -> Self {
+    /// The memory is left as it is: the child changes that.
+    pub fn begin() -> Self {
         loop {
-            let note = NOTE.load(Ordering::Acquire);
-            let noted = if launches(note) == 0 {
-                // A launch that came and went since makes this a new generation, and the exchange fails.
-                (note & !(0xff << STATE_AT)) | (state() as u64) << STATE_AT
-            } else {
-                note
-            };
-            if NOTE.compare_exchange(note, noted + ONE_LAUNCH, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Self(());
+            let (word, note) = Note::look();
+            if note.is_busy() {
+                sleep(note, MOMENT);
+            } else if note.launches() == 0 {
+                let first = || {
+                    DUE.store(now().saturating_add(nanoseconds(OVERDUE)), Ordering::Relaxed);
+                    Note::with(state(), 1)
+                };
+                if note.alone(word, first) {
+                    break;
+                }
+            } else if let Some(wait) = wait_for_others(now(), &DUE) {
+                sleep(note, wait);
+            } else if Note::with(note.state(), note.launches() + 1).put(word) {
+                break;
             }
         }
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        Self { process: process::generation() }
+    }
+
+    /// Ends it for a child that has been seen to leave: the kernel says so a moment before it takes the memory from the child, so
+    /// that is waited for. (Where `/proc` tells nothing there is nothing to wait for.)
+    pub fn end(self, pid: i32) {
+        super::fork::has_executed(pid);
     }
 }
 
 impl Drop for KeepDumpable {
     fn drop(&mut self) {
-        let noted = (NOTE.load(Ordering::Acquire) >> STATE_AT & 0xff) as usize;
-        // 2, "readable by root only", can only be set by the kernel; and what was 0 is so already.
-        if noted == 1 && state() != 1 {
-            const PR_SET_DUMPABLE: usize = 4;
-            // SAFETY: puts a flag of this process back to what it was.
-            let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, noted, 0, 0, 0, 0]) };
+        // A copy that was forked amid a launch has no child in its memory.
+        while self.process == process::generation() {
+            let (word, note) = Note::look();
+            let put_back = || {
+                // 2, "readable by root only", can only be set by the kernel; and what was 0 is so already.
+                if note.state() == 1 && state() != 1 {
+                    let _ = set_state(1);
+                }
+                Note::with(0, 0)
+            };
+            let done = match note.launches() {
+                _ if note.is_busy() => {
+                    sleep(note, MOMENT);
+                    false
+                }
+                0 => true,
+                1 => note.alone(word, put_back),
+                launches => Note::with(note.state(), launches - 1).put(word),
+            };
+            if done {
+                return;
+            }
         }
-        let end = |note: u64| Some(note - ONE_LAUNCH + if launches(note) == 1 { GENERATION } else { 0 });
-        let _ = NOTE.fetch_update(Ordering::AcqRel, Ordering::Acquire, end);
     }
 }
 
-fn launches(note: u64) -> u32 {
-    note as u32
+/// How long a new launch is to wait for the others, if it is.
+fn wait_for_others(now: u64, due: &AtomicU64) -> Option<Duration> {
+    loop {
+        let known = due.load(Ordering::Relaxed);
+        let next = match known.checked_sub(WAITS) {
+            None if now < known => return None,
+            None => WAITS | now.saturating_add(nanoseconds(PATIENCE)),
+            Some(until) if now < until => return Some(Duration::from_nanos(until - now)),
+            Some(_) => now.saturating_add(nanoseconds(AGAIN)),
+        };
+        // Whoever was faster has done the same.
+        let _ = due.compare_exchange(known, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Makes this process dumpable, or not, as PR_SET_DUMPABLE of `prctl(2)` does, also while children are being launched that change
+/// their ids.
+///
+/// Such a launch makes the memory that it shares non-dumpable until the child has executed its program, and then puts back what
+/// the process was. A `prctl(2)` of the caller's own in between cannot be told from the kernel's doing, and is lost. This call is
+/// not: `false` takes effect at once and stays, `true` when no such child is left in the memory.
+///
+/// ```
+/// forkless::set_dumpable(false)?;
+/// // Secrets are read, and neither a debugger nor a core gets them.
+/// forkless::set_dumpable(true)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// `prctl(2)`'s, as from a filter.
+pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
+    let mut answer = Ok(());
+    loop {
+        let (word, note) = Note::look();
+        if note.is_busy() {
+            sleep(note, MOMENT);
+            continue;
+        }
+        let launches = note.launches();
+        let set = || {
+            answer = if dumpable && launches > 0 { Ok(()) } else { set_state(u8::from(dumpable)) };
+            let state = if answer.is_ok() { u8::from(dumpable) } else { note.state() };
+            Note::with(state, launches)
+        };
+        if note.alone(word, set) {
+            return answer.map_err(io::Error::from_raw_os_error);
+        }
+    }
+}
+
+/// Whether a refusal was one by the memory's being non-dumpable, which passes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    begun: u32,
+    alone: bool,
+}
+
+impl Mark {
+    /// At the beginning of a launch, which is one of those that change ids itself if `own`.
+    pub(super) fn begin(own: bool) -> Self {
+        let alone = Note::look().1.launches() == u32::from(own);
+        Self { begun: BEGUN.load(Ordering::SeqCst), alone }
+    }
+
+    /// Have no others been under way since? Asked when the launch's own has ended.
+    pub(super) fn was_alone(self) -> bool {
+        self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::look().1.launches() == 0
+    }
+}
+
+/// Is the memory dumpable now?
+pub(super) fn is_dumpable() -> bool {
+    state() == 1
 }
 
 fn state() -> u8 {
     const PR_GET_DUMPABLE: usize = 3;
     // SAFETY: reads a flag of this process.
     unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0]) }.unwrap_or(1) as u8
+}
+
+fn set_state(state: u8) -> Result<(), i32> {
+    const PR_SET_DUMPABLE: usize = 4;
+    // SAFETY: a flag of this process, which its owner has asked for or had before.
+    unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, state as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn new_launches_wait_for_a_bounded_time_and_then_not_for_a_while() {
+        let due = AtomicU64::new(50 * MS);
+        assert_eq!(wait_for_others(49 * MS, &due), None, "not due yet");
+        assert_eq!(wait_for_others(50 * MS, &due), Some(PATIENCE), "the first one that finds it due");
+        assert_eq!(
+            wait_for_others(90 * MS, &due),
+            Some(Duration::from_millis(60)),
+            "the next ones wait as long as that"
+        );
+        assert_eq!(wait_for_others(150 * MS, &due), None, "it was in vain");
+        assert_eq!(wait_for_others(1149 * MS, &due), None, "and nobody waits for a while");
+        assert_eq!(
+            wait_for_others(5000 * MS, &due),
+            Some(PATIENCE),
+            "then the next one that comes does, whenever that is"
+        );
+    }
+
+    #[test]
+    fn a_note_is_that_of_one_process() {
+        let word = Note::with(1, 3).word();
+        assert_eq!((Note(word as u32).state(), Note(word as u32).launches()), (1, 3));
+        assert_eq!(word >> 32, u64::from(process::generation()));
+    }
 }

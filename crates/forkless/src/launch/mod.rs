@@ -53,7 +53,7 @@ pub use support::Support;
 use clone::{Cloned, How};
 pub(crate) use creator::Creator;
 use creator::CreatorError;
-use dumpable::KeepDumpable;
+pub use dumpable::{KeepDumpable, set_dumpable};
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
@@ -218,7 +218,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let caller = Caller::of(plan, run);
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
-        let keep_dumpable = plan.changes_ids.then(dumpable::KeepDumpable::begin);
+        let keep_dumpable = plan.changes_ids.then(KeepDumpable::begin);
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
@@ -476,11 +476,11 @@ fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Opti
 /// Waits as long as the form asks; sets `left` if the child has left our memory by then.
 fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
     let (stack, pid) = (&running.stack, running.pid);
-    if keep_dumpable.is_some() {
+    if let Some(keep) = keep_dumpable {
         // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
         // it is stopped, since it could be for ever.
         wait_though_stopped(stack, pid, |word| word != LEFT);
-        drop(keep_dumpable);
+        keep.end(pid);
     }
     match form {
         Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, |word| word == RUNNING),

@@ -1,0 +1,249 @@
+//! Children that change their ids, or their capabilities, while they share the host's memory: who else may look into it
+//! meanwhile, and what the host is afterwards.
+
+use crate::hosts::in_a_copy;
+use crate::observe::{self, eventually, opening_child, skip};
+use forkless::{CallArg, CapabilitySet, Command, Namespace, Stdio};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// An ordinary user.
+const USER: u32 = 1000;
+
+fn is_root(what: &str) -> bool {
+    // SAFETY: a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        skip(what, "that needs root");
+    }
+    is_root
+}
+
+fn dumpable() -> i32 {
+    // SAFETY: reads a flag.
+    unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }
+}
+
+fn set_dumpable(value: libc::c_ulong) {
+    // SAFETY: a flag of this process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, value, 0, 0, 0) }, 0);
+}
+
+/// A FIFO that a child opens for reading, and stays in that until it is [let go](Fifo::let_go).
+struct Fifo {
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+impl Fifo {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("one's own directory");
+        let path = directory.path().join("fifo");
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path");
+        // SAFETY: makes a FIFO.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("one's own file");
+        Self { path, _directory: directory }
+    }
+
+    fn stdio(&self) -> Stdio {
+        Stdio::open(&self.path, libc::O_RDONLY, 0)
+    }
+
+    fn let_go(&self) {
+        let open = || std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&self.path);
+        eventually("a reader of the FIFO", || open().is_ok());
+    }
+}
+
+/// `/bin/true` as another user.
+fn as_user() -> Command {
+    let mut command = Command::new("/bin/true");
+    command.uid(USER).gid(USER);
+    command
+}
+
+/// Runs `check` with the pid of a child of this command that waits in its opening of a FIFO.
+fn while_it_waits(mut command: Command, check: impl FnOnce(i32)) {
+    let fifo = Fifo::new();
+    command.stdin(fifo.stdio());
+    thread::scope(|scope| {
+        let launch = scope.spawn(move || command.status());
+        let mut pid = 0;
+        eventually("a child that waits", || {
+            pid = opening_child().unwrap_or(0);
+            pid != 0 || launch.is_finished()
+        });
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(pid)));
+        fifo.let_go();
+        assert!(launch.join().expect("a thread").expect("status").success());
+        checked.expect("while the child waited");
+    });
+}
+
+/// Can a process of the ordinary user open another one's memory?
+fn is_open_to_user(pid: i32) -> bool {
+    let mut peek = std::process::Command::new("/bin/sh");
+    peek.args(["-c", ": < /proc/$0/mem", &pid.to_string()]).uid(USER).gid(USER);
+    peek.stderr(std::process::Stdio::null()).status().expect("a shell").success()
+}
+
+/// The memory of a host is closed to the user that one of its children has become, also after another such child has left.
+pub fn closed_to_the_new_user(_: &[String]) {
+    if !is_root("who may look at a child that has changed its ids") {
+        return;
+    }
+    assert!(as_user().status().expect("status").success());
+    assert_eq!(dumpable(), 1);
+    while_it_waits(as_user(), |pid| {
+        assert!(!is_open_to_user(pid), "with one such child");
+        for _ in 0..20 {
+            assert!(as_user().status().expect("status").success());
+            assert!(!is_open_to_user(pid), "after another one has left");
+        }
+        // Control: what would open it is seen.
+        set_dumpable(1);
+        let is_open = is_open_to_user(pid);
+        set_dumpable(0);
+        if !is_open {
+            skip("the control of who may look at a child that has changed its ids", "another rule forbids it here");
+        }
+    });
+    assert_eq!(dumpable(), 1, "when the last one has left");
+}
+
+/// How many children change their ids at the same time in [`restored_while_others_go_on`], and for how long each: as good as never
+/// are they all away at once by chance.
+const BUSY: usize = 8;
+const HOLD_MS: u64 = 20;
+
+/// A host in which such launches always overlap is dumpable again, now and then, while they go on.
+pub fn restored_while_others_go_on(_: &[String]) {
+    if !is_root("a host that always launches children of other ids") {
+        return;
+    }
+    let nap = [0u64, HOLD_MS * 1_000_000].map(u64::to_ne_bytes).concat();
+    let (done, launched, seen) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..BUSY {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    let mut command = as_user();
+                    // SAFETY: a nap changes nothing.
+                    unsafe { command.call(libc::SYS_nanosleep as u32, [CallArg::Bytes(nap.clone()), 0.into()], None) };
+                    drop(command.launch().expect("launch"));
+                    launched.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let begun = Instant::now();
+        // Once it could be the beginning.
+        while seen.load(Relaxed) < 3 && begun.elapsed() < Duration::from_secs(60) {
+            while dumpable() == 1 && begun.elapsed() < Duration::from_secs(60) {
+                std::hint::spin_loop();
+            }
+            let before = launched.load(Relaxed);
+            while dumpable() != 1 && begun.elapsed() < Duration::from_secs(60) {
+                std::hint::spin_loop();
+            }
+            if launched.load(Relaxed) > before && dumpable() == 1 {
+                seen.fetch_add(1, Relaxed);
+            }
+        }
+        done.store(true, Relaxed);
+    });
+    let (seen, launched) = (seen.load(Relaxed), launched.load(Relaxed));
+    assert!(seen >= 3, "dumpable {seen} times in {launched} launches");
+    assert_eq!(dumpable(), 1);
+    observe::assert_no_orphans();
+}
+
+/// A copy that is forked while a child of other ids is in the original's memory has no such child in its own: nothing there waits for
+/// it, and what it asks for is so at once.
+pub fn forked_amid(_: &[String]) {
+    if !is_root("a copy that is forked amid a launch with other ids") {
+        return;
+    }
+    while_it_waits(as_user(), |_| {
+        in_a_copy(|| {
+            for _ in 0..3 {
+                assert!(as_user().status().expect("status").success());
+            }
+            forkless::set_dumpable(true).expect("PR_SET_DUMPABLE");
+            assert_eq!(dumpable(), 1, "no child is in the copy's memory");
+            assert!(as_user().status().expect("status").success());
+            assert_eq!(dumpable(), 1);
+        });
+    });
+    assert_eq!(dumpable(), 1);
+}
+
+/// What the host asks for while such a child is in its memory is so when that has left.
+pub fn asked_for_meanwhile(_: &[String]) {
+    if !is_root("a host that makes itself non-dumpable while a child changes ids") {
+        return;
+    }
+    let set = |dumpable| forkless::set_dumpable(dumpable).expect("PR_SET_DUMPABLE");
+    while_it_waits(as_user(), |_| set(false));
+    assert_eq!(dumpable(), 0, "asked for meanwhile");
+    assert!(as_user().status().expect("status").success());
+    assert_eq!(dumpable(), 0, "asked for before");
+    while_it_waits(as_user(), |pid| {
+        set(true);
+        assert!(!is_open_to_user(pid), "the child is there still");
+    });
+    assert_eq!(dumpable(), 1, "asked for meanwhile, and so when the child has left");
+    set(false);
+    assert_eq!(dumpable(), 0);
+    set(true);
+    assert_eq!(dumpable(), 1);
+}
+
+/// A child with fewer capabilities, or in a user namespace, is open to others than its host is, so the memory is closed by the plan.
+pub fn closed_for_other_credentials(_: &[String]) {
+    if !is_root("who may look at a child that has given up capabilities") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program");
+    std::fs::copy("/bin/true", &program).expect("a copy");
+    let closes = |what: &str, set: &dyn Fn(&mut Command)| {
+        let mut command = Command::new(&program);
+        set(&mut command);
+        // Its last step takes until the program is not busy any more.
+        let writer = std::fs::OpenOptions::new().write(true).open(&program).expect("open");
+        let mut seen = false;
+        let answer = thread::scope(|scope| {
+            let launch = scope.spawn(move || command.status());
+            while !launch.is_finished() && !seen {
+                seen = dumpable() == 0;
+            }
+            drop(writer);
+            launch.join().expect("a thread")
+        });
+        assert!(seen, "the memory is open: {what}");
+        assert!(answer.expect("status").success(), "{what}");
+        assert_eq!(dumpable(), 1, "afterwards: {what}");
+    };
+    closes("fewer capabilities", &|command| _ = command.permitted(CapabilitySet::EMPTY));
+    closes("a new user namespace", &|command| _ = command.unshare(Namespace::User));
+    closes("the same with maps", &|command| _ = command.unshare(Namespace::User).map_uid(0, 0, 1).map_gid(0, 0, 1));
+    let mut holder = Command::new("/bin/sleep").arg("100").unshare(Namespace::User).spawn().expect("a namespace");
+    let path = format!("/proc/{}/ns/user", holder.id());
+    let join = |command: &mut Command| _ = command.join(Namespace::User, File::open(&path).expect("a namespace"));
+    closes("another user namespace", &join);
+    // SAFETY: the child's own ids.
+    let call = |command: &mut Command| unsafe { _ = command.call(libc::SYS_setfsuid as u32, [1000.into()], None) };
+    closes("a call for other ids", &call);
+    holder.kill().expect("kill");
+    holder.wait().expect("wait");
+    observe::assert_no_orphans();
+}
