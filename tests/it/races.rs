@@ -114,6 +114,11 @@ fn a_host_may_make_itself_dumpable_or_not_amid_a_change_of_ids() {
 }
 
 #[test]
+fn what_a_change_of_ids_refuses_to_others_is_there_for_the_next_ones() {
+    runner::run("ids-refused-meanwhile");
+}
+
+#[test]
 fn a_hosts_memory_is_closed_while_its_child_has_other_credentials() {
     runner::run("ids-other-credentials");
 }

@@ -137,6 +137,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("ids-restored", ids::restored_while_others_go_on),
     ("ids-forked-amid", ids::forked_amid),
     ("ids-asked-for", ids::asked_for_meanwhile),
+    ("ids-refused-meanwhile", ids::refused_meanwhile),
     ("ids-other-credentials", ids::closed_for_other_credentials),
     ("death-thread-ends", death::thread_ends),
     ("death-process-ends", death::process_ends),

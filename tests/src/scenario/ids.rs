@@ -3,7 +3,7 @@
 
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, opening_child, skip};
-use forkless::{CallArg, CapabilitySet, Command, Namespace, Stdio};
+use forkless::{CallArg, CapabilitySet, Command, Namespace, Passing, Stdio};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -246,4 +246,36 @@ pub fn closed_for_other_credentials(_: &[String]) {
     holder.kill().expect("kill");
     holder.wait().expect("wait");
     observe::assert_no_orphans();
+}
+
+/// What is refused to a launch because another one changes ids at the same time is there for the next one.
+pub fn refused_meanwhile(_: &[String]) {
+    if !is_root("descriptors passed while another child changes ids") {
+        return;
+    }
+    // SAFETY: capabilities of this process, whose only thread this is: all but CAP_SYS_PTRACE.
+    unsafe {
+        let (mut header, mut sets) = ([0x2008_0522u32, 0], [0u32; 6]);
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
+        (sets[0], sets[1]) = (sets[0] & !(1 << 19), sets[1] & !(1 << 19));
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_ptr()), 0);
+    }
+    let passed = || {
+        let null = File::open("/dev/null").expect("open");
+        let mut child = Command::new("/bin/true").fd(null, 7).spawn().expect("spawn");
+        assert!(child.wait().expect("wait").success());
+        child.route().passing
+    };
+    if passed() != Passing::PidfdGetfd {
+        return skip("descriptors passed while another child changes ids", "pidfd_getfd is refused here");
+    }
+    for _ in 0..3 {
+        while_it_waits(as_user(), |_| assert_eq!(passed(), Passing::None, "the host may not be looked at"));
+        assert_eq!(passed(), Passing::PidfdGetfd, "afterwards");
+    }
+    // The same by the host's own doing.
+    forkless::set_dumpable(false).expect("PR_SET_DUMPABLE");
+    assert_eq!(passed(), Passing::None);
+    forkless::set_dumpable(true).expect("PR_SET_DUMPABLE");
+    assert_eq!(passed(), Passing::PidfdGetfd);
 }

@@ -219,7 +219,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Nanoseconds of the monotonic clock.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

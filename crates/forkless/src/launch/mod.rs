@@ -53,6 +53,7 @@ pub use support::Support;
 use clone::{Cloned, How};
 pub(crate) use creator::Creator;
 use creator::CreatorError;
+use dumpable::Mark;
 pub use dumpable::{KeepDumpable, set_dumpable};
 pub(crate) use fork::Closure;
 pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
@@ -219,10 +220,12 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
         let keep_dumpable = plan.changes_ids.then(KeepDumpable::begin);
+        let mark = Mark::begin(plan.changes_ids);
         let mut running = match attempt(plan, run, &caller, route) {
             Ok(running) => running,
             Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
-                features = Features::lose(Feature::Clone3);
+                drop(keep_dumpable);
+                features = features.lose(Feature::Clone3, mark);
                 continue;
             }
             Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
@@ -234,9 +237,10 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = wait::reap(running.pid);
+            drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
-            if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+            if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
                 return Err(failure::failed(plan, outcome));
             }
             continue;
@@ -244,7 +248,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
         if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
             // Refused since the probe; the child found the other way by itself.
-            features = Features::lose(Feature::GetFd);
+            features = features.lose(Feature::GetFd, mark);
             running.route.passing = Passing::Proc;
         }
         if !running.left {
@@ -262,7 +266,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
-        if !knows_better(outcome, status, route, &mut features, &mut copy_sources) {
+        if !knows_better(outcome, status, route, &mut features, &mut copy_sources, mark) {
             let signal = status.and_then(|status| status.signal());
             return Err(failure::failed(plan, outcome).by(signal));
         }
@@ -276,12 +280,13 @@ fn knows_better(
     route: Route,
     features: &mut Features,
     copy_sources: &mut bool,
+    mark: Mark,
 ) -> bool {
     match next_best(outcome, status, route) {
-        Some(NextBest::CopyTable) => *features = Features::lose(Feature::CloseRange),
+        Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
-            *features = without.map_or(*features, Features::lose);
+            *features = without.map_or(*features, |feature| features.lose(feature, mark));
         }
         None => return false,
     }
@@ -597,10 +602,9 @@ pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus
         return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
     }
     // It is too late to try another way for this child, but the next one will go it.
-    match next_best(outcome, status, route) {
-        Some(NextBest::CopyTable) => _ = Features::lose(Feature::CloseRange),
-        Some(NextBest::CopySources { without: Some(feature) }) => _ = Features::lose(feature),
-        _ => {}
+    if let Ok(features) = Features::get() {
+        let (mut features, mut copy_sources) = (features, false);
+        knows_better(outcome, status, route, &mut features, &mut copy_sources, Mark::begin(false));
     }
     failure::failed(plan, outcome).by(status.and_then(|status| status.signal()))
 }

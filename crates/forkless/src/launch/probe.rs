@@ -2,20 +2,50 @@
 //!
 //! Asked once, by a real child, before the first launch. Containers and service managers refuse system calls with
 //! ENOSYS, EPERM, EINVAL or E2BIG, old kernels do not have them, emulators refuse `CLONE_VM` (qemu-user: EINVAL) or share
-//! nothing by it; each of them answers here, and what is refused later is noted then.
+//! nothing by it; each of them answers here, and what is refused later is noted then. One refusal may be for a moment: what was
+//! there once is tried again after a while, by a launch that goes another way if it must. And while the memory is not dumpable,
+//! `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
 
 use super::clone::{self, How};
+use super::dumpable::{self, Mark};
 use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
 use forkless_core::sys::{self, errno};
 use std::ptr::null;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-static FOUND: AtomicU32 = AtomicU32::new(0);
+static KNOWN: Known = Known::new();
+
+/// What is known: [`Feature`]s, and which of those that are missing may come back.
+struct Known {
+    /// [`PROBED`]; each feature, or that it is [`LOST`] or [`HIDDEN`].
+    found: AtomicU32,
+    /// When what is lost is tried again, in nanoseconds of the monotonic clock.
+    again: AtomicU64,
+    /// How long that was from the loss on.
+    pause: AtomicU64,
+}
 
 const PROBED: u32 = 1;
+
+/// The features.
+const ALL: u32 = 0x3e;
+
+/// Those that a parent can refuse by not being dumpable.
+const BY_PARENT: u32 = Feature::GetFd as u32 | Feature::ProcFd as u32;
+
+/// A feature shifted by so much: refused to a launch.
+const LOST: u32 = 8;
+
+/// A feature shifted by so much: refused while the memory was not dumpable, and there again when that is.
+const HIDDEN: u32 = 16;
+
+/// What is lost is tried again after so long; if that was in vain, after twice as long, up to [`LONGEST`].
+const SHORTEST: u64 = Duration::from_secs(1).as_nanos() as u64;
+const LONGEST: u64 = Duration::from_secs(60).as_nanos() as u64;
 
 /// What can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,23 +70,77 @@ pub(crate) struct Features(u32);
 impl Features {
     /// Probes, if that has not been done. The error is the step's errno: EINVAL where `CLONE_VM` does not share memory.
     pub(crate) fn get() -> Result<Self, ProbeError> {
-        let found = FOUND.load(Ordering::Relaxed);
-        if found & PROBED != 0 {
-            return Ok(Self(found));
+        match KNOWN.get(dumpable::now, dumpable::is_dumpable) {
+            Some(found) => Ok(found),
+            None => Ok(KNOWN.note(run()?, dumpable::is_dumpable())),
         }
-        // Threads that come here at the same time find the same; what the first one has lost since stays lost.
-        let found = run()? | PROBED;
-        let first = FOUND.compare_exchange(0, found, Ordering::Relaxed, Ordering::Relaxed);
-        Ok(Self(first.map_or_else(|earlier| earlier, |_| found)))
     }
 
     pub(crate) fn has(self, feature: Feature) -> bool {
         self.0 & feature as u32 != 0
     }
 
-    /// Notes a refusal that came later, and gives what is left.
-    pub(crate) fn lose(feature: Feature) -> Self {
-        Self(FOUND.fetch_and(!(feature as u32), Ordering::Relaxed) & !(feature as u32))
+    /// After a refusal to a launch that began at `mark`: what is left for this launch. Later ones are told too, unless others were
+    /// changing ids meanwhile.
+    pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
+        if mark.was_alone() {
+            KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
+        }
+        Self(self.0 & !(feature as u32))
+    }
+}
+
+impl Known {
+    const fn new() -> Self {
+        Self { found: AtomicU32::new(0), again: AtomicU64::new(0), pause: AtomicU64::new(0) }
+    }
+
+    /// None: nothing has been probed. Asks for the time, or whether the memory is dumpable, only where something is missing for it.
+    fn get(&self, now: impl FnOnce() -> u64, is_dumpable: impl FnOnce() -> bool) -> Option<Features> {
+        let found = self.found.load(Ordering::Relaxed);
+        if found & PROBED == 0 {
+            return None;
+        }
+        let (lost, hidden) = (found >> LOST & ALL, found >> HIDDEN & ALL);
+        let mut back = 0;
+        if lost != 0 && now() >= self.again.load(Ordering::Relaxed) {
+            back |= lost << LOST;
+        }
+        if hidden != 0 && is_dumpable() {
+            back |= hidden << HIDDEN;
+        }
+        if back == 0 {
+            return Some(Features(found));
+        }
+        let give = |found: u32| {
+            let back = found & back;
+            Some(found & !back | back >> LOST & ALL | back >> HIDDEN & ALL)
+        };
+        let before = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
+        Some(Features(before.ok().and_then(give).unwrap_or(found)))
+    }
+
+    /// What the probe found. Threads that come here at the same time find the same; what the first one has lost since stays lost.
+    fn note(&self, found: u32, is_dumpable: bool) -> Features {
+        let hidden = if is_dumpable { 0 } else { (BY_PARENT & !found) << HIDDEN };
+        let found = found | hidden | PROBED;
+        let first = self.found.compare_exchange(0, found, Ordering::Relaxed, Ordering::Relaxed);
+        Features(first.map_or_else(|earlier| earlier, |_| found))
+    }
+
+    fn lose(&self, feature: Feature, now: u64, is_dumpable: bool) {
+        let feature = feature as u32;
+        let to = if is_dumpable || feature & BY_PARENT == 0 { LOST } else { HIDDEN };
+        if to == LOST {
+            let (again, pause) = (self.again.load(Ordering::Relaxed), self.pause.load(Ordering::Relaxed));
+            // It was there for longer than it had been away: another matter.
+            let is_new = now > again.saturating_add(pause);
+            let pause = if is_new { SHORTEST } else { (pause * 2).clamp(SHORTEST, LONGEST) };
+            self.pause.store(pause, Ordering::Relaxed);
+            self.again.store(now.saturating_add(pause), Ordering::Relaxed);
+        }
+        let take = |found: u32| Some(found & !feature | (found & feature) << to);
+        let _ = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
     }
 }
 
@@ -124,4 +208,62 @@ fn probe_once() -> Result<u32, ProbeError> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Known {
+        let known = Known::new();
+        known.note(ALL, true);
+        known
+    }
+
+    fn has(known: &Known, feature: Feature, now: u64, is_dumpable: bool) -> bool {
+        known.get(|| now, || is_dumpable).expect("probed").has(feature)
+    }
+
+    #[test]
+    fn what_was_refused_once_is_tried_again() {
+        let known = all();
+        known.lose(Feature::GetFd, 1000 * SHORTEST, true);
+        assert!(!has(&known, Feature::GetFd, 1001 * SHORTEST - 1, true));
+        assert!(has(&known, Feature::Clone3, 1001 * SHORTEST - 1, true));
+        assert!(has(&known, Feature::GetFd, 1001 * SHORTEST, true));
+        // In vain: after twice as long, and so on.
+        known.lose(Feature::GetFd, 1001 * SHORTEST, true);
+        assert!(!has(&known, Feature::GetFd, 1003 * SHORTEST - 1, true));
+        assert!(has(&known, Feature::GetFd, 1003 * SHORTEST, true));
+        for _ in 0..20 {
+            known.lose(Feature::GetFd, 1003 * SHORTEST, true);
+        }
+        assert!(!has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST - 1, true));
+        assert!(has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST, true));
+        // It was there for a long time: another matter.
+        known.lose(Feature::GetFd, 5000 * SHORTEST, true);
+        assert!(has(&known, Feature::GetFd, 5001 * SHORTEST, true));
+    }
+
+    #[test]
+    fn what_is_refused_while_the_memory_is_not_dumpable_is_there_when_it_is() {
+        let known = all();
+        known.lose(Feature::GetFd, 0, false);
+        assert!(!has(&known, Feature::GetFd, u64::MAX, false));
+        assert!(has(&known, Feature::GetFd, 0, true));
+        let probed = Known::new();
+        let found = probed.note(ALL & !(Feature::GetFd as u32), false);
+        assert!(!found.has(Feature::GetFd) && found.has(Feature::ThreadFd));
+        assert!(has(&probed, Feature::GetFd, 0, true), "nor is the probe's answer for ever");
+        let without = Known::new();
+        without.note(ALL & !(Feature::GetFd as u32), true);
+        assert!(!has(&without, Feature::GetFd, u64::MAX, true), "but what the probe did not find is not there");
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nothing_is_missing() {
+        let known = all();
+        let found = known.get(|| panic!("the time"), || panic!("the state"));
+        assert!(found.is_some_and(|found| found.0 == ALL | PROBED));
+    }
 }

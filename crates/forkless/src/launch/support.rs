@@ -5,7 +5,7 @@ use std::io;
 
 /// What launches rest on, and whether this kernel, and whatever filters it for this process, allows it.
 ///
-/// Found by a real child, once for a process. What is refused to a later launch is missing from then on.
+/// Found by a real child, once for a process. What is refused to a later launch is missing for a while, and then tried again.
 ///
 /// ```
 /// let here = forkless::Support::probe()?;
