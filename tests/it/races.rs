@@ -124,6 +124,21 @@ fn a_hosts_memory_is_closed_while_its_child_has_other_credentials() {
 }
 
 #[test]
+fn a_child_waits_for_its_id_maps_as_long_as_its_host_is_stopped() {
+    runner::run("maps-host-stopped");
+}
+
+#[test]
+fn a_host_that_is_killed_leaves_no_child_that_waits_for_its_id_maps() {
+    runner::run("maps-host-killed");
+}
+
+#[test]
+fn a_stopped_child_without_id_maps_keeps_nobody() {
+    runner::run("maps-child-stopped");
+}
+
+#[test]
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
 }

@@ -114,27 +114,27 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
     }
 }
 
-/// Waits for the parent's word. A parent that dies meanwhile would never give it, and in a new process-id namespace it
-/// cannot be looked for, so there is a limit.
+/// Waits for the parent's word.
 fn await_go(frame: &Frame) -> Result<()> {
     if frame.asked.load(Relaxed) == ASK_WANTED {
         frame.asked.store(ASKED, Release);
         sys::futex_wake(&frame.asked);
     }
-    await_word(&frame.go)
+    await_word(&frame.go, frame)
 }
 
-/// Waits until a word that is [`GO_WAIT`] becomes [`GO`].
-pub(crate) fn await_word(go: &AtomicU32) -> Result<()> {
-    const LIMIT: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 10, tv_nsec: 0 };
+/// Waits until a word that is [`GO_WAIT`] becomes [`GO`], for as long as the parent lives: it may be stopped.
+pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
+    /// How often the parent is looked for, who would never say it if it died.
+    const LOOK: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         match go.load(Acquire) {
             GO => return Ok(()),
             GO_AWAY => return Err(errno::ECHILD),
             _ => {}
         }
-        if sys::futex_wait(go, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) {
-            return Err(errno::ETIMEDOUT);
+        if sys::futex_wait(go, GO_WAIT, Some(&LOOK)) == Err(errno::ETIMEDOUT) && identity::has_lost_parent(frame) {
+            return Err(errno::ESRCH);
         }
     }
 }

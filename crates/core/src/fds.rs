@@ -9,9 +9,9 @@
 //! As for [`child`](crate::child); the table is the child's own.
 
 use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
+use crate::identity;
 use crate::plan::{Header, PAIR_NULL, Pair, at};
 use crate::sys::{self, Result, errno, uapi};
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Mark in the scratch list: to be fetched or opened, not moved.
@@ -339,32 +339,7 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
 
 /// The size of the child's descriptor table, above which nothing is open: `FDSize` in `/proc/self/status`.
 fn table_size() -> Option<u32> {
-    // With its line's start: the first line is the program's name, which may be anything.
-    const LABEL: &[u8] = b"\nFDSize:";
-    // Not zeroed first: that would be a call of memset, the only one in this crate.
-    let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
-    // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, the descriptor is our own.
-    let filled = unsafe {
-        let status = sys::open(c"/proc/self/status".as_ptr().cast(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
-        let filled = sys::read(status, buffer.as_mut_ptr().cast(), size_of::<[u8; 1024]>());
-        let _ = sys::close(status);
-        filled.ok()?
-    };
-    // SAFETY: that many bytes have been written.
-    let text = unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) };
-    let mut matched = 0;
-    let mut size = None;
-    for &byte in text {
-        match (LABEL.get(matched), byte, size) {
-            (Some(&wanted), _, _) => matched = if byte == wanted { matched + 1 } else { (byte == b'\n') as usize },
-            (None, b'0'..=b'9', _) => {
-                size = Some(size.unwrap_or(0u32).wrapping_mul(10).wrapping_add((byte - b'0') as u32));
-            }
-            (None, _, Some(_)) => return size,
-            (None, _, None) => {}
-        }
-    }
-    None
+    identity::status_number(b"\nFDSize:")
 }
 
 /// The soft RLIMIT_NOFILE, or a generous guess. Numbers above it can only be open if the limit was lowered since.

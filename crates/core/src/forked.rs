@@ -13,12 +13,12 @@
 //! As for [`child`], except that the child may do to its memory what it likes.
 
 use crate::child;
-use crate::frame::{Frame, GO, GO_AWAY, GO_WAIT};
-use crate::sys::{self, errno, uapi};
+use crate::frame::Frame;
+use crate::sys::{self, uapi};
 use core::cell::UnsafeCell;
 use core::ptr::null;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::Release;
 
 /// [`Shared::owner`]: the child has not got so far.
 pub const NO_OWNER: u32 = 0;
@@ -60,7 +60,7 @@ pub unsafe fn play(shared: *mut Shared) -> ! {
     // SAFETY: the mapping is the child's as much as the parent's, and is never unmapped in the child.
     unsafe {
         watch(shared);
-        pass_gate(&(*shared).gate, (*shared).frame.parent);
+        pass_gate(&(*shared).gate, &(*shared).frame);
         child::play(&raw mut (*shared).frame)
     }
 }
@@ -81,17 +81,9 @@ unsafe fn watch(shared: *mut Shared) {
     }
 }
 
-/// A parent that dies meanwhile would never open it, so it is looked for; one that is stopped is waited for.
-fn pass_gate(gate: &AtomicU32, parent: i32) {
-    const LIMIT: uapi::__kernel_timespec = uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
-    loop {
-        match gate.load(Acquire) {
-            GO => return,
-            GO_AWAY => sys::exit(127),
-            _ => {}
-        }
-        if sys::futex_wait(gate, GO_WAIT, Some(&LIMIT)) == Err(errno::ETIMEDOUT) && sys::getppid() != parent {
-            sys::exit(127);
-        }
+/// A child that is not let in has nothing more to do.
+fn pass_gate(gate: &AtomicU32, frame: &Frame) {
+    if child::await_word(gate, frame).is_err() {
+        sys::exit(127);
     }
 }

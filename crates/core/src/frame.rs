@@ -74,6 +74,8 @@ pub struct Frame {
     pub keep_below: u32,
     /// The parent's pid, where descriptors are fetched from it or its death is to be noticed.
     pub parent: i32,
+    /// The parent's pid in its own process-id namespace, where its death is to be noticed while it is waited for.
+    pub host: i32,
     /// The parent's thread that cloned, whose descriptors are meant: it may have a table of its own, and the parent's
     /// first thread may have ended.
     pub thread: i32,

@@ -5,6 +5,7 @@
 
 use crate::frame::Frame;
 use crate::sys::{self, Result, errno, uapi};
+use core::mem::MaybeUninit;
 
 /// `chdir(2)`. `path` ends in NUL.
 pub unsafe fn chdir(path: *const u8) -> Result<()> {
@@ -46,4 +47,42 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
         sys::set_signal_mask(mask)?;
         answer.map(drop)
     }
+}
+
+/// Has the parent that waited for us died? One in another process-id namespace has no number here, but `/proc`, as it was mounted
+/// there, has it still. Not so where that cannot be known.
+pub fn has_lost_parent(frame: &Frame) -> bool {
+    match sys::getppid() {
+        0 => status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host),
+        parent => parent != frame.host,
+    }
+}
+
+/// A number in `/proc/self/status`, by its label, which begins with the end of the line before: the first line is the program's
+/// name, which may be anything. It takes a descriptor for a moment, so the table must be the child's own.
+pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
+    // Not zeroed first: that would be a call of memset, the only one in this crate.
+    let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
+    // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, the descriptor is our own.
+    let filled = unsafe {
+        let status = sys::open(c"/proc/self/status".as_ptr().cast(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
+        let filled = sys::read(status, buffer.as_mut_ptr().cast(), size_of::<[u8; 1024]>());
+        let _ = sys::close(status);
+        filled.ok()?
+    };
+    // SAFETY: that many bytes have been written.
+    let text = unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) };
+    let mut matched = 0;
+    let mut number = None;
+    for &byte in text {
+        match (label.get(matched), byte, number) {
+            (Some(&wanted), _, _) => matched = if byte == wanted { matched + 1 } else { (byte == b'\n') as usize },
+            (None, b'0'..=b'9', _) => {
+                number = Some(number.unwrap_or(0u32).wrapping_mul(10).wrapping_add((byte - b'0') as u32));
+            }
+            (None, _, Some(_)) => return number,
+            (None, _, None) => {}
+        }
+    }
+    None
 }

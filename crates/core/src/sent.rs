@@ -204,7 +204,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     frame.detail.store(what::CHECKED, Relaxed);
     if sent.checked.load(SeqCst) != GO {
         sent.waits.store(1, SeqCst);
-        await_word(&sent.checked)?;
+        await_word(&sent.checked, frame)?;
     }
     frame.detail.store(-1, Relaxed);
     Ok(())

@@ -94,6 +94,18 @@ pub(crate) fn has_gone(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
     !matches!(ask(pid, pidfd, uapi::WNOHANG), Ok(None))
 }
 
+/// Sends a signal to a child of ours that may have ended, or been reaped by another.
+///
+/// Without a pidfd by its number, which is its own until it has been reaped. (Another part of the program that reaps what is not its
+/// own, and that between the two calls, would find the number used up and begun again as well: there are some thousands before.)
+pub(crate) fn signal(pid: i32, pidfd: Option<&OwnedFd>, signal: i32) {
+    let sent = pidfd.map(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), signal));
+    if !matches!(sent, Some(Ok(()) | Err(errno::ESRCH))) && !is_reaped(pid, pidfd) {
+        // SAFETY: a child of ours that has not been reaped.
+        let _ = unsafe { sys::kill(pid, signal) };
+    }
+}
+
 /// Is it known that the child has been reaped, or that this is no child of ours?
 pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;

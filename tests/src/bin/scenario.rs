@@ -58,6 +58,9 @@ mod death;
 #[path = "../scenario/ids.rs"]
 mod ids;
 
+#[path = "../scenario/maps.rs"]
+mod maps;
+
 #[path = "../scenario/set.rs"]
 mod set;
 
@@ -139,6 +142,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("ids-asked-for", ids::asked_for_meanwhile),
     ("ids-refused-meanwhile", ids::refused_meanwhile),
     ("ids-other-credentials", ids::closed_for_other_credentials),
+    ("maps-host", maps::host),
+    ("maps-host-stopped", maps::host_stopped),
+    ("maps-host-killed", maps::host_killed),
+    ("maps-child-stopped", maps::child_stopped),
     ("death-thread-ends", death::thread_ends),
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),

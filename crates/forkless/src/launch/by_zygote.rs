@@ -197,7 +197,7 @@ fn finish(
     difference: Option<&'static str>,
 ) -> Result<Running, Refused> {
     let reap = |running: &Running| {
-        wait_though_stopped(&running.stack, running.pid, |word| word != LEFT);
+        wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
         let ended = wait::wait(running.pid, running.pidfd.as_ref(), running.started);
         ended.ok().map(|ended| ended.status)
     };
@@ -210,8 +210,7 @@ fn finish(
             // SAFETY: a new descriptor, ours.
             Ok(pidfd) => running.pidfd = Some(unsafe { OwnedFd::from_raw_fd(pidfd) }),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
-                // SAFETY: our own child, which nobody has waited for, unless it has ended already.
-                let _ = unsafe { sys::kill(running.pid, crate::child::SIGKILL) };
+                wait::signal(running.pid, None, crate::child::SIGKILL);
                 reap(&running);
                 return Err(super::failure::clone_error(plan, true, error).into());
             }
@@ -273,7 +272,8 @@ fn fill(
 ) {
     let mask = sys::signal_mask().unwrap_or(0);
     stack.begin(|frame| {
-        frame.parent = if plan.is_in_other_pids { 0 } else { sys::getpid() };
+        frame.host = sys::getpid();
+        frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
         frame.thread = 0;
         *frame.missed.get_mut() = 0;
         *frame.go.get_mut() = GO_WAIT;

@@ -10,7 +10,7 @@
 use super::creator::LIBCS;
 use super::stack::Stack;
 use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Route, Run, Running};
-use super::{failure, is_stopped, killed_in_exec, maps, result, was_sent_away};
+use super::{failure, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::wait;
@@ -80,6 +80,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pidfd = if run.pidfd { pidfd(pid) } else { Ok(None) };
     open_gate(&stack, pidfd.is_ok());
     let pidfd = pidfd.map_err(|error| {
+        wait_though_stopped(&stack, pid, None, |word| word != LEFT);
         wait::reap(pid);
         failure::clone_error(plan, true, error)
     })?;
@@ -121,8 +122,10 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     stack.begin(|frame| {
         frame.plan = plan.header();
-        // Also for the gate. A parent in another process-id namespace is 0 to the child.
-        frame.parent = if plan.is_in_other_pids { 0 } else { sys::getpid() };
+        // For the gate, too.
+        frame.host = sys::getpid();
+        // A parent in another process-id namespace is 0 to the child.
+        frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
         frame.thread = caller.tid;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
         *frame.asked.get_mut() = if plan.id_maps.is_some() { ASK_WANTED } else { 0 };
@@ -193,6 +196,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
         return Ok(());
     }
     maps::write(pid, &frame.go, id_maps).map_err(|(error, what)| {
+        wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {
             Some(outcome) => failure::failed(plan, outcome),

@@ -236,7 +236,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps));
         }
         if let Some(Err((errno, what))) = running.maps {
-            let status = wait::reap(running.pid);
+            let status = reap(&running);
             drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
@@ -311,7 +311,7 @@ impl Caller {
     fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
         let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
-        let needed = creates || plan.names_parent || passes;
+        let needed = creates || plan.names_parent || passes || plan.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
         Self { pid, tid, mask }
@@ -363,6 +363,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: 
     frame.plan = plan.header();
     // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+    frame.host = caller.pid;
     frame.thread = caller.tid;
     *frame.missed.get_mut() = 0;
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
@@ -480,19 +481,19 @@ fn next_best(failure: Outcome, status: Option<ExitStatus>, route: Route) -> Opti
 
 /// Waits as long as the form asks; sets `left` if the child has left our memory by then.
 fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
-    let (stack, pid) = (&running.stack, running.pid);
+    let (stack, pid, pidfd) = (&running.stack, running.pid, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
         // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
         // it is stopped, since it could be for ever.
-        wait_though_stopped(stack, pid, |word| word != LEFT);
+        wait_though_stopped(stack, pid, pidfd, |word| word != LEFT);
         keep.end(pid);
     }
     match form {
-        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, |word| word == RUNNING),
+        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING),
         Form::Launch => {}
         Form::Spawn => {
             if !wait_while(stack, pid, None, |word| word != LEFT) && passes_descriptors {
-                wait_though_stopped(stack, pid, |word| word == RUNNING);
+                wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING);
             }
         }
         // What the child is passed stays open as long as the caller of this holds the plan.
@@ -509,12 +510,17 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 ///
 /// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
 /// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
-fn wait_though_stopped(stack: &Stack, pid: i32, busy: impl Fn(u32) -> bool) {
+fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
-        // SAFETY: our own child. It has not left our memory, so it has no exit signal, and nobody else can have reaped it.
-        let _ = unsafe { sys::kill(pid, SIGCONT) };
+        wait::signal(pid, pidfd, SIGCONT);
     }
+}
+
+/// Reaps a child that has failed or been sent away, and is about to leave; one that is stopped has to go on for that.
+fn reap(running: &Running) -> Option<ExitStatus> {
+    wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
+    wait::reap(running.pid)
 }
 
 /// A child between clone and exec that is still there after this is looked at more closely.

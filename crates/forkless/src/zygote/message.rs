@@ -23,7 +23,7 @@ use crate::launch::stack::{GUARD, MAPPING, frame_offset};
 const MAGIC: u32 = 0x797a_6b66;
 
 /// Both sides must be of one make: the layout of plans, of frames and of parcels.
-const VERSION: u32 = plan::VERSION << 16 | 1;
+const VERSION: u32 = plan::VERSION << 16 | 2;
 
 /// What a message is about.
 #[repr(u32)]

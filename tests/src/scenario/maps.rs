@@ -1,0 +1,129 @@
+//! Id maps, which the host writes while the child waits: what if either of them is stopped then, or the host killed.
+
+use crate::observe::{self, eventually, skip, state_of};
+use forkless::{Command, Error, Launcher, Namespace, Step};
+use std::ffi::{CStr, c_char, c_int};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Who is to be stopped when the host opens a `uid_map`.
+static STOPS: AtomicI32 = AtomicI32::new(NOBODY);
+
+const NOBODY: i32 = 0;
+const THE_HOST: i32 = 1;
+const THE_CHILD: i32 = 2;
+
+/// libc's, by which std opens files, and so the library.
+///
+/// # Safety
+/// `open(2)`
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+    // SAFETY: the caller's text.
+    let text = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or_default();
+    let child = text.strip_prefix("/proc/").and_then(|text| text.strip_suffix("/uid_map"));
+    if let Some(child) = child.and_then(|number| number.parse().ok()) {
+        // SAFETY: a signal to this process, or to its own child.
+        match STOPS.load(Relaxed) {
+            THE_HOST => unsafe { _ = libc::raise(libc::SIGSTOP) },
+            THE_CHILD => {
+                unsafe { libc::kill(child, libc::SIGSTOP) };
+                eventually("the child's stop", || state_of(child) == Some('T'));
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode) as c_int }
+}
+
+/// `/bin/true` in a user namespace with maps.
+fn mapped(with_pids: bool, count: u32) -> Command {
+    // SAFETY: numbers.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let mut command = Command::new("/bin/true");
+    command.unshare(Namespace::User).map_uid(0, uid, count).map_gid(0, gid, 1);
+    if with_pids {
+        command.unshare(Namespace::Pid);
+    }
+    command
+}
+
+fn is_possible() -> bool {
+    let possible = mapped(false, 1).status().is_ok_and(|status| status.success());
+    if !possible {
+        skip("id maps of a stopped host or child", "user namespaces are refused here");
+    }
+    possible
+}
+
+/// The host of [`host_stopped`] and [`host_killed`].
+pub fn host(args: &[String]) {
+    STOPS.store(THE_HOST, Relaxed);
+    let mut command = mapped(args.iter().any(|arg| arg == "pids"), 1);
+    if args.iter().any(|arg| arg == "fork") {
+        command.launcher(Launcher::Fork);
+    }
+    assert!(command.status().expect("status").success());
+}
+
+/// A host that has stopped where it is about to write the maps.
+fn stopped_host(args: &[&str]) -> Child {
+    let host = std::process::Command::new("/proc/self/exe").arg("maps-host").args(args).spawn().expect("a host");
+    let mut status = 0;
+    // SAFETY: the kernel writes a status.
+    let seen = unsafe { libc::waitpid(host.id() as i32, &raw mut status, libc::WUNTRACED) };
+    assert_eq!(seen, host.id() as i32);
+    assert_eq!(ExitStatus::from_raw(status).stopped_signal(), Some(libc::SIGSTOP), "{args:?}");
+    host
+}
+
+const WAYS: [&[&str]; 3] = [&[], &["pids"], &["fork"]];
+
+/// A host may be stopped for any time: its child waits. (It looks for its host each second.)
+pub fn host_stopped(_: &[String]) {
+    if !is_possible() {
+        return;
+    }
+    let hosts = WAYS.map(|args| (args, stopped_host(args)));
+    std::thread::sleep(Duration::from_millis(2500));
+    for (args, mut host) in hosts {
+        // SAFETY: our own child.
+        unsafe { libc::kill(host.id() as i32, libc::SIGCONT) };
+        assert!(host.wait().expect("wait").success(), "{args:?}");
+    }
+}
+
+/// A host that is killed leaves no child that waits for it.
+pub fn host_killed(_: &[String]) {
+    if !is_possible() {
+        return;
+    }
+    for args in WAYS {
+        let mut host = stopped_host(args);
+        let tasks = format!("/proc/{0}/task/{0}/children", host.id());
+        let child = std::fs::read_to_string(tasks).expect("children").trim().parse().expect("one child");
+        assert!(state_of(child).is_some(), "{args:?}");
+        host.kill().expect("kill");
+        host.wait().expect("wait");
+        eventually("the end of a killed host's child", || matches!(state_of(child), None | Some('Z' | 'X')));
+    }
+}
+
+/// A child that is stopped when its maps cannot be written keeps nobody.
+pub fn child_stopped(_: &[String]) {
+    if !is_possible() {
+        return;
+    }
+    // SAFETY: the default action ends this process, which is what is wanted.
+    unsafe { libc::alarm(30) };
+    STOPS.store(THE_CHILD, Relaxed);
+    for launcher in [Launcher::Clone, Launcher::Fork] {
+        // A map of no ids is none.
+        let error = mapped(false, 0).launcher(launcher).spawn().expect_err("an empty map");
+        assert_eq!(Error::of(&error).map(Error::step), Some(Step::IdMaps), "{launcher:?}: {error}");
+    }
+    observe::assert_no_orphans();
+}
