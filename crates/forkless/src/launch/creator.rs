@@ -11,6 +11,7 @@ use crate::process;
 use forkless_core::sys::{self, errno, uapi};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -90,7 +91,7 @@ fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -
     thread::scope(|scope| {
         let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
         let ended = thread.map_err(CreatorError::Thread)?.join();
-        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
@@ -175,17 +176,18 @@ fn gone() -> io::Error {
 
 fn keep(queue: &Receiver<Job>) {
     for job in queue {
-        // SAFETY: who sent it keeps it alive, and alone, until it is told.
+        // SAFETY: who sent it keeps it alive, and alone, until it is told. It does not unwind.
         unsafe { (*job.work)() };
         // The sender waits for this, whatever happens to it.
         let _ = job.done.send(());
     }
 }
 
+/// A panic of the work is the caller's, and not the keeper's.
 fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let keeper = keeper()?;
     let (mut work, mut answer) = (Some(work), None);
-    let mut job = || answer = work.take().map(|work| work());
+    let mut job = || answer = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
     let (done, wait) = sync_channel(1);
     let erased: *mut (dyn FnMut() + Send + '_) = &raw mut job;
     // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and drops
@@ -195,5 +197,20 @@ fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError
     let gone = || CreatorError::Thread(gone());
     keeper.jobs.send(Job { work, done }).map_err(|_| gone())?;
     wait.recv().map_err(|_| gone())?;
-    answer.ok_or_else(gone)
+    match answer.ok_or_else(gone)? {
+        Ok(answer) => Ok(answer),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_does_so_in_its_caller_and_the_keeper_goes_on() {
+        let panic = catch_unwind(|| on_keeper(|| panic!("on purpose")).map(|()| ())).expect_err("a panic");
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+        assert_eq!(on_keeper(|| 7).expect("a keeper"), 7);
+    }
 }
