@@ -22,7 +22,7 @@ pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
 #[inline(always)]
 pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
     let mut before = Some(before);
-    let plan = frame.plan;
+    let plan = frame.plan.load(Relaxed).cast_const();
     // SAFETY: the plan outlives the child's use of it (module contract).
     let (ops, count) = unsafe { (at::<Op>(plan, (*plan).ops), (*plan).op_count) };
     for index in 0..count {

@@ -7,7 +7,7 @@
 use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
 /// The child may still be using the parent's memory and descriptors.
 pub const RUNNING: u32 = 1;
@@ -66,8 +66,8 @@ pub struct Frame {
     pub errno: AtomicI32,
     /// What of the step's object failed: an index into the pairs, or a descriptor number.
     pub detail: AtomicI32,
-    /// The arena to play.
-    pub plan: *const Header,
+    /// The arena to play. A zygote writes it while the caller may look at the frame.
+    pub plan: AtomicPtr<Header>,
     /// How the descriptor table comes to be.
     pub table: Table,
     /// With [`Table::Private`]: descriptors from here on are not copied.

@@ -32,6 +32,8 @@ pub enum Outcome {
     /// The child was killed in this step (the op's index, and what it was), before it came to `execve`. `None`: before
     /// the first one.
     Killed(Option<(u32, OpCode)>),
+    /// The frame names this step, which the plan has not got: something else has written to it.
+    Garbled(u32),
 }
 
 /// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
@@ -46,8 +48,13 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
             errno => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
         };
     }
-    // SAFETY: the step is 1 + the index of an op of this plan (written by `child::play`).
-    let code = unsafe { (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code };
+    // SAFETY: the ops of the plan lie in its arena, and the step is 1 + the index of one of them.
+    let code = unsafe {
+        if step > (*plan).op_count {
+            return Outcome::Garbled(step);
+        }
+        (*at::<Op>(plan, (*plan).ops).add(step as usize - 1)).code
+    };
     match (frame.errno.load(Relaxed), code) {
         // A hook may end its child, or execute something itself: what comes of that is the child's status.
         (0, OpCode::Exec | OpCode::ExecFd | OpCode::PreExec) => Outcome::Exec,

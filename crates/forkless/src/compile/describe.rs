@@ -41,7 +41,7 @@ pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<Str
         OpCode::Foreground => Some(format!("of the terminal at fd {}", op.a)),
         OpCode::HandBack => Some(format!("in variable {}", op.b)),
         OpCode::ExecFd => Some(format!("fd {}", op.a)),
-        OpCode::PreExec => Some(format!("closure {}", detail? + 1)),
+        OpCode::PreExec => Some(format!("closure {}", i64::from(detail?) + 1)),
         _ => None,
     }
 }

@@ -234,10 +234,18 @@ impl Plan {
         unsafe { (*self.header()).op_count - 1 }
     }
 
-    /// An op of this plan.
+    /// The ops of this plan.
+    fn ops(&self) -> &[Op] {
+        // SAFETY: the header's list lies in the arena.
+        unsafe {
+            let header = &*self.header();
+            std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
+        }
+    }
+
+    /// An op of this plan, by an index that is known to be one.
     pub(crate) fn op(&self, index: u32) -> &Op {
-        // SAFETY: the index comes from a child that played this plan.
-        unsafe { &*plan::at::<Op>(self.header(), (*self.header()).ops).add(index as usize) }
+        &self.ops()[index as usize]
     }
 
     /// A pair of this plan, if there is one of that index.

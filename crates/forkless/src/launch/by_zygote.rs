@@ -21,7 +21,7 @@ use crate::zygote::{Request, read_calls, write_calls};
 use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
 use forkless_core::report::Outcome;
-use forkless_core::sent::{Sent, what};
+use forkless_core::sent::what;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
@@ -32,6 +32,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+
+/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing but what is
+/// atomic, or does not change any more.
+macro_rules! field {
+    ($base:expr, $($field:ident).+) => {{
+        let parcel = $base.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
+        // SAFETY: mapped for as long as its stack is held, which outlives each use here.
+        unsafe { &(*parcel).$($field).+ }
+    }};
+}
 
 /// How often a launch is tried when helpers die under it.
 const TRIES: usize = 3;
@@ -157,7 +167,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         }
         return Err(lost(plan, helper, error, "for its descriptors"));
     }
-    let difference = look_meanwhile(&shared(base).sent, caller.status(), helper);
+    let difference = look_meanwhile(base, caller.status(), helper);
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
@@ -165,7 +175,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     };
     let route = Route {
         launcher: Launcher::Zygote,
-        call: if shared(base).order.old_clone.load(Ordering::Relaxed) == 0 { Call::Clone3 } else { Call::Clone },
+        call: if field!(base, order.old_clone).load(Ordering::Relaxed) == 0 { Call::Clone3 } else { Call::Clone },
         table: DescriptorTable::Sent,
         passing: Passing::ScmRights,
     };
@@ -174,16 +184,17 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
 }
 
 /// While the child is being made, which waits for the word: have we entered another namespace?
-fn look_meanwhile(sent: &Sent, status: &Status, helper: &Helper) -> Option<&'static str> {
+fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option<&'static str> {
     if !status.enters_namespaces() {
         return None;
     }
     let same = helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces);
     let difference = (!same).then_some("namespaces");
-    sent.checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
+    let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
+    checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
     // Stored before the child looks or, where it has looked already, after it has said that it waits.
-    if sent.waits.load(Ordering::SeqCst) != 0 {
-        sys::futex_wake(&sent.checked);
+    if waits.load(Ordering::SeqCst) != 0 {
+        sys::futex_wake(checked);
     }
     difference
 }
@@ -250,15 +261,9 @@ fn finish(
                     return Err(Refused::Again(Again::Differs("limits or scheduling")));
                 }
             }
-            Err(function_error(plan, base, status).unwrap_or_else(|| failed(plan, outcome)).into())
+            Err(function_error(plan, &running.stack, base, status).unwrap_or_else(|| failed(plan, outcome)).into())
         }
     }
-}
-
-/// The parcel, of which what is atomic may be looked at while the child runs.
-fn shared<'a>(base: NonNull<u8>) -> &'a Parcel {
-    // SAFETY: mapped for as long as its stack is held, which outlives each use here.
-    unsafe { base.byte_add(PARCEL_AT).cast().as_ref() }
 }
 
 /// Puts a run, a plan's arena and the caller's state into a parcel.
@@ -428,10 +433,9 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
 
 /// The helper's own failure.
 fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>) -> Error {
-    let order = &shared(base).order;
-    let error = order.errno.load(Ordering::Relaxed);
+    let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
-    match order.failure.load(Ordering::Relaxed) {
+    match field!(base, order.failure).load(Ordering::Relaxed) {
         failure::CLONE => super::failure::clone_error(plan, false, error),
         failure::DESCRIPTORS => {
             on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
@@ -447,23 +451,25 @@ fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>
 }
 
 /// Why one of the functions was the end of the launch, if one was.
-fn function_error(plan: &Plan, base: NonNull<u8>, status: Option<ExitStatus>) -> Option<Error> {
-    let order = &shared(base).order;
-    let number = order.function.load(Ordering::Acquire).checked_sub(1)? as usize;
-    // SAFETY: the list lies in the parcel, where it was put and nobody changes it.
-    let list = unsafe {
-        let list = base.byte_add(ARENA_AT + order.calls as usize).cast::<u8>();
-        std::slice::from_raw_parts(list.as_ptr(), order.calls_len as usize)
-    };
+fn function_error(plan: &Plan, stack: &Stack, base: NonNull<u8>, status: Option<ExitStatus>) -> Option<Error> {
+    let number = field!(base, order.function).load(Ordering::Acquire).checked_sub(1)? as usize;
+    // The child may have written anything there, wherever it should not have.
+    let (start, length) = (*field!(base, order.calls) as usize, *field!(base, order.calls_len) as usize);
+    if ARENA_AT + start + length > stack.lent_length() {
+        return None;
+    }
+    // SAFETY: it lies in the parcel; the child, which alone could change it, has ended.
+    let list = unsafe { std::slice::from_raw_parts(base.byte_add(ARENA_AT + start).as_ptr(), length) };
     let name = read_calls(list).nth(number).map(|(name, _)| String::from_utf8_lossy(name).into_owned())?;
-    let why = match order.said.load(Ordering::Acquire) as usize {
+    let why = match field!(base, order.said).load(Ordering::Acquire) as usize {
         0 => match status {
             Some(status) => format!("it ended the process: {status}"),
             None => "it ended the process".into(),
         },
         length => {
+            let words = field!(base, order.words).get();
             // SAFETY: the child that wrote it has ended.
-            let words = unsafe { &*order.words.get() };
+            let words = unsafe { &*words };
             String::from_utf8_lossy(&words[..length.min(WORDS)]).into_owned()
         }
     };
@@ -474,7 +480,7 @@ fn function_error(plan: &Plan, base: NonNull<u8>, status: Option<ExitStatus>) ->
 pub(super) fn late_function_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
     // SAFETY: the frame of a zygote's child stands there in its parcel's mapping, which lives as long as the stack.
     let base = unsafe { NonNull::new(stack.frame_ptr())?.cast::<u8>().byte_sub(PARCEL_AT) };
-    function_error(plan, base, status)
+    function_error(plan, stack, base, status)
 }
 
 const _: () = assert!(PATIENCE.as_secs() == 0);

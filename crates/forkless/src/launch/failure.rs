@@ -92,6 +92,7 @@ pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
 /// Best-effort steps that failed.
 pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
     misses(frame)
+        .filter(|(op, _)| *op <= plan.last_op())
         .map(|(op, errno)| failed(plan, Outcome::Failed { op, code: plan.op(op).code, detail: -1, errno }))
         .collect()
 }
@@ -106,6 +107,11 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
             return Error::killed(plan.program(), step);
+        }
+        Outcome::Garbled(step) => {
+            let why =
+                format!("what the child has said makes no sense: it ended in step {step} of {}", plan.last_op() + 1);
+            return Error::noted(plan.program(), Step::Clone, &why);
         }
         Outcome::Exec => unreachable!("not a failure"),
     };
@@ -202,5 +208,39 @@ fn adopted(what: i32) -> &'static str {
         what::SIGNALS => "ignored signals",
         what::WORD => "robust list",
         _ => "other state, which was not there in time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+    use forkless_core::report::outcome;
+
+    /// Whatever a frame holds, which others may have written to: no more than words come of it.
+    #[test]
+    fn a_garbled_report_is_an_error() {
+        let mut command = Command::new("/bin/true");
+        command.current_dir("/").stdin(crate::Stdio::piped());
+        let plan = Plan::compile(&command, true).expect("a plan");
+        // SAFETY: all zeroes are a frame: numbers and null pointers.
+        let mut frame: Frame = unsafe { std::mem::zeroed() };
+        let steps = plan.last_op() + 1;
+        for errno in [0, errno::EBADF, i32::MIN, i32::MAX] {
+            for detail in [-1, 0, i32::MIN, i32::MAX] {
+                for step in (0..=steps + 1).chain([1 << 16, 1 << 31, u32::MAX]) {
+                    (*frame.errno.get_mut(), *frame.detail.get_mut(), *frame.step.get_mut()) = (errno, detail, step);
+                    // SAFETY: no child plays it.
+                    let outcome = unsafe { outcome(&frame, plan.header()) };
+                    assert_eq!(matches!(outcome, Outcome::Garbled(_)), step > steps, "step {step}");
+                    if outcome != Outcome::Exec {
+                        assert!(!failed(&plan, outcome).to_string().is_empty());
+                    }
+                }
+            }
+        }
+        *frame.missed.get_mut() = u32::MAX;
+        frame.misses.iter_mut().for_each(|miss| *miss.get_mut() = u32::MAX);
+        assert!(missed(&plan, &frame).is_empty(), "misses of no step");
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 /// Readies the frame, and what lies beside it.
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     stack.begin(|frame| {
-        frame.plan = plan.header();
+        *frame.plan.get_mut() = plan.header().cast_mut();
         // For the gate, too.
         frame.host = sys::getpid();
         // A parent in another process-id namespace is 0 to the child.

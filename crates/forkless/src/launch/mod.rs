@@ -360,7 +360,7 @@ enum Refused {
 
 /// Fills a frame for one run.
 fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
-    frame.plan = plan.header();
+    *frame.plan.get_mut() = plan.header().cast_mut();
     // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;

@@ -13,7 +13,7 @@ use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
 use forkless_core::sys::{self, errno};
-use std::ptr::null;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ fn probe_once() -> Result<u32, ProbeError> {
     let pid = loop {
         stack.begin(|frame| {
             frame.detail = 0.into();
-            frame.plan = null();
+            *frame.plan.get_mut() = null_mut();
             frame.table = Table::Private;
         });
         let how = How { clone3, share_files: true, ..How::PLAIN };

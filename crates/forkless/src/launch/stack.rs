@@ -50,7 +50,12 @@ pub(crate) struct Stack {
 }
 
 /// What a stack that is not of the pool belongs to: has it back when dropped.
-pub(crate) trait Lender: Send + Sync {}
+pub(crate) trait Lender: Send + Sync {
+    /// How long the memory is that the stack lies in, where somebody asks.
+    fn length(&self) -> usize {
+        0
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -178,6 +183,11 @@ impl Stack {
         if self.lender.is_none() {
             self.frame().word.store(LEFT, Ordering::Release);
         }
+    }
+
+    /// The length of the memory that it was lent with.
+    pub(crate) fn lent_length(&self) -> usize {
+        self.lender.as_ref().map_or(0, |lender| lender.length())
     }
 
     /// Does it lie in memory that is shared with a zygote?

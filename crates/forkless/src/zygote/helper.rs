@@ -83,7 +83,11 @@ pub(crate) struct Lease {
     link: Arc<Link>,
 }
 
-impl Lender for Lease {}
+impl Lender for Lease {
+    fn length(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.length)
+    }
+}
 
 impl Drop for Lease {
     fn drop(&mut self) {

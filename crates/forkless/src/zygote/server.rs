@@ -234,12 +234,11 @@ impl<'a> Server<'a> {
     }
 
     fn launch(&mut self, memory: NonNull<u8>, length: usize) {
-        // SAFETY: a mapped parcel, which its owner leaves alone until the frame's word says so.
-        let parcel = unsafe { memory.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
-        let answer = self.try_launch(memory, length, parcel);
-        let Parcel { sent, order } = parcel;
-        order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
-        if let Err((why, error)) = answer {
+        let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
+        // Once there is a child the parcel may be in use for the next launch at any moment.
+        if let Err((why, error)) = self.try_launch(memory, length, parcel) {
+            // SAFETY: a mapped parcel without a child. Its owner, who waits for the word, looks at atomics alone.
+            let Parcel { sent, order } = unsafe { &*parcel };
             order.errno.store(error, Ordering::Relaxed);
             order.failure.store(why, Ordering::Relaxed);
             sent.frame.word.store(LEFT, Ordering::Release);
@@ -247,27 +246,47 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: &mut Parcel) -> Result<(), (u32, i32)> {
-        let Parcel { sent, order } = parcel;
-        if self.lost_some || self.descriptors.len() != order.descriptors as usize {
+    /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to first, through
+    /// references to no more than that, and then to be read.
+    fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
+        self.patch(memory, parcel)?;
+        // SAFETY: a mapped parcel, of which nobody else uses this part now.
+        let (adopt, kept) = unsafe { (&mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
+        self.compare(adopt, kept);
+        // SAFETY: from here on nothing but atomics is written to.
+        let parcel = unsafe { &*parcel };
+        self.play(memory, length, parcel)
+    }
+
+    /// Puts the numbers that the descriptors of this launch have got where they belong.
+    fn patch(&self, memory: NonNull<u8>, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
+        // SAFETY: as for `try_launch`.
+        let (count, patches) = unsafe { ((*parcel).order.descriptors as usize, &(*parcel).order.patches) };
+        if self.lost_some || self.descriptors.len() != count {
             return Err((failure::DESCRIPTORS, errno::EMFILE));
         }
-        for (&number, &at) in self.descriptors.iter().zip(&order.patches) {
+        for (&number, &at) in self.descriptors.iter().zip(patches) {
             // SAFETY: the owner names places inside the parcel, which it leaves to us.
             unsafe { memory.byte_add(at as usize).cast::<i32>().write_unaligned(number) };
         }
+        Ok(())
+    }
+
+    /// Has the plan played.
+    fn play(&mut self, memory: NonNull<u8>, length: usize, parcel: &Parcel) -> Result<(), (u32, i32)> {
+        let Parcel { sent, order } = parcel;
         // SAFETY: the arena lies in the parcel, and is its own copy of a plan.
         let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
         // SAFETY: as above.
-        let header = unsafe { arena.cast::<Header>().as_ref() };
+        let header = unsafe { arena.cast::<Header>().read() };
         let is_whole = ARENA_AT + header.len as usize <= length && header.environment == 0;
         if header.magic != MAGIC || header.version != VERSION || !is_whole {
             return Err((failure::PLAN, errno::EINVAL));
         }
         // SAFETY: as above; no child plays it yet.
         unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
-        sent.frame.plan = arena.as_ptr().cast();
-        self.compare(&mut sent.adopt, order.kept != 0);
+        order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
+        sent.frame.plan.store(arena.as_ptr().cast(), Ordering::Relaxed);
         if order.calls != 0 {
             // SAFETY: the list lies behind the arena, inside the parcel.
             let list = unsafe {
@@ -342,6 +361,8 @@ impl<'a> Server<'a> {
 
     /// A child that shares this process's memory until exec, as any of the library's.
     fn clone(&mut self, memory: NonNull<u8>, order: &Order) -> Result<(), (u32, i32)> {
+        // Read now: when there is a child the parcel may be another launch's.
+        let vfork = order.vfork != 0;
         loop {
             // SAFETY: the parcel's own stack, which no child uses: its owner has said so by sending it.
             let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
@@ -349,7 +370,7 @@ impl<'a> Server<'a> {
                 clone3: self.has_clone3,
                 namespaces: order.namespaces,
                 cgroup: order.cgroup,
-                vfork: order.vfork != 0,
+                vfork,
                 tells_pid: true,
                 for_parent: true,
                 ..How::PLAIN
@@ -359,11 +380,12 @@ impl<'a> Server<'a> {
                 Ok(_) => break,
                 Err(error) if self.has_clone3 && order.namespaces == 0 && order.cgroup < 0 && is_refusal(error) => {
                     self.has_clone3 = false;
+                    order.old_clone.store(1, Ordering::Relaxed);
                 }
                 Err(error) => return Err((failure::CLONE, error)),
             }
         }
-        if order.vfork != 0 {
+        if vfork {
             // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
             // has left that by now.
             const PR_SET_DUMPABLE: usize = 4;
