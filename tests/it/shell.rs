@@ -133,3 +133,96 @@ fn a_pipe_is_not_opened_here() {
     fs::write(&fifo, "through").expect("a reader");
     assert_eq!(child.wait_with_output().expect("output").stdout, b"through");
 }
+
+/// What the shell says of a program that was killed goes where the program's standard error went, whatever has become of that
+/// name by then.
+#[test]
+fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
+    for planted in ["ln -s victim err", "mkfifo err"] {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("victim"), "precious").expect("a file");
+        fs::write(path("plant"), format!("rm err\n{planted}\nkill -KILL $$\n")).expect("a script");
+        let mut line = forkless::shell("sh plant 2>err");
+        line.settings().current_dir(place.path());
+        let (done, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(line.status()));
+        let status = wait.recv_timeout(std::time::Duration::from_secs(100)).expect("an end").expect("a shell");
+        let shell =
+            Command::new("/bin/sh").args(["-c", "sh -c 'kill -KILL $$' 2>/dev/null"]).status().expect("a shell");
+        assert_eq!(status, shell, "{planted}");
+        assert_eq!(fs::read_to_string(path("victim")).expect("a file"), "precious", "{planted}");
+    }
+}
+
+/// Appended to a file that has been made shorter, or written over what the program wrote at another place: as the shell does it.
+#[test]
+fn the_shells_words_are_where_it_puts_them() {
+    for line in ["sh plant 2>err", "sh plant 2>>err", "sh plant >err 2>&1"] {
+        let told = |run: &dyn Fn(&Path)| {
+            let place = tempfile::tempdir().expect("a directory");
+            fs::write(place.path().join("plant"), "echo long enough >&2\n: >err\nkill -KILL $$\n").expect("a script");
+            run(place.path());
+            fs::read(place.path().join("err")).expect("a file")
+        };
+        let ours = told(&|place| {
+            let mut line = forkless::shell(line);
+            line.settings().current_dir(place);
+            line.status().expect("a run");
+        });
+        let theirs = told(&|place| {
+            Command::new("/bin/sh").args(["-c", line]).current_dir(place).status().expect("a shell");
+        });
+        assert_eq!(text(&ours), text(&theirs), "{line}");
+    }
+}
+
+/// In another root, `/bin/sh` is what is there.
+#[test]
+fn the_shell_of_another_root_is_looked_at_anew() {
+    let place = tempfile::tempdir().expect("a directory");
+    fs::create_dir(place.path().join("bin")).expect("a directory");
+    fs::write(place.path().join("bin/busybox"), "").expect("a file");
+    symlink("busybox", place.path().join("bin/sh")).expect("a link");
+    let line = || {
+        let mut line = forkless::shell("ls");
+        line.settings().current_dir("/").env("PATH", "/bin:/usr/bin");
+        line.route()
+    };
+    if line() != ShellRoute::Direct {
+        say("SKIPPED: the shell of another root, because this one's is not known\n");
+        return;
+    }
+    // In a thread that has a root of its own.
+    let inside = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: changes this thread alone.
+            match unsafe { libc::unshare(libc::CLONE_FS) } {
+                0 => std::os::unix::fs::chroot(place.path()).map(|()| line()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+        thread.join().expect("a thread")
+    });
+    match inside {
+        Ok(route) => assert_eq!(route, ShellRoute::Shell(Reason::Shell)),
+        Err(error) => say(&format!("SKIPPED: the shell of another root, because there can be none: {error}\n")),
+    }
+    assert_eq!(line(), ShellRoute::Direct);
+}
+
+/// A shell that is replaced is looked at anew as well.
+#[test]
+fn a_shell_that_is_replaced_is_looked_at_anew() {
+    let place = tempfile::tempdir().expect("a directory");
+    let shell = place.path().join("sh");
+    let route = || forkless::shell("ls").shell_path(&shell).route();
+    for name in ["dash", "busybox"] {
+        fs::write(place.path().join(name), "").expect("a file");
+    }
+    symlink("dash", &shell).expect("a link");
+    assert_eq!(route(), ShellRoute::Direct);
+    fs::remove_file(&shell).expect("a link");
+    symlink("busybox", &shell).expect("a link");
+    assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
+}

@@ -37,3 +37,68 @@ impl<T: Send + Sync> Settled<T> {
         unsafe { &*settled }
     }
 }
+
+/// The same for each of a few keys.
+pub(crate) struct SettledFor<K, V>(AtomicPtr<Entry<K, V>>);
+
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    /// The one before it, or null.
+    next: *mut Entry<K, V>,
+    /// How many there are from here on.
+    count: usize,
+}
+
+/// As many keys are kept. What is found for another one is not.
+const MOST: usize = 32;
+
+impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// What was found for this key.
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
+        let mut at = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or from `put`: never freed, and not changed.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            if entry.key == *key {
+                return Some(entry.value);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Keeps what was found for a key; gives it back.
+    pub(crate) fn put(&self, key: &K, value: V) -> V {
+        let first = self.0.load(Ordering::Acquire);
+        // SAFETY: as in `get`.
+        let count = 1 + unsafe { first.as_ref() }.map_or(0, |first| first.count);
+        if count <= MOST {
+            let new = Box::into_raw(Box::new(Entry { key: key.clone(), value, next: first, count }));
+            if self.0.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // Another thread has kept something: the next one to look keeps this.
+                // SAFETY: nobody else has this one.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_kept_for_each_of_a_few_keys() {
+        let kept = SettledFor::new();
+        for key in 0..2 * MOST {
+            assert_eq!((kept.get(&key), kept.put(&key, key + 1)), (None, key + 1));
+        }
+        let found: Vec<_> = (0..2 * MOST).filter_map(|key| kept.get(&key)).collect();
+        assert_eq!(found, (1..=MOST).collect::<Vec<_>>());
+    }
+}

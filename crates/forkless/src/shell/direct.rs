@@ -4,7 +4,7 @@
 use super::classify::{How, Redirection};
 use super::ending::ShellEnding;
 use super::environment::{Given, Place};
-use super::known::{self, Kind};
+use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
 use forkless_core::sys::{self, uapi};
@@ -38,7 +38,8 @@ impl Direct {
     /// All that a direct run needs, or why there must be none.
     pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
-        let kind = known::kind(&line.shell);
+        let shell = Identity::of(&line.shell).ok_or(Reason::Shell)?;
+        let kind = known::kind(&shell);
         match kind {
             Kind::Other => return Err(Reason::Shell),
             Kind::Bash if form.exec || !form.redirections.is_empty() || !form.bare => return Err(Reason::Waits),
@@ -51,7 +52,7 @@ impl Direct {
         // A process that dash makes starts with nothing blocked, whatever it is itself; bash unblocks SIGCHLD.
         check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
-            true => ShellEnding::of(&line.shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
+            true => ShellEnding::of(shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
             false => ShellEnding::plain(),
         };
         let directory = command.directory.as_deref();

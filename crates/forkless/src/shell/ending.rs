@@ -1,18 +1,15 @@
 //! How a shell that waits for the program tells that a signal has killed it: with a code and a word.
 
 use super::classify::{How, Redirection};
+use super::known::Identity;
 use crate::command::Command;
 use crate::error::Error;
-use crate::settled::Settled;
+use crate::settled::SettledFor;
 use crate::stdio::{Source, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
@@ -24,7 +21,7 @@ pub struct ShellEnding(Option<Waiter>);
 /// A shell would have waited.
 #[derive(Debug, Clone)]
 struct Waiter {
-    shell: PathBuf,
+    shell: Identity,
     words: Words,
 }
 
@@ -34,15 +31,14 @@ enum Words {
     /// To our descriptor of this number.
     Ours(RawFd),
     To(Arc<OwnedFd>),
-    /// To the end of this file.
-    File(PathBuf),
     Nowhere,
     /// To the end of what was captured of this descriptor.
     Captured(RawFd),
 }
 
 impl Words {
-    /// None where they could not be put.
+    /// None where they could not be put: only the child has the file that it has opened, and its name may be another's when the
+    /// program has ended.
     fn of(command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
         // What each descriptor is: one of those it began with, or a file.
         let mut found: [Result<RawFd, &[u8]>; 10] = std::array::from_fn(|number| Ok(number as RawFd));
@@ -58,10 +54,7 @@ impl Words {
             Ok(number @ 1..=2) => number,
             Ok(_) => return None,
             Err(b"/dev/null") => return Some(Self::Nowhere),
-            Err(path) => {
-                let path = Path::new(OsStr::from_bytes(path));
-                return Some(Self::File(command.directory.as_deref().unwrap_or(Path::new("")).join(path)));
-            }
+            Err(_) => return None,
         };
         Some(match command.fds.get(&number) {
             None | Some(Source::Piped) if captures => Self::Captured(number),
@@ -79,11 +72,6 @@ impl Words {
             Self::Ours(1) => write_if_read(io::stdout().as_fd(), words),
             Self::Ours(_) => write_if_read(io::stderr().as_fd(), words),
             Self::To(fd) => write_if_read(fd.as_fd(), words),
-            Self::File(path) => {
-                if let Ok(file) = File::options().append(true).open(path) {
-                    write_if_read(file.as_fd(), words);
-                }
-            }
             Self::Nowhere | Self::Captured(_) => {}
         }
     }
@@ -96,9 +84,9 @@ impl ShellEnding {
     }
 
     /// For a command's standard error; none where the shell's words could not be put there.
-    pub(super) fn of(shell: &Path, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+    pub(super) fn of(shell: Identity, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
         let words = Words::of(command, redirections, captures)?;
-        Some(Self(Some(Waiter { shell: shell.to_owned(), words })))
+        Some(Self(Some(Waiter { shell, words })))
     }
 
     /// The status as the shell would have told it, and its words are written to standard error.
@@ -152,16 +140,19 @@ impl ShellEnding {
 
 /// Does this dash wait for the program of `sh -c PROGRAM`, or become it? Both kinds are in use, and nothing but what they do
 /// tells one from the other.
-fn waits(shell: &Path) -> io::Result<bool> {
-    static STANDARD: Settled<bool> = Settled::new();
-    if shell == Path::new(super::STANDARD) {
-        if let Some(&known) = STANDARD.get() {
-            return Ok(known);
-        }
+fn waits(shell: &Identity) -> io::Result<bool> {
+    static KNOWN: SettledFor<Identity, bool> = SettledFor::new();
+    if let Some(known) = KNOWN.get(shell) {
+        return Ok(known);
+    }
+    let path = shell.path();
+    if Identity::of(path).as_ref() != Some(shell) {
+        // It is not there any more. Debian's waits.
+        return Ok(true);
     }
     const LINE: &str = "\"$1\" -c 'kill -KILL $$'";
-    let mut command = Command::new(shell);
-    command.arg0("sh").args(["-c", LINE, "sh"]).arg(shell);
+    let mut command = Command::new(path);
+    command.arg0("sh").args(["-c", LINE, "sh"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // What is sent to our group is not for them: a signal that kills one of them would be taken for the answer.
     command.setsid(true);
@@ -176,7 +167,7 @@ fn waits(shell: &Path) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     };
-    Ok(if shell == Path::new(super::STANDARD) { *STANDARD.get_or(|| waits) } else { waits })
+    Ok(KNOWN.put(shell, waits))
 }
 
 /// Writes, unless that would block or nobody reads any more: SIGPIPE is the caller's.

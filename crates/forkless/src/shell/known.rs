@@ -1,8 +1,8 @@
 //! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
 
-use crate::settled::Settled;
-use std::cell::RefCell;
+use crate::settled::SettledFor;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A shell.
@@ -16,20 +16,37 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Which shell the file is. It is looked at once for the life of the process, or of the thread where it is another than
-/// `/bin/sh`.
-pub(super) fn kind(shell: &Path) -> Kind {
-    static STANDARD: Settled<Kind> = Settled::new();
-    thread_local! {
-        static OTHER: RefCell<Option<(PathBuf, Kind)>> = const { RefCell::new(None) };
+/// A shell's file, as it is now and in this root: another file of that name is another shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+    changed: (i64, i64),
+    root: (u64, u64),
+}
+
+impl Identity {
+    /// None where there is no such file.
+    pub(super) fn of(shell: &Path) -> Option<Self> {
+        let (file, root) = (fs::metadata(shell).ok()?, fs::metadata("/").ok()?);
+        Some(Self {
+            path: shell.to_owned(),
+            file: (file.dev(), file.ino()),
+            changed: (file.ctime(), file.ctime_nsec()),
+            root: (root.dev(), root.ino()),
+        })
     }
-    if shell == Path::new(super::STANDARD) {
-        return *STANDARD.get_or(|| look(shell));
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
-    OTHER.with_borrow_mut(|last| match last {
-        Some((known, kind)) if known == shell => *kind,
-        _ => last.insert((shell.to_owned(), look(shell))).1,
-    })
+}
+
+/// Which shell the file is. It is looked at once.
+pub(super) fn kind(shell: &Identity) -> Kind {
+    static KINDS: SettledFor<Identity, Kind> = SettledFor::new();
+    KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
 
 fn look(shell: &Path) -> Kind {
