@@ -9,7 +9,7 @@
 //! As for [`child`](crate::child); the table is the child's own.
 
 use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
-use crate::plan::{Header, PAIR_NULL, Pair, at};
+use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, Op, PAIR_NULL, Pair, SURELY, at};
 use crate::sys::{self, Result, errno, uapi};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -276,26 +276,62 @@ pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
 }
 
 /// Plays [`OpCode::Open`](crate::plan::OpCode::Open).
-pub unsafe fn open_as(path: *const u8, flags: u32, mode: u32, target: i32) -> Result<()> {
+pub unsafe fn open_as(path: *const u8, op: &Op) -> Result<()> {
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
     unsafe {
-        let fd = sys::open(path, flags | uapi::O_CLOEXEC, mode)?;
-        settle(fd, target)
+        let fd = open(path, op, uapi::O_CLOEXEC)?;
+        settle(fd, op.set as i32)
     }
 }
 
 /// Plays [`OpCode::Open`](crate::plan::OpCode::Open) with [`IN_PLACE`](crate::plan::IN_PLACE): as
 /// `posix_spawn_file_actions_addopen(3)` describes it.
-pub unsafe fn open_in_place(path: *const u8, flags: u32, mode: u32, target: i32) -> Result<()> {
+pub unsafe fn open_in_place(path: *const u8, op: &Op) -> Result<()> {
+    let target = op.set as i32;
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
     unsafe {
         let _ = sys::close(target);
-        let fd = sys::open(path, flags, mode)?;
+        let fd = open(path, op, 0)?;
         if fd == target {
             return Ok(());
         }
         sys::dup3(fd, target, 0)?;
         sys::close(fd)
+    }
+}
+
+/// The file of an [`OpCode::Open`](crate::plan::OpCode::Open), with `more` flags.
+///
+/// What is kept from it by [`NOT_PROCFS`] is found by opening it, since what a path leads to may change at any time. To open a file of
+/// procfs does nothing to what it stands for; a link of procfs' is not followed.
+unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
+    let (flags, mode) = (op.b | more, op.c);
+    // SAFETY: the path ends in NUL (caller); what is closed is this function's own.
+    unsafe {
+        if op.flags & NOT_PROCFS == 0 {
+            return sys::open(path, flags, mode);
+        }
+        let fd = match sys::open_without_magic(path, flags, mode) {
+            // Such a link, or too many of any kind, or one where there may be none.
+            Err(errno::ELOOP) if flags & uapi::O_NOFOLLOW == 0 => {
+                sys::close(sys::open(path, uapi::O_PATH | uapi::O_CLOEXEC, 0)?)?;
+                return Err(IN_PROCFS);
+            }
+            // No such call, whatever a filter says in its place; or else the same comes of the other one.
+            Err(errno::ENOSYS | errno::EPERM | errno::EINVAL | errno::E2BIG | errno::EACCES)
+                if op.flags & SURELY == 0 =>
+            {
+                sys::open(path, flags, mode)?
+            }
+            answer => answer?,
+        };
+        match sys::is_in_procfs(fd) {
+            Ok(false) => Ok(fd),
+            answer => {
+                let _ = sys::close(fd);
+                Err(answer.err().unwrap_or(IN_PROCFS))
+            }
+        }
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Header {
 pub struct Op {
     /// What to do.
     pub code: OpCode,
-    /// [`BEST_EFFORT`], [`IN_PLACE`] or 0.
+    /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`] and [`SURELY`].
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -92,6 +92,16 @@ pub const BEST_EFFORT: u32 = 1;
 
 /// [`Op::flags`] of [`OpCode::Open`]: what is at the number is closed first, and nothing else is left open, as POSIX has it.
 pub const IN_PLACE: u32 = 2;
+
+/// [`Op::flags`] of [`OpCode::Open`]: nothing that is in procfs is opened, nor what a link of procfs' leads to. It takes a child that
+/// shares its caller's memory for that caller: `/proc/self/mem` is the caller's, and `/dev/fd` has descriptors that exec is yet to close.
+pub const NOT_PROCFS: u32 = 4;
+
+/// [`Op::flags`] beside [`NOT_PROCFS`]: nor anything where openat2 is not there to tell.
+pub const SURELY: u32 = 8;
+
+/// The errno, which is none of the kernel's, of an [`OpCode::Open`] that [`NOT_PROCFS`] has kept from it.
+pub const IN_PROCFS: i32 = 4096;
 
 /// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
 #[repr(u32)]

@@ -5,7 +5,7 @@ use forkless::posix::FileAction;
 use forkless::{Command, Stdio};
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 /// libc's rule, or the one that the user has set, but for what the child must not have.
@@ -170,11 +170,18 @@ fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
     [a, b].into_iter().flatten()
 }
 
-/// Would a file be another one if a descriptor had another number?
+/// Would a directory be another one if a descriptor had another number?
 fn depends_on_numbers(action: &FileAction) -> bool {
-    let (FileAction::Open { path, .. } | FileAction::Chdir(path)) = action else { return false };
-    let path = path.to_bytes();
-    path.starts_with(b"/proc") || path.starts_with(b"/dev/fd")
+    matches!(action, FileAction::Chdir(path) if is_procfs(path))
+}
+
+/// Is a file of procfs' to be opened, by its own name?
+pub(crate) fn opens_procfs(action: &FileAction) -> bool {
+    matches!(action, FileAction::Open { path, .. } if is_procfs(path))
+}
+
+fn is_procfs(path: &CStr) -> bool {
+    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.to_bytes().starts_with(start))
 }
 
 /// Actions for a child that begins with a copy of the whole table: what the user wants it to be without is closed in the end.

@@ -63,7 +63,7 @@ unsafe fn list(mut entries: *const *const c_char) -> Vec<&'static [u8]> {
     found
 }
 
-/// Number, target and flags of each open descriptor below 32. What a pipe is called differs from run to run.
+/// Number, target and flags of each open descriptor below 32. What a pipe or a process is called differs from run to run.
 fn descriptors(text: &mut String) {
     for fd in 0..32 {
         // SAFETY: asks about numbers, whatever they are.
@@ -71,7 +71,13 @@ fn descriptors(text: &mut String) {
         if flags >= 0 {
             let target = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
             let target = target.as_os_str().as_bytes();
-            let target = if target.starts_with(b"pipe:") { b"pipe" } else { target };
+            let in_process =
+                target.strip_prefix(b"/proc/").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit));
+            let target = match target {
+                _ if target.starts_with(b"pipe:") => &b"pipe"[..],
+                _ if in_process => b"a process",
+                other => other,
+            };
             let _ = writeln!(text, "fd {fd} {} {flags:o}", target.escape_ascii());
         }
     }

@@ -261,6 +261,22 @@ const REDIRECTIONS: &[&str] = &[
     "2>in",
 ];
 
+/// Into procfs, by its own names and by others. What is read there shows who has opened it.
+const PROCFS: &[&str] = &[
+    "in <proc/comm",
+    "in <./proc/../self/comm",
+    "in <fds/7",
+    "in <fds/0",
+    "0<../w/fds/7",
+    ">fds/7",
+    ">>fds/1",
+    "2>fds/1",
+    "</proc/self/comm",
+    "</dev/fd/7",
+    "</dev/stdin",
+    ">/dev/stdout",
+];
+
 const ASSIGNMENTS: &[&str] = &[
     "A=1",
     "B=2",
@@ -336,6 +352,7 @@ pub(crate) fn line(random: &mut Random) -> Vec<u8> {
                 let known = if random.percent(75) { 34 } else { REDIRECTIONS.len() };
                 random.pick(&REDIRECTIONS[..known])
             }
+            90..93 => random.pick(PROCFS),
             93..96 => random.pick(ASSIGNMENTS),
             _ => random.pick(LIVE),
         });

@@ -136,7 +136,9 @@ impl World {
         }
         file("bin/both", 0o755, "#!/bin/sh\necho both $0 $*\n")?;
         file("bin2/p", 0o644, "not executable")?;
-        symlink("dir", root.join("link"))?;
+        for (target, name) in [("dir", "link"), ("/proc/self", "proc"), ("/dev/fd", "fds")] {
+            symlink(target, root.join(name))?;
+        }
         // No ordinary file; a pipe would keep a program that opens it waiting.
         let socket = CString::new(root.join("socket").as_os_str().as_bytes())?;
         // SAFETY: makes a file by a path that ends in NUL.

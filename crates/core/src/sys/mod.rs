@@ -37,7 +37,7 @@ pub mod errno {
     macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
         pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
     errnos! { EPERM ENOENT EINTR E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES ENOTDIR EINVAL EMFILE ETXTBSY ENOSYS
-    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC }
+    EBUSY EEXIST ENAMETOOLONG ELOOP ENODEV ENFILE ESTALE ETIMEDOUT ESRCH EISDIR ENOSPC EOPNOTSUPP }
 }
 
 /// Splits the kernel's return value (`-4095..=-1` is an error) into a value and an errno.
@@ -133,6 +133,30 @@ pub unsafe fn open(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
     let at = AT_FDCWD as isize as usize;
     // SAFETY: `path` is NUL-terminated (caller).
     unsafe { syscall(__NR_openat, [at, path as usize, flags as usize, mode as usize, 0, 0]) }.map(|fd| fd as i32)
+}
+
+/// `openat2(2)` from the current directory, RESOLVE_NO_MAGICLINKS: ELOOP where a link of procfs' leads further. `path` ends in NUL.
+#[inline]
+pub unsafe fn open_without_magic(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
+    // It takes no mode that is not used, and none that is no mode, which open(2) passes over.
+    let makes = flags & (O_CREAT | O_TMPFILE & !O_DIRECTORY) != 0;
+    let mode = if makes { mode & 0o7777 } else { 0 };
+    let how = open_how { flags: flags.into(), mode: mode.into(), resolve: RESOLVE_NO_MAGICLINKS.into() };
+    let at = AT_FDCWD as isize as usize;
+    // SAFETY: `path` is NUL-terminated (caller); the kernel reads the structure.
+    unsafe { syscall(__NR_openat2, [at, path as usize, &raw const how as usize, size_of::<open_how>(), 0, 0]) }
+        .map(|fd| fd as i32)
+}
+
+/// `fstatfs(2)`: is the file in procfs?
+#[inline]
+pub fn is_in_procfs(fd: i32) -> Result<bool> {
+    // Not zeroed first: that would be a call of memset.
+    let mut found = core::mem::MaybeUninit::<statfs>::uninit();
+    // SAFETY: the kernel writes one statfs.
+    unsafe { syscall(__NR_fstatfs, [fd as usize, found.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
+    // SAFETY: it has, or failed; only this field is read.
+    Ok(unsafe { (*found.as_ptr()).f_type } == PROC_SUPER_MAGIC.into())
 }
 
 /// `read(2)` of up to `len` bytes to `buffer`.

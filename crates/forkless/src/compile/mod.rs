@@ -7,7 +7,7 @@ use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, Op, OpCode, Pair};
+use forkless_core::plan::{self, CALLER_VARIABLES, Call, Header, IN_PLACE, NOT_PROCFS, Op, OpCode, Pair, SURELY};
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -468,9 +468,7 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
     }
     for (&number, source) in &command.fds {
         if let Source::Open { path: Ok(path), flags, mode } = source {
-            let a = steps.arena.text(path.to_bytes());
-            let op = Op { a, b: *flags as u32, c: *mode, set: number as u64, ..Op::new(OpCode::Open) };
-            steps.op(Step::Open, op);
+            steps.open(number, path, *flags, *mode, not_procfs(command));
         }
     }
     for (&number, source) in &command.fds {
@@ -486,15 +484,18 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
 /// Those of a shell's line, which come last, as the shell's own would: after what its caller closes.
 fn redirections(command: &Command, steps: &mut Steps<'_>) {
     for redirection in command.ready.iter().flat_map(|ready| &ready.redirections) {
-        let op = match redirection {
-            ReadyFile::Open { to, path, flags } => {
-                let a = steps.arena.text(path.to_bytes());
-                Op { a, b: *flags as u32, c: 0o666, set: *to as u64, ..Op::new(OpCode::Open) }
+        match redirection {
+            ReadyFile::Open { to, path, flags } => steps.open(*to, path, *flags, 0o666, NOT_PROCFS | SURELY),
+            ReadyFile::Copy { to, from } => {
+                steps.op(Step::Dup, Op { a: *from as u32, b: *to as u32, ..Op::new(OpCode::Dup) });
             }
-            ReadyFile::Copy { to, from } => Op { a: *from as u32, b: *to as u32, ..Op::new(OpCode::Dup) },
-        };
-        steps.op(if op.code == OpCode::Open { Step::Open } else { Step::Dup }, op);
+        }
     }
+}
+
+/// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
+fn not_procfs(command: &Command) -> u32 {
+    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
 }
 
 /// What the caller asked for in an order of its own.
@@ -519,9 +520,7 @@ fn file_actions(command: &Command, steps: &mut Steps<'_>) {
                 steps.call(Step::Dup, &format!("{from} to {to}"), uapi::__NR_dup3, &args);
             }
             FileAction::Open { to, path, flags, mode } => {
-                let a = steps.arena.text(path.to_bytes());
-                let op = Op { a, b: *flags as u32, c: *mode, set: *to as u64, ..Op::new(OpCode::Open) };
-                steps.ops.push(Op { flags: IN_PLACE, ..op });
+                steps.open(*to, path, *flags, *mode, IN_PLACE | not_procfs(command));
             }
             FileAction::Chdir(path) => {
                 let a = steps.arena.text(path.to_bytes());

@@ -7,7 +7,7 @@ use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::sys::uapi;
 use nix::unistd::{Group, User, getgrouplist};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -23,7 +23,14 @@ impl Steps<'_> {
     /// An op; a failure of it may be passed over if the command says so.
     pub(super) fn op(&mut self, step: Step, op: Op) {
         let flags = if self.setup.best_effort.contains(&step.code()) { BEST_EFFORT } else { 0 };
-        self.ops.push(Op { flags, ..op });
+        self.ops.push(Op { flags: op.flags | flags, ..op });
+    }
+
+    /// A file that the child opens at number `to`; `kind`: the op's own flags.
+    pub(super) fn open(&mut self, to: RawFd, path: &CStr, flags: i32, mode: u32, kind: u32) {
+        let a = self.arena.text(path.to_bytes());
+        let op = Op { flags: kind, a, b: flags as u32, c: mode, set: to as u64, ..Op::new(OpCode::Open) };
+        self.op(Step::Open, op);
     }
 
     /// A system call. `object`: what it is about, for errors.

@@ -6,7 +6,7 @@ use crate::compile::{Plan, describe};
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::frame::Frame;
-use forkless_core::plan::{OpCode, Pair};
+use forkless_core::plan::{IN_PROCFS, OpCode, Pair};
 use forkless_core::report::{Outcome, misses};
 use forkless_core::sent::what;
 use forkless_core::sys::errno;
@@ -113,6 +113,12 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
     if errno == super::fork::PANICKED && code == OpCode::PreExec {
         let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
+    }
+    if errno == IN_PROCFS && code == OpCode::Open {
+        let error = Error::new(plan.program(), Step::Open, errno::EOPNOTSUPP);
+        let why = "it leads to procfs, which takes the child for its caller until exec: open it in the caller, have a copy of one of \
+                   the child's by dup_of, or use Launcher::Fork";
+        return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default()).note(why);
     }
     let bare = Error::new(plan.program(), describe::step_of(op), errno);
     if code == OpCode::Exec {

@@ -7,6 +7,7 @@ use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::launch::Launcher;
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -170,6 +171,14 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     };
     let name = Path::new(OsStr::from_bytes(path));
     let refused = || Reason::File(name.to_owned());
+    // What leads there by other names the child finds out.
+    if [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start)) {
+        return Err(refused());
+    }
+    // The C library's child cannot.
+    if command.launcher == Launcher::PosixSpawn {
+        return Err(Reason::Setting);
+    }
     let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
         Ok(file) if file.is_file() || is_null(&file) => {}

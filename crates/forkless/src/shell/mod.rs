@@ -228,12 +228,15 @@ impl ShellCommand {
     }
 }
 
-/// The step of a failure that the shell is going to meet as well.
+/// The step of a failure that the shell is going to meet as well, or that only our child meets.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
+    const SIGSYS: i32 = 31;
     match Error::of(&error) {
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
             Ok(detail.step())
         }
+        // A filter, for the call by which a file is opened there.
+        Some(detail) if detail.signal() == Some(SIGSYS) && detail.step() == Step::Open => Ok(Step::Open),
         _ => Err(error),
     }
 }

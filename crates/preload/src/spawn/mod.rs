@@ -86,6 +86,9 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
 /// FORKLESS=off.
 const OFF: Aside = "of FORKLESS";
 
+/// Our children open nothing there.
+const IN_PROCFS: Aside = "of a file in procfs";
+
 /// # Safety
 /// As for [`spawn`].
 unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
@@ -126,6 +129,9 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     }
     // SAFETY: the caller's.
     let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
+    if actions.iter().any(inherit::opens_procfs) {
+        return Err(IN_PROCFS);
+    }
     // SAFETY: the caller's.
     let words = match unsafe { Words::of(call) } {
         Ok(words) => words,
@@ -161,6 +167,10 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     match Error::of(&error) {
         Some(detail) if detail.step() == Step::Probe => {
             return Err("this kernel, or a filter, does not allow the other way");
+        }
+        // By a name that does not say so. What the child has done by then is done again.
+        Some(detail) if detail.step() == Step::Open && detail.errno() == Some(libc::EOPNOTSUPP) => {
+            return Err(IN_PROCFS);
         }
         _ => {}
     }
