@@ -321,3 +321,23 @@ fn an_interrupted_bench_leaves_nothing_behind() {
     assert_eq!(child.wait().expect("ends").code(), Some(1));
     assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
 }
+
+/// Who may write to the directory cannot have other files written to by links in it.
+#[test]
+fn links_in_the_output_directory_are_not_followed() {
+    let place = directory();
+    let (out, victim) = (place.path().join("out"), place.path().join("victim"));
+    fs::create_dir(&out).expect("a directory");
+    fs::write(&victim, "precious").expect("a file");
+    let names = ["results.json", "results.csv", "alive.csv", "table.txt", "index.html"];
+    for name in names {
+        std::os::unix::fs::symlink(&victim, out.join(name)).expect("a link");
+    }
+    let output = bench(&out, &["--quick", "--launchers=floor", "--only=memory,alive", "--memory=0"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(fs::read(&victim).expect("a file") == b"precious", "another file has been written to");
+    for name in names {
+        let about = fs::symlink_metadata(out.join(name)).expect("a file");
+        assert!(about.is_file() && about.len() > 0, "{name}: {about:?}");
+    }
+}

@@ -1,7 +1,9 @@
 //! `forkless bench report` and `compare`: from real records, and the page in a real browser.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -279,6 +281,32 @@ fn rows_of_a_launcher_that_is_gone_are_shown() {
     assert!(page.contains("forkless-once") && !page.contains("forkless-launch<"), "its rows are not on the page");
     let compared = forkless(&["compare", &text(&older), &text(&record())]);
     assert!(compared.status.success(), "{compared:?}");
+}
+
+/// Who may write to the directory cannot have other files written to by links in it.
+#[test]
+fn links_in_the_output_directory_are_not_followed() {
+    let place = directory();
+    let [plain, linked, victim] = ["plain", "linked", "victim"].map(|name| place.path().join(name));
+    report(&record(), &plain);
+    fs::create_dir(&linked).expect("a directory");
+    fs::write(&victim, "precious").expect("a file");
+    let names = |place: &Path| {
+        let entries = fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+        entries.collect::<BTreeSet<_>>()
+    };
+    assert!(names(&plain).len() > 8, "{:?}", names(&plain));
+    for name in names(&plain) {
+        symlink(&victim, linked.join(name)).expect("a link");
+    }
+    report(&record(), &linked);
+    assert!(fs::read(&victim).expect("a file") == b"precious", "another file has been written to");
+    assert_eq!(names(&plain), names(&linked));
+    let mode = fs::metadata(&victim).expect("a file").mode();
+    for name in names(&linked) {
+        let about = |place: &Path| fs::symlink_metadata(place.join(&name)).expect("a file");
+        assert_eq!((about(&linked).mode(), about(&linked).len()), (mode, about(&plain).len()), "{name:?}");
+    }
 }
 
 #[test]

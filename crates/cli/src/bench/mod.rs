@@ -64,7 +64,7 @@ use self::{
     program::Program,
     quiet::Quiet,
     race::{Budget, Raced, Stage},
-    record::{Report, write_to},
+    record::{Report, write_in, write_to},
     settings::Settings,
 };
 
@@ -295,12 +295,12 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     }
     let out = &options.out;
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
-    write_to(&out.join("results.json"), &json)?;
-    write_to(&out.join("results.csv"), &csv)?;
+    write_in(out, "results.json", json.as_bytes())?;
+    write_in(out, "results.csv", csv.as_bytes())?;
     if !record.report.alive.is_empty() {
-        write_to(&out.join("alive.csv"), &record.report.alive_csv()?)?;
+        write_in(out, "alive.csv", record.report.alive_csv()?.as_bytes())?;
     }
-    write_to(&out.join("table.txt"), &table::render(&record.report, &record.notes, false))?;
+    write_in(out, "table.txt", table::render(&record.report, &record.notes, false).as_bytes())?;
     let page = report::write(out, &[record], background::found_in(out)?.as_ref())?;
     Ok(format!("Plots and tables: {}", page.display()))
 }

@@ -1,6 +1,6 @@
 //! How charts are drawn: by the same code as a picture of its own (PNG, SVG) and as a panel of the page.
 
-use std::{path::Path, sync::Once};
+use std::{fs, sync::Once};
 
 use anyhow::{Result, anyhow};
 use plotters::{
@@ -182,14 +182,17 @@ impl Chart {
         Ok(text)
     }
 
-    /// Writes the chart as a PNG file.
+    /// The chart as a PNG file.
     ///
     /// # Errors
-    /// When it cannot be drawn or written.
-    pub(crate) fn write_png(&self, path: &Path) -> Result<()> {
+    /// When it cannot be drawn.
+    pub(crate) fn png(&self) -> Result<Vec<u8>> {
+        // It is drawn to a file or not at all: to one where nobody else can put anything.
+        let place = tempfile::tempdir()?;
+        let path = place.path().join("chart.png");
         let size = PICTURE.size_of(self.picture());
-        self.picture().alone().draw(&BitMapBackend::new(path, size).into_drawing_area(), &PICTURE, self.title)?;
-        Ok(())
+        self.picture().alone().draw(&BitMapBackend::new(&path, size).into_drawing_area(), &PICTURE, self.title)?;
+        Ok(fs::read(path)?)
     }
 }
 
@@ -549,10 +552,7 @@ mod tests {
         for text in ["floor  80.0", "fork  104.1 ms", "forkless-status  79.0", "1 GiB", "100 MiB", "Total, median"] {
             assert!(svg.contains(text), "{text} is missing in {svg}");
         }
-        let directory = tempfile::tempdir().expect("temporary directory");
-        let path = directory.path().join("memory.png");
-        memory.write_png(&path).expect("png");
-        assert!(std::fs::read(&path).expect("file").starts_with(b"\x89PNG"));
+        assert!(memory.png().expect("png").starts_with(b"\x89PNG"));
     }
 
     #[test]

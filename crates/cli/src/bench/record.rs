@@ -1,6 +1,6 @@
 //! The figures as other programs get them: JSON and CSV. `bench/FORMAT.md` describes every field, and a test compares.
 
-use std::{fs, io::Write, path::Path};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,19 @@ pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
         return std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes a file of a directory of ours: anew, so that nothing is written to whatever has the name, or that a link of that name leads to.
+pub(crate) fn write_in(directory: &Path, name: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+    let path = directory.join(name);
+    let write = || -> std::io::Result<()> {
+        let mode = fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().prefix(".forkless-bench-").permissions(mode).tempfile_in(directory)?;
+        file.write_all(content)?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
     background::{self, Background},
     charts::charts,
     findings, page, readme,
-    record::write_to,
+    record::{write_in, write_to},
 };
 
 /// Make the page, the pictures and a summary from records.
@@ -78,13 +78,12 @@ pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Backg
     fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     if let [record] = records {
         for chart in charts(&record.report) {
-            write_to(&out.join(chart.name).with_extension("svg"), &chart.svg()?)?;
-            chart.write_png(&out.join(chart.name).with_extension("png"))?;
+            write_in(out, Path::new(chart.name).with_extension("svg"), chart.svg()?.as_bytes())?;
+            write_in(out, Path::new(chart.name).with_extension("png"), &chart.png()?)?;
         }
     }
-    let place = out.join("index.html");
-    write_to(&place, &page::render(records, background)?)?;
-    Ok(place)
+    write_in(out, "index.html", page::render(records, background)?.as_bytes())?;
+    Ok(out.join("index.html"))
 }
 
 /// What the record shows, in plain words.
