@@ -114,6 +114,27 @@ fn lines_that_read_procfs_are_the_shells() {
     }
 }
 
+/// A program is a file that is opened, too: to the shell `/proc/self/exe` is the shell.
+#[test]
+fn lines_that_execute_procfs_are_the_shells() {
+    let ways = Ways::new();
+    if !ways.is_direct() {
+        return;
+    }
+    let program = File::open("/bin/ls").expect("a program");
+    for line in [
+        "/proc/self/exe -c 'exit 3'".to_owned(),
+        "./self/exe -c 'exit 3'".to_owned(),
+        format!("/dev/fd/{}", program.as_raw_fd()),
+        format!("fds/{}", program.as_raw_fd()),
+    ] {
+        is_the_shells(&line, ways.place.path());
+    }
+    let mut line = forkless::shell("exe -c 'exit 3'");
+    line.settings().env("PATH", "/usr/bin:/proc/self:/bin");
+    assert_eq!(line.route(), ShellRoute::Shell(Reason::Path));
+}
+
 /// Nobody reads or writes our memory by a redirection.
 #[test]
 fn lines_do_not_reach_our_memory() {

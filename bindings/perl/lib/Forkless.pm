@@ -327,7 +327,7 @@ A hash of variables to set, or with undef to remove; a hash of all.
 What the program finds at 0, 1, 2; a hash by numbers.
 
     stdin  => 'null',                    # /dev/null
-    stdout => ['>>', 'log'],             # a file, opened in the child; <, >, +<, +> too
+    stdout => ['>>', 'log'],             # a file, opened in the child; <, >, +<, +> too; nothing in procfs
     stderr => 'stdout',                  # where its own standard output goes
     fds    => { 5 => $handle, 6 => 'socketpair' },
 

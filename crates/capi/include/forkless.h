@@ -191,7 +191,7 @@ int forkless_command_fd_pipe(forkless_command *command, int child_fd);
 int forkless_command_fd_socketpair(forkless_command *command, int child_fd);
 /* The same as the child's own of_child_fd, when all others are in place. */
 int forkless_command_fd_dup(forkless_command *command, int child_fd, int of_child_fd);
-/* A file, opened in the child: open(2), from its directory. */
+/* A file, opened in the child: open(2), from its directory. Nothing in procfs, where the child would be its caller: EOPNOTSUPP. */
 int forkless_command_fd_open(forkless_command *command, int child_fd, const char *path, int flags, mode_t mode);
 /* POSIX's rule: every descriptor that is not close-on-exec. Costs a copy of the descriptor table. */
 int forkless_command_inherit_all(forkless_command *command, int on);

@@ -80,20 +80,27 @@ static void descriptors(void) {
     CHECK(strcmp(text, "five\nerr\n") == 0);
     close(ends[0]), close(ends[1]);
 
-    command = shell("cat <&3");
-    EXPECT(0, forkless_command_fd_open(command, 3, "/proc/self/comm", O_RDONLY, 0));
+    command = shell("head -c 5 <&3");
+    EXPECT(0, forkless_command_fd_open(command, 3, "/etc/passwd", O_RDONLY, 0));
     EXPECT(0, forkless_command_fd_inherit(command, 2));
     EXPECT(-EBADF, forkless_command_fd(command, -1, 1));
     EXPECT(-EBADF, forkless_command_fd(command, 1, -1));
     EXPECT(-EBADF, forkless_command_fd_null(command, -1));
     EXPECT(-EBADF, forkless_command_fd_dup(command, 1, -1));
     EXPECT(-EINVAL, forkless_command_fd_pipe(command, 3));
-    /* Opened in the child, which is the shell by now: not ours. */
-    expect_output(command, "sh\n");
+    expect_output(command, "root:");
 
-    /* A number that is not open when the command is run. */
+    /* In procfs the child would be us. */
     int status = 77;
     forkless_error error;
+    command = shell("cat <&3");
+    EXPECT(0, forkless_command_fd_open(command, 3, "/proc/self/comm", O_RDONLY, 0));
+    EXPECT(-EOPNOTSUPP, forkless_command_status(command, &status, &error));
+    EXPECT(FORKLESS_STEP_OPEN, error.step);
+    CHECK(strstr(error.message, "it leads to procfs"));
+    forkless_command_free(command);
+
+    /* A number that is not open when the command is run. */
     command = shell("true");
     EXPECT(0, forkless_command_fd(command, 4, 900));
     EXPECT(-EBADF, forkless_command_status(command, &status, &error));

@@ -30,6 +30,43 @@ static void as_by_libc(void) {
     EXPECT(SIGINT, forkless_system("sh -c 'kill -INT $$'"));
 }
 
+/* The caller's memory and its close-on-exec descriptors are not in procfs for a line. */
+static void nothing_of_ours_in_procfs(void) {
+    static char secret[] = "a secret of ours", *const names[] = {"/proc/self/mem", "mem"};
+    char directory[] = "/tmp/forkless-procfs-XXXXXX", line[300], text[100];
+    CHECK(mkdtemp(directory));
+    int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(chdir(directory) == 0 && symlink("/proc/self/mem", "mem") == 0 && symlink("/dev/fd", "fds") == 0);
+    int fd = open("file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    EXPECT(sizeof secret, write(fd, secret, sizeof secret));
+    for (int n = 0; n < 8; n++) {
+        switch (n / 2) {
+        case 0: snprintf(line, sizeof line, "dd bs=1 skip=%lu count=%zu <%s 2>/dev/null", (unsigned long)secret, sizeof secret, names[n % 2]); break;
+        case 1: snprintf(line, sizeof line, "dd bs=1 seek=%lu count=4 conv=notrunc if=/dev/zero >%s 2>/dev/null", (unsigned long)secret, names[n % 2]); break;
+        case 2: snprintf(line, sizeof line, "cat <%s/%d", n % 2 ? "fds" : "/dev/fd", fd); break;
+        case 3: snprintf(line, sizeof line, "cat <%s", n % 2 ? "/proc/self/comm" : "/proc/thread-self/comm"); break;
+        }
+        size_t lengths[2];
+        char first[sizeof text] = "";
+        int statuses[2];
+        for (int ours = 0; ours < 2; ours++) {
+            memset(text, 0, sizeof text);
+            FILE *stream = ours ? forkless_popen(line, "r") : popen(line, "r");
+            CHECK(stream);
+            lengths[ours] = fread(text, 1, sizeof text - 1, stream);
+            statuses[ours] = ours ? forkless_pclose(stream) : pclose(stream);
+            if (!ours)
+                memcpy(first, text, sizeof text);
+        }
+        CHECK(lengths[0] == lengths[1] && statuses[0] == statuses[1] && memcmp(first, text, sizeof text) == 0);
+        CHECK(!memmem(text, sizeof text, "secret", 6));
+        EXPECT(statuses[0], forkless_system(line));
+    }
+    CHECK(strcmp(secret, "a secret of ours") == 0);
+    CHECK(unlink("mem") == 0 && unlink("fds") == 0 && unlink("file") == 0 && fchdir(here) == 0 && rmdir(directory) == 0);
+    close(fd), close(here);
+}
+
 /* A line of megabytes: execve's answer, as the shell's 127 or an error, and nothing worse. */
 static void long_line(void) {
     char *line = malloc(1 << 20);
@@ -180,6 +217,7 @@ int main(void) {
     int fds = open_fds();
     answers();
     as_by_libc();
+    nothing_of_ours_in_procfs();
     long_line();
     signals_meanwhile();
     signals_as_by_libc();

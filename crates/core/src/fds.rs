@@ -9,7 +9,7 @@
 //! As for [`child`](crate::child); the table is the child's own.
 
 use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
-use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, Op, PAIR_NULL, Pair, SURELY, at};
+use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, PAIR_NULL, Pair, SURELY, at};
 use crate::sys::{self, Result, errno, uapi};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -280,7 +280,7 @@ pub unsafe fn open_as(path: *const u8, op: &Op) -> Result<()> {
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
     unsafe {
         let fd = open(path, op, uapi::O_CLOEXEC)?;
-        settle(fd, op.set as i32)
+        if op.set as i32 == NOWHERE { sys::close(fd) } else { settle(fd, op.set as i32) }
     }
 }
 

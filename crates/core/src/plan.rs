@@ -100,6 +100,9 @@ pub const NOT_PROCFS: u32 = 4;
 /// [`Op::flags`] beside [`NOT_PROCFS`]: nor anything where openat2 is not there to tell.
 pub const SURELY: u32 = 8;
 
+/// A descriptor's number for an [`OpCode::Open`] that is only to see whether the file can be opened.
+pub const NOWHERE: i32 = -1;
+
 /// The errno, which is none of the kernel's, of an [`OpCode::Open`] that [`NOT_PROCFS`] has kept from it.
 pub const IN_PROCFS: i32 = 4096;
 
@@ -121,7 +124,7 @@ pub enum OpCode {
     SetPgid = 6,
     /// `chdir(2)` to the string at `a`.
     Chdir = 7,
-    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`.
+    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`, which may be [`NOWHERE`].
     Open = 8,
     /// `dup3(2)` of the child's descriptor `a` to `b`.
     Dup = 9,

@@ -85,7 +85,9 @@ impl Stdio {
 
     /// `path` opened in the child, after its directory has been changed, with `open(2)`'s flags and mode.
     ///
-    /// A failure is an error of the launch (`open`, with the path).
+    /// A failure is an error of the launch (`open`, with the path). So is, with EOPNOTSUPP, a file in procfs or one that a link of
+    /// procfs' leads to (`/dev/fd/5`, `/dev/stdin`), which takes a child that shares the caller's memory for the caller: only one of
+    /// [`Launcher::Fork`](crate::Launcher::Fork) opens such files.
     pub fn open<P: AsRef<OsStr>>(path: P, flags: i32, mode: u32) -> Self {
         let path = CString::new(path.as_ref().as_bytes()).map_err(|error| error.into_vec());
         Self(Source::Open { path, flags, mode })

@@ -79,6 +79,8 @@ const PROGRAMS: &[&str] = &[
     "a-b",
     "p.x",
     "sub/p",
+    "proc/exe",
+    "fds/7",
 ];
 
 const WORDS: &[&str] = &[

@@ -8,6 +8,7 @@ use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::launch::Launcher;
+use forkless_core::plan::NOWHERE;
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -57,7 +58,9 @@ impl Direct {
             false => ShellEnding::plain(),
         };
         let directory = command.directory.as_deref();
-        let redirections = form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        let mut redirections: Vec<_> =
+            form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        redirections.extend(program(&form.words[0], command)?);
         let given = Given::of(&command.env);
         let paths = programs(kind, &form.words[0], given.path())?;
         let place = Place { directory: pwd(given.pwd(), directory)?, program: paths[0].as_bytes() };
@@ -172,7 +175,7 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     let name = Path::new(OsStr::from_bytes(path));
     let refused = || Reason::File(name.to_owned());
     // What leads there by other names the child finds out.
-    if [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start)) {
+    if is_procfs(path) {
         return Err(refused());
     }
     // The C library's child cannot.
@@ -192,6 +195,21 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
     Ok(ReadyFile::Open { to, path, flags: flags as i32 })
+}
+
+/// By its own names.
+fn is_procfs(path: &[u8]) -> bool {
+    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
+}
+
+/// What the child opens after the redirections, to go on only if it is not in procfs: to the shell, another program stands there.
+fn program(name: &[u8], command: &Command) -> Result<Option<ReadyFile>, Reason> {
+    if !name.contains(&b'/') {
+        return Ok(None);
+    }
+    let path = CString::new(name).ok().filter(|_| !is_procfs(name) && command.launcher != Launcher::PosixSpawn);
+    let path = path.ok_or_else(|| Reason::File(OsString::from_vec(name.to_vec()).into()))?;
+    Ok(Some(ReadyFile::Open { to: NOWHERE, path, flags: uapi::O_PATH as i32 }))
 }
 
 /// A file that we make must be one that the shell can open too, if it comes to that.
@@ -229,6 +247,9 @@ fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString
     // Shells have their own ideas of a missing PATH, and of these two characters.
     let path = path.filter(|path| !path.is_empty() && !path.iter().any(|byte| b"%~".contains(byte)));
     let entries = path.ok_or(Reason::Path)?.split(|&byte| byte == b':');
+    if entries.clone().any(is_procfs) {
+        return Err(Reason::Path);
+    }
     match kind {
         Kind::Dash => Ok(entries.map(|entry| join(entry, name)).collect()),
         // It looks before it executes, and executes nothing else.

@@ -107,7 +107,7 @@ pub enum Reason {
     Path,
     /// The directory cannot be told.
     Directory,
-    /// This file is neither an ordinary one nor `/dev/null`.
+    /// This file is neither an ordinary one nor `/dev/null`, or it is one of procfs', which would take the child for its caller.
     File(PathBuf),
     /// A file would be made that its owner may not write to: should the shell be needed after all, it could not open it.
     Umask,
@@ -117,7 +117,7 @@ pub enum Reason {
     Blocked,
     /// The caller runs with another's privileges, which a shell gives up.
     Privileged,
-    /// The shell's own words could not be put where the child's standard error goes.
+    /// The shell's own words could not be put where the child's standard error goes: to a file that only the child opens, for one.
     StandardError,
     /// It was tried, and this step failed: the shell knows how to say that.
     Failed(Step),

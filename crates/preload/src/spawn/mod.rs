@@ -141,9 +141,8 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     let started = shielded(|| {
         if let Some(flat) = Flat::of(&actions, &settings.inherit) {
             let launched = launch(call, &words, &request, Descriptors::Flat(flat));
-            // A descriptor that was not there, or is not any more: then all are copied, and the steps say whether that is an
-            // error.
-            if step(&launched) != Some(Step::PassFd) {
+            // Then all are copied, and the steps say whether that is an error.
+            if !misses_descriptor(&launched, &actions) {
                 return Ok(launched);
             }
         }
@@ -180,8 +179,15 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     })
 }
 
-fn step(launched: &io::Result<Child>) -> Option<Step> {
-    launched.as_ref().err().and_then(Error::of).map(Error::step)
+/// Failed for a descriptor that was not there, or is not any more; or maybe for a link that leads to one by a number which it has not
+/// got in a table of its own. To try that again must not meet what the first one has made.
+fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
+    let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
+    launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
+        (Step::PassFd, _) => true,
+        (Step::Open | Step::Chdir, Some(libc::ENOENT)) => !actions.iter().any(makes_it),
+        _ => false,
+    })
 }
 
 /// Where a child's descriptors come from.

@@ -265,6 +265,23 @@ static void refusals(void) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
+/* Files of procfs, by its own names and by links: 4 is inherited, 6 is close-on-exec. */
+static void procfs(void) {
+    static const char *const paths[] = {"/dev/fd/4", "/dev/fd/6", "fds/4", "fds/6", "fds/40", "/dev/stdin", "/proc/sys/kernel/ostype", "ostype"};
+    if (symlink("/dev/fd", "fds") || symlink("/proc/sys/kernel/ostype", "ostype"))
+        abort();
+    for (size_t n = 0; n < 2 * (sizeof paths / sizeof *paths); n++) {
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, 0, paths[n / 2], O_RDONLY, 0);
+        if (n % 2)
+            posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+        pid_t pid;
+        outcome(paths[n / 2], posix_spawn(&pid, facts, &actions, NULL, words, environ), &pid);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     words[1] = argv[2];
@@ -273,6 +290,7 @@ int main(int argc, char **argv) {
     attributes();
     order();
     refusals();
+    procfs();
     search();
     say("nothing is left: %d\n", waitpid(-1, NULL, WNOHANG | __WALL));
     return 0;

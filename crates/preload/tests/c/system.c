@@ -29,6 +29,27 @@ static void commands(void) {
     signal(SIGINT, SIG_DFL);
 }
 
+/* What a line reads or writes in procfs is the shell's, and not the caller's: 6 is close-on-exec. */
+static void procfs(void) {
+    static char secret[] = "a secret of the caller's";
+    char read_it[200], write_it[200], text[200];
+    snprintf(read_it, sizeof read_it, "dd bs=1 skip=%lu count=24 </proc/self/mem 2>/dev/null", (unsigned long)secret);
+    snprintf(write_it, sizeof write_it, "dd bs=1 seek=%lu conv=notrunc </dev/zero count=24 >mem 2>/dev/null", (unsigned long)secret);
+    if (symlink("/proc/self", "self") || symlink("self/mem", "mem") || write(6, "close-on-exec", 13) != 13)
+        abort();
+    const char *const lines[] = {read_it, write_it, "cat </proc/self/comm", "cat <self/comm", "cat </dev/fd/6 2>/dev/null", "cat <self/fd/6 2>/dev/null",
+        "cat </proc/self/fd/4", "cat </dev/stdin", "ls mem >/dev/stdout"};
+    for (size_t n = 0; n < sizeof lines / sizeof *lines; n++) {
+        FILE *stream = popen(lines[n], "r");
+        size_t length = fread(text, 1, sizeof text - 1, stream);
+        text[length] = 0;
+        int status = pclose(stream);
+        say("line %zu: %s; %s\n", n, text, status_words(status));
+        say("line %zu: %s\n", n, status_words(system(lines[n])));
+    }
+    say("still %s\n", secret);
+}
+
 static volatile sig_atomic_t seen[65];
 
 static void note(int signal) {
@@ -171,6 +192,7 @@ int main(int argc, char **argv) {
     begin(argc, argv);
     open_some(0);
     commands();
+    procfs();
     signals();
     cancelled();
     cancelled_in_fclose();
