@@ -17,8 +17,8 @@
 /// First word of an arena: "fkpl".
 pub const MAGIC: u32 = 0x6c70_6b66;
 
-/// Changes when the layout changes; a process refuses arenas of another version.
-pub const VERSION: u32 = 2;
+/// Changes when the layout or a meaning changes; a process refuses arenas of another version.
+pub const VERSION: u32 = 3;
 
 /// The most descriptors that one plan may name.
 pub const MAX_FDS: usize = 1024;
