@@ -40,7 +40,6 @@ mod setup;
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
-use places::Places;
 pub(crate) use sandbox::IdMaps;
 use sandbox::Opens;
 use setup::{Ids, Steps};
@@ -167,10 +166,7 @@ impl Plan {
         let reads_early = !read_early.is_empty();
         let ids = Ids::look_up(command)?;
         let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
-        if most_misses(&ops) > MISSES {
-            // None of them may be skipped unseen.
-            return Err(Error::check(&command.program, format!("at most {MISSES} steps can be best effort")).into());
-        }
+        check_misses(command, &ops)?;
         let forks = command.launcher == Launcher::Fork;
         let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
         let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
@@ -414,8 +410,7 @@ const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
 
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
-    let (setup, sandbox) = (&command.setup, &command.sandbox);
-    let mut steps = Steps { ops: Vec::with_capacity(16), arena, setup, sandbox, places: Places::of(command) };
+    let mut steps = Steps::of(command, arena);
     let opens = sandbox::opens(command);
     if opens == Some(Opens::AtBirth) {
         sandbox::close_memory(&mut steps);
@@ -505,15 +500,18 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     steps.ops
 }
 
-/// The most steps that one run can skip.
-fn most_misses(ops: &[Op]) -> usize {
-    // From the last op back: what can be missed from each one on.
+/// Refuses a plan of which more steps could be skipped than can be noted: none may be skipped unseen.
+fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
+    // From the last op back: the most that can be missed from each one on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
         let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
         most[index] = missed.max(most[index + 1]);
     }
-    most[0]
+    if most[0] > MISSES {
+        return Err(Error::check(&command.program, format!("at most {MISSES} steps can be best effort")));
+    }
+    Ok(())
 }
 
 /// Files that the child opens, with its own umask, and then copies, so that a copy of a file it has opened is one too.

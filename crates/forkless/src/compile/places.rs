@@ -213,13 +213,13 @@ fn plain(path: &Path) -> PathBuf {
     found
 }
 
-/// The directory that relative paths of mounts start from; `/` where there are none.
+/// The directory that relative paths of mounts start from; nothing where there are none.
 pub(super) fn base(command: &Command) -> io::Result<PathBuf> {
     let sandbox = &command.sandbox;
     let root = sandbox.pivot_root.iter().chain(&command.setup.chroot).map(PathBuf::as_path);
     let mut all = sandbox.mounts.iter().map(|mount| mount.target()).chain(root);
     if sandbox.mounts.is_empty() || all.all(Path::is_absolute) {
-        return Ok("/".into());
+        return Ok(PathBuf::new());
     }
     let link = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}"));
     let base = command.setup.directory_number().map_or_else(std::env::current_dir, link)?;

@@ -80,6 +80,9 @@ fn check_places(command: &Command) -> Result<(), Error> {
             "current_dir_fd has no effect with chroot or pivot_root, but for a relative path of theirs".into(),
         );
     }
+    if sandbox.mounts.is_empty() {
+        return Ok(());
+    }
     if let Err(error) = places::base(command) {
         return refuse(format!("relative paths of mounts have no directory to start from: {error}"));
     }

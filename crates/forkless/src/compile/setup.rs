@@ -21,6 +21,13 @@ pub(super) struct Steps<'a> {
     pub(super) places: Places,
 }
 
+impl<'a> Steps<'a> {
+    pub(super) fn of(command: &'a Command, arena: &'a mut Arena) -> Self {
+        let (setup, sandbox) = (&command.setup, &command.sandbox);
+        Self { ops: Vec::with_capacity(16), arena, setup, sandbox, places: Places::of(command) }
+    }
+}
+
 impl Steps<'_> {
     /// An op; a failure of it may be passed over if the command says so.
     pub(super) fn op(&mut self, step: Step, op: Op) {
