@@ -193,34 +193,72 @@ static OP *pp_system_forkless(pTHX) {
     return NORMAL;
 }
 
-static void close_stream(pTHX_ void *place) {
-    PerlIO **stream = place;
-    if (*stream != NULL) PerlIO_close(*stream);
-    Safefree(stream);
+/* A pipe whose lower number is our end's, as with perl's own: who has closed STDOUT and opens a pipe gets it at 1. */
+static int make_pipe(int reads, int *ours, int *theirs) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return -1;
+    *ours = ends[!reads];
+    *theirs = ends[reads];
+    if (*ours < *theirs) return 0;
+    int moved = fcntl(*theirs, F_DUPFD_CLOEXEC, *ours), is_moved = moved >= 0 && dup3(*ours, *theirs, O_CLOEXEC) >= 0;
+    const int saved = errno;
+    close(*ours);
+    *ours = *theirs;
+    *theirs = moved;
+    if (is_moved) return 0;
+    close(*ours);
+    if (moved >= 0) close(moved);
+    errno = saved;
+    return -1;
+}
+
+/* What is open of a pipe: closed in any case, also when a warning or a layer dies. */
+struct ends {
+    PerlIO *stream;
+    int ours, theirs; /* -1: closed, or the stream's */
+};
+
+static void close_ends(pTHX_ void *place) {
+    struct ends *ends = place;
+    const int saved = errno;
+    if (ends->stream != NULL) PerlIO_close(ends->stream);
+    if (ends->ours >= 0) close(ends->ours);
+    if (ends->theirs >= 0) close(ends->theirs);
+    Safefree(ends);
+    errno = saved;
+}
+
+/* Of a new pipe, until LEAVE. NULL and errno if there is none. */
+static struct ends *new_ends(pTHX_ int reads) {
+    struct ends *ends;
+    Newx(ends, 1, struct ends);
+    *ends = (struct ends){ NULL, -1, -1 };
+    SAVEDESTRUCTOR_X(close_ends, ends);
+    return make_pipe(reads, &ends->ours, &ends->theirs) < 0 ? NULL : ends;
+}
+
+/* The pid, when the program has its end. */
+static pid_t start_at(pTHX_ struct start *how, struct ends *ends, int fd) {
+    how->streams[fd] = ends->theirs;
+    pid_t pid = ops_start(aTHX_ how);
+    const int saved = errno;
+    close(ends->theirs);
+    ends->theirs = -1;
+    errno = saved;
+    return pid;
 }
 
 /* What the line writes is read from the stream, which is closed in any case. NULL and errno if it cannot be started. */
-static PerlIO **open_line(pTHX_ struct start *how, pid_t *pid) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return NULL;
-    how->streams[1] = ends[1];
-    *pid = ops_start(aTHX_ how);
-    int saved = errno;
-    close(ends[1]);
-    if (*pid < 0) {
-        close(ends[0]);
-        errno = saved;
-        return NULL;
-    }
-    PerlIO **stream;
-    Newxz(stream, 1, PerlIO *);
-    SAVEDESTRUCTOR_X(close_stream, stream);
+static struct ends *open_line(pTHX_ struct start *how, pid_t *pid) {
+    struct ends *ends = new_ends(aTHX_ 1);
+    if (ends == NULL || (*pid = start_at(aTHX_ how, ends, 1)) < 0) return NULL;
     const int is_raw = PL_op->op_private & OPpOPEN_IN_RAW, is_text = PL_op->op_private & OPpOPEN_IN_CRLF;
     const char *mode = is_raw ? "rb" : is_text ? "rt" : "r";
-    *stream = PerlIO_fdopen(ends[0], mode);
+    ends->stream = PerlIO_fdopen(ends->ours, mode);
+    if (ends->stream != NULL) ends->ours = -1;
     SV *layers = PL_curcop->cop_hints & HINT_LEXICAL_IO_IN ? cop_hints_fetch_pvs(PL_curcop, "open<", 0) : NULL;
-    if (layers != NULL && SvOK(layers) && SvCUR(layers) > 0) PerlIO_apply_layers(aTHX_ *stream, mode, SvPV_nolen(layers));
-    return stream;
+    if (layers != NULL && SvOK(layers) && SvCUR(layers) > 0) PerlIO_apply_layers(aTHX_ ends->stream, mode, SvPV_nolen(layers));
+    return ends;
 }
 
 /* All of it, line by line in a list, and none of it in void context. */
@@ -253,7 +291,7 @@ static OP *pp_readpipe_forkless(pTHX) {
     dSP; dTARGET;
     const U8 context = GIMME_V;
     struct start how = START_INIT;
-    PerlIO **stream = NULL;
+    struct ends *ends = NULL;
     pid_t pid = -1;
     int status = -1, saved;
     check_taint(aTHX_ "``", SP - PL_stack_base, 1);
@@ -263,16 +301,16 @@ static OP *pp_readpipe_forkless(pTHX) {
     SPAGAIN;
     SP--;
     PUTBACK;
-    if (is_ready == OPS_READY) stream = open_line(aTHX_ &how, &pid);
+    if (is_ready == OPS_READY) ends = open_line(aTHX_ &how, &pid);
     if (is_ready == OPS_NOTHING) {
         status = 1 << 8;
         errno = 0;
         if (context == G_SCALAR) SvPVCLEAR(TARG);
     }
-    if (stream != NULL) {
-        read_stream(aTHX_ *stream, TARG, context);
-        PerlIO *open = *stream;
-        *stream = NULL;
+    if (ends != NULL) {
+        read_stream(aTHX_ ends->stream, TARG, context);
+        PerlIO *open = ends->stream;
+        ends->stream = NULL;
         PerlIO_close(open);
         status = ops_wait(aTHX_ pid);
         if (status > 0) errno = 0;
@@ -280,9 +318,9 @@ static OP *pp_readpipe_forkless(pTHX) {
     saved = errno;
     LEAVE;
     STATUS_NATIVE_CHILD_SET(status);
-    if (stream != NULL) TAINT;
+    if (ends != NULL) TAINT;
     SPAGAIN;
-    if (context == G_SCALAR) XPUSHs(stream != NULL || is_ready == OPS_NOTHING ? TARG : &PL_sv_undef);
+    if (context == G_SCALAR) XPUSHs(ends != NULL || is_ready == OPS_NOTHING ? TARG : &PL_sv_undef);
     PUTBACK;
     errno = saved;
     return NORMAL;
@@ -298,65 +336,35 @@ void ops_own(pTHX_ IO *io, pid_t pid) {
     PL_forkprocess = pid;
 }
 
-/* A pipe whose lower number is our end's, as with perl's own: who has closed STDOUT and opens a pipe gets it at 1. */
-static int make_pipe(int reads, int *ours, int *theirs) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return -1;
-    *ours = ends[!reads];
-    *theirs = ends[reads];
-    if (*ours < *theirs) return 0;
-    int moved = fcntl(*theirs, F_DUPFD_CLOEXEC, *ours), is_moved = moved >= 0 && dup3(*ours, *theirs, O_CLOEXEC) >= 0;
-    const int saved = errno;
-    close(*ours);
-    *ours = *theirs;
-    *theirs = moved;
-    if (is_moved) return 0;
-    close(*ours);
-    if (moved >= 0) close(moved);
-    errno = saved;
-    return -1;
-}
-
-/* Our end of the pipe, with the layers. NULL, errno and perl's warning if there is no such layer; it is closed then. */
-static PerlIO *stream_of(pTHX_ int fd, int reads, const char *layers) {
+/* Our end as a stream with these layers. False, errno and perl's warning if there is no such layer. */
+static int make_stream(pTHX_ struct ends *ends, int reads, const char *layers) {
     const char *mode = reads ? "r" : "w";
-    const int before = errno;
-    PerlIO *stream = PerlIO_fdopen(fd, mode);
-    if (stream == NULL) {
-        const int saved = errno;
-        close(fd);
-        errno = saved;
-        return NULL;
-    }
+    const int fd = ends->ours, before = errno;
+    ends->stream = PerlIO_fdopen(fd, mode);
+    if (ends->stream == NULL) return 0;
+    ends->ours = -1;
     /* perl lets every program inherit 0 to 2 ($^F): not the one at the other end, which would wait for itself. */
     if (fd <= PL_maxsysfd) fcntl(fd, F_SETFD, FD_CLOEXEC);
     errno = before;
-    if (*layers == '\0' || PerlIO_apply_layers(aTHX_ stream, mode, layers) == 0) return stream;
-    const int saved = errno;
-    PerlIO_close(stream);
-    errno = saved;
-    return NULL;
+    return *layers == '\0' || PerlIO_apply_layers(aTHX_ ends->stream, mode, layers) == 0;
 }
 
 PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *layers, pid_t *pid) {
     /* Where there is nothing to execute perl's child exits with 1. */
     static char *const nothing[] = { (char *)"sh", (char *)"-c", (char *)"exit 1", NULL };
-    int ours, theirs;
-    if (is_ready == OPS_BAD || make_pipe(reads, &ours, &theirs) < 0) return NULL;
-    PerlIO *stream = stream_of(aTHX_ ours, reads, layers);
+    PerlIO *stream = NULL;
+    if (is_ready == OPS_BAD) return NULL;
     if (is_ready == OPS_NOTHING) {
         how->program = "/bin/sh";
         how->argv = nothing;
     }
-    how->streams[reads] = theirs;
-    *pid = stream != NULL ? ops_start(aTHX_ how) : -1;
-    const int saved = errno;
-    close(theirs);
-    if (stream != NULL && *pid < 0) {
-        PerlIO_close(stream);
-        stream = NULL;
+    ENTER;
+    struct ends *ends = new_ends(aTHX_ reads);
+    if (ends != NULL && make_stream(aTHX_ ends, reads, layers) && (*pid = start_at(aTHX_ how, ends, reads)) > 0) {
+        stream = ends->stream;
+        ends->stream = NULL;
     }
-    errno = saved;
+    LEAVE;
     return stream;
 }
 

@@ -107,30 +107,46 @@ Forkless - start programs at the speed of exec, however big perl has become
 
 =head1 DESCRIPTION
 
-C<fork> copies the page tables of perl: a perl of 1 GiB pays tens of milliseconds for each C<system>, and the same again in pages to
-be copied when it goes on. forkless starts programs without: the child has no memory of its own until it executes, and only a list of
-system calls to do before. What a child may be told, in what order it is done, and what is promised, is in forkless' own documentation
-(F<docs/> of its sources); this is a library of it for perl.
+C<fork> copies the page tables of perl. A perl of 1 GiB pays tens of milliseconds for each C<system>, and the same again in pages that
+are copied when it goes on. forkless starts programs without: until it executes the program the child has no memory of its own, and makes only the
+system calls of a list. What a child can be told, in what order it is done, and what is promised, is in the documentation of forkless
+(F<docs/> of its sources). This is its library for perl.
 
-Nothing here is called in the child: no C<END>, no destructor, no C<CLONE>.
+Nothing of perl runs in the child: no C<END>, no destructor, no C<CLONE>.
 
 =head1 PERL'S OWN FUNCTIONS
 
     use Forkless qw(system readpipe open);
 
-From here to the end of the block or file, C<system> in all of its forms (a string, a list, C<system { $program } @words>), C<qx//>,
-backticks and C<readpipe>, and C<open> of pipes (C<-|>, C<|->, S<C<"program |">>, S<C<"| program">>) do not fork. C<no Forkless> ends that. Other
-packages and files are not touched, and a C<system> of your own, or C<CORE::GLOBAL::system>, is called as before: the compiler puts
-another function into perl's ops, so there is no other syntax. C<exec> and C<fork> are perl's, and so is C<open> of all else, and of the command
-C<->, which asks for a fork.
+From here to the end of the block or file these do not fork:
+
+=over
+
+=item *
+
+C<system> in all of its forms: a string, a list, C<system { $program } @words>.
+
+=item *
+
+C<qx//>, backticks and C<readpipe>.
+
+=item *
+
+C<open> of pipes: C<-|>, C<|->, S<C<"program |">>, S<C<"| program">>.
+
+=back
+
+C<no Forkless> ends that. Other packages and files are not affected, and a C<system> of your own, or C<CORE::GLOBAL::system>, is called as before. The
+compiler puts other functions into perl's ops, so there is no other syntax. C<exec> and C<fork> are perl's own. So is C<open> of everything
+else, and of the command C<->, which asks for a fork.
 
     perl -MForkless=:everywhere program.pl
 
-does it for all that is compiled from then on, modules too.
+does the same for all code that is compiled from then on, modules too.
 
-What they do is what L<perlfunc> says: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings of the category C<exec>, taint checks, layers of
-L<open>, C<$/>; buffered output is written first; SIGINT and SIGQUIT are ignored and SIGCHLD is blocked while C<system> waits. Which
-string is for C</bin/sh -c>, perl's own rules say. A test runs 130 cases by both and compares.
+They do what L<perlfunc> says: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings, taint checks, layers of L<open>, C<$/>. Buffered output is
+written first. While C<system> waits, SIGINT and SIGQUIT are ignored and SIGCHLD is blocked. Perl's own rules decide which string is for
+C</bin/sh -c>. Tests run some 200 cases by both and compare.
 
 What is different:
 
@@ -142,12 +158,12 @@ A NUL in a command is an error (C<$?> is -1 and C<$!> is EINVAL, with a warning 
 
 =item *
 
-A handler of a signal that dies leaves signals as they were before C<system>. With perl's own, SIGINT and SIGQUIT stay ignored then, and
+A signal handler that dies leaves signals as they were before C<system>. With perl's own, SIGINT and SIGQUIT stay ignored then, and
 SIGCHLD blocked.
 
 =item *
 
-C<Can't exec> is told by your process and not by a child's copy of it, so a handler in C<$SIG{__WARN__}> hears of it, also for C<qx//>.
+Your process warns C<Can't exec>, and not a child's copy of it. A handler in C<$SIG{__WARN__}> is called, also for C<qx//>.
 
 =item *
 

@@ -50,6 +50,25 @@ sub children {
     return (split ' ', readline($list) // '')[0];
 }
 
+# ---- A warning that dies ----
+{
+    use Forkless 'open';
+    use warnings FATAL => 'all';
+    my $fds = open_fds();
+    for my $run (
+        [system  => sub { system 'no-such-program', 'x' }],
+        [qx      => sub { my $out = `no-such-program` }],
+        [open    => sub { open my $in, '-|', 'no-such-program', 'x' }],
+        [write   => sub { open my $out, '|-', 'no-such-program', 'x' }],
+        [layers  => sub { open my $in, '-|:nosuch', 'true' }],
+        [popen   => sub { popen('-|', 'no-such-program', 'x') }],
+    ) {
+        my ($name, $code) = @$run;
+        ok(!eval { $code->(); 1 }, "$name: a warning that dies") or diag($@);
+        is(open_fds(), $fds, '… no descriptor is left');
+    }
+}
+
 # ---- SIGCHLD ignored, handled ----
 {
     local $SIG{CHLD} = 'IGNORE';
