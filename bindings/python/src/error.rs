@@ -166,7 +166,7 @@ fn escapes(words: &str) -> String {
             Some((code, rest)) => {
                 made.push_str(&match code {
                     ..=0xff => format!("\\x{code:02x}"),
-                    ..=0xffff => format!("\\u{code:04x}"),
+                    0x100..=0xffff => format!("\\u{code:04x}"),
                     _ => format!("\\U{code:08x}"),
                 });
                 rest

@@ -132,6 +132,13 @@ def test_what_is_native_has_signatures_too():
                 assert parameters(member)[0].name == "self" and member.__doc__, name
 
 
+def test_every_function_takes_settings():
+    assert forkless.run(["nice"], nice=7, stdout=-1).stdout == forkless.check_output(["nice"], nice=7) == b"7\n"
+    line = 'test "$(nice)" = 7'
+    assert forkless.call(line, shell=True, nice=7) == forkless.check_call(line, shell=True, nice=7) == 0
+    assert forkless.Popen(line, shell=True, nice=7).wait() == forkless.prepare(line, shell=True, nice=7).run().returncode == 0
+
+
 def test_every_setting_is_known():
     """Each name is taken: what is wrong is the value."""
     for name in Settings.__annotations__:

@@ -38,7 +38,7 @@ class Popen(subprocess.Popen):
         self._settings = {name: value for name, value in settings.items() if value is not None}
         if preexec_fn is not None:
             _launch.warn("preexec_fn forks: see Settings for what needs none", PreexecWarning)
-        if _launch.warns_of_encoding() and encoding is None and (text or universal_newlines or errors):
+        if encoding is None and (text or universal_newlines or errors) and _launch.warns_of_encoding():
             _launch.warn("'encoding' argument not specified.", EncodingWarning)
             encoding = _launch.encoding()
         if kill_group and process_group is None and not start_new_session:

@@ -45,11 +45,16 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
     if resolve && found.searched.is_some() {
         // Relative paths are looked up where the child will: from its directory.
         let directory = command.directory.as_deref().unwrap_or(Path::new(""));
-        let first = found.paths.iter().position(|path| is_executable_file(&directory.join(path)));
-        // Where the first failure counts, what is there stays before it.
-        let is_passed_over = |path: &OsString| !command.tries_all || is_absent(&directory.join(path));
-        if let Some(first) = first.filter(|&first| found.paths[..first].iter().all(is_passed_over)) {
-            found.paths[..=first].rotate_right(1);
+        for n in 0..found.paths.len() {
+            match look(&directory.join(&found.paths[n])) {
+                Look::Executable => {
+                    found.paths[..=n].rotate_right(1);
+                    break;
+                }
+                // Its failure may be the one that is reported, which the order decides.
+                Look::Other if command.tries_all => break,
+                Look::Other | Look::Absent => {}
+            }
         }
     }
     Ok(found)
@@ -65,11 +70,18 @@ fn search_path(environment: &Environment) -> OsString {
     path.unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
-fn is_absent(path: &Path) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    std::fs::metadata(path).is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
+/// What is at a path now.
+enum Look {
+    Executable,
+    Absent,
+    Other,
 }
 
-fn is_executable_file(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+fn look(path: &Path) -> Look {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Look::Executable,
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Look::Absent,
+        _ => Look::Other,
+    }
 }
