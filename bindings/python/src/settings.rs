@@ -26,6 +26,7 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
         "fds" => request::place(command, value)?,
         "executable_fd" => _ = command.program_fd(owned(value)?),
         "retry_busy" => _ = command.retry_busy(seconds(value)?),
+        "scripts_by_shell" => _ = command.scripts_by_shell(value.is_truthy()?),
         "default_signals" => signals(command, value, Command::signal_default)?,
         "ignore_signals" => signals(command, value, Command::signal_ignore)?,
         "block_signals" => {

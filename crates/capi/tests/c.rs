@@ -332,6 +332,7 @@ fn every_setting_has_its_function() {
             let in_c = match name {
                 "stdin" | "stdout" | "stderr" => "fd",
                 "kill_on_drop" => "kill_on_free",
+                "group_name" => "group",
                 name => name,
             };
             assert!(named.contains(&format!("forkless_command_{in_c}")), "no function for {name}");

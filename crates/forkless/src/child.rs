@@ -508,6 +508,7 @@ impl Child {
     }
 
     /// Is it to be killed now that its handle is dropped?
+    #[cfg(feature = "tokio")]
     pub(crate) fn dies_with_handle(&self) -> bool {
         self.inner.dies_with_handle()
     }

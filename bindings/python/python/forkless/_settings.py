@@ -20,6 +20,8 @@ class Settings(TypedDict, total=False):
     """The program, as an open file or its descriptor."""
     retry_busy: float | None
     """Seconds to try again while the program is open for writing; 0.1 unless told otherwise."""
+    scripts_by_shell: bool | None
+    """True: a file without #! that is no program is run by /bin/sh, in place of an error (ENOEXEC)."""
     default_signals: Iterable[int] | None
     """Signals at their default."""
     ignore_signals: Iterable[int] | None
