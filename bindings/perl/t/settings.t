@@ -30,6 +30,7 @@ my %good = (
     inherit_all => [1], setsid => [1], process_group => [0], controlling_terminal => [0], foreground => [0],
     signal_default => ['INT'], signal_ignore => ['SIGINT'], signal_inherit => [2], signal_block => ['USR1'],
     inherit_signal_mask => [1], pidfd => [1], kill_on_free => [1], retry_busy => [10], best_effort => [21], launcher => ['fork'],
+    scripts_by_shell => [1],
     uid => [0], gid => [0], groups => [[0, 1]], user => ['root'], group => ['root'], umask => [022], rlimit => ['AS', 1 << 40, 1 << 40],
     nice => [1], scheduler => ['other', 0], cpu_affinity => [[0]], io_priority => ['best_effort', 4], timer_slack => [1000],
     personality => [0], oom_score_adj => [0], no_new_privs => [1], parent_death_signal => ['KILL'], thread_death_signal => ['KILL'],
