@@ -436,7 +436,7 @@ PREINIT:
     pid_t pid = -1;
 PPCODE:
     at_callers_line(aTHX);
-    if (items > 1 && SvOK(ST(1)) && *SvPV_nolen_const(ST(1)) == '\0') {
+    if (items > 1 && SvOK(ST(1)) && !SvROK(ST(1)) && *SvPV_nolen_const(ST(1)) == '\0') {
         Perl_ck_warner(aTHX_ packWARN(WARN_PIPE), "Missing command in piped open");
         errno = EPIPE;
         XSRETURN_UNDEF;

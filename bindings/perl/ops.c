@@ -434,7 +434,14 @@ static int is_pipe(pTHX_ SSize_t first, struct piped *what) {
     IO *io = isGV_with_GP(handle) ? GvIOp((GV *)handle) : NULL;
     if (TAINTING_get || !isGV_with_GP(handle)) return 0;
     if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return 0;
-    return count == 2 ? is_pipe_by_line(aTHX_ first, what) : count > 2 && is_pipe_by_mode(aTHX_ first, count, what);
+    if (count == 1) {
+        /* open HANDLE: the rest is in the variable of that name. */
+        dSP;
+        SV *named = GvSVn((GV *)handle);
+        XPUSHs(named);
+        PUTBACK;
+    }
+    return count > 2 ? is_pipe_by_mode(aTHX_ first, count, what) : is_pipe_by_line(aTHX_ first, what);
 }
 
 /* perl's own open of a descriptor, which leaves its answer on the stack. -1: it fails, and closes what the handle had but for one
@@ -487,13 +494,6 @@ static int attach(pTHX_ GV *gv, PerlIO *stream, int reads) {
 static OP *pp_open_forkless(pTHX) {
     const SSize_t mark = TOPMARK;
     struct piped what = { 0, NULL, NULL };
-    if (PL_stack_sp - PL_stack_base == mark + 1 && isGV_with_GP(*PL_stack_sp)) {
-        /* open HANDLE: the rest is in the variable of that name. */
-        dSP;
-        SV *named = GvSVn((GV *)TOPs);
-        XPUSHs(named);
-        PUTBACK;
-    }
     if (!is_pipe(aTHX_ mark + 1, &what)) return PL_ppaddr[OP_OPEN](aTHX);
     GV *gv = (GV *)PL_stack_base[mark + 1];
     struct start how = START_INIT;

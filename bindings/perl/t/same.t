@@ -309,6 +309,11 @@ $LINE = '/dev/null';
 opened(open(LINE), \*LINE);
 $LINE = undef;
 opened(open(LINE), \*LINE);
+== tied handles
+{ package Opens; sub TIEHANDLE { return bless [] } sub OPEN { shift; return join ' ', 'OPEN', @_ } }
+tie *TIED, 'Opens';
+our $TIED = 'true |';
+tell_(open(TIED), open(TIED, 'true |'), open(TIED, '-|', 'true', 'x'));
 == files that are named like pipes
 chdir $ARGV[0] or die;
 open my $file, '>', 'named|' or die;

@@ -168,15 +168,6 @@ impl Command {
         self
     }
 
-    /// Goes on to the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
-    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the first failure is reported that is not that there
-    /// is no such program. Without it any failure but that and EACCES is final.
-    #[doc(hidden)]
-    pub fn try_all(&mut self, all: bool) -> &mut Self {
-        self.tries_all = all;
-        self
-    }
-
     /// The program as an open descriptor of it: `execveat(2)`. The name given to [`new`](Self::new) is then only what it
     /// is called, in `argv[0]` and in errors.
     ///

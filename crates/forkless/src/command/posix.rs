@@ -39,12 +39,20 @@ pub enum FileAction {
     Foreground(RawFd),
 }
 
-/// For the C libraries of this project, which stand in for libc's functions.
+/// For this project's own front ends that stand in for another library's functions: libc's, CPython's.
 #[doc(hidden)]
 impl Command {
     /// Steps that come after the descriptors of [`fd`](Self::fd) and before signals and exec.
     pub fn file_actions(&mut self, actions: Vec<FileAction>) -> &mut Self {
         self.actions = actions;
+        self
+    }
+
+    /// Goes on to the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
+    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the first failure is reported that is not that there
+    /// is no such program. Without it any failure but that and EACCES is final.
+    pub fn try_all(&mut self, all: bool) -> &mut Self {
+        self.tries_all = all;
         self
     }
 
