@@ -88,7 +88,8 @@ impl<'py> Request<'py> {
             Some(PIPE) => Stdio::piped(),
             Some(DEVNULL) => Stdio::null(),
             Some(STDOUT) if number == 2 => Stdio::dup_of(1),
-            Some(fd) if fd >= 0 => Stdio::fd(fd),
+            // SAFETY: a number that the caller in Python names as its own.
+            Some(fd) if fd >= 0 => unsafe { Stdio::fd(fd) },
             Some(other) => return Err(PyValueError::new_err(format!("{other} is no descriptor"))),
         };
         self.command.fd(stdio, number);
@@ -110,7 +111,8 @@ impl<'py> Request<'py> {
                 Err(_) => return Err(PyValueError::new_err("bad value(s) in fds_to_keep")),
                 // A standard stream that is redirected is what it is redirected to.
                 Ok(low) if is_redirected.get(low) == Some(&true) => {}
-                Ok(_) => _ = self.command.fd(Stdio::fd(fd), fd),
+                // SAFETY: as for the streams.
+                Ok(_) => _ = self.command.fd(unsafe { Stdio::fd(fd) }, fd),
             }
         }
         Ok(())
@@ -178,7 +180,8 @@ pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<(
         let target: RawFd = target.extract()?;
         let stdio = match number(&source)? {
             DEVNULL => Stdio::null(),
-            fd if fd >= 0 => Stdio::fd(fd),
+            // SAFETY: as for the streams.
+            fd if fd >= 0 => unsafe { Stdio::fd(fd) },
             other => return Err(PyValueError::new_err(format!("{other}, to be fd {target}, is no descriptor"))),
         };
         command.fd(stdio, target);
