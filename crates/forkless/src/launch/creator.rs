@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn work_that_panics_does_so_in_its_caller_and_the_keeper_goes_on() {
-        let panic = catch_unwind(|| on_keeper(|| panic!("on purpose"))).expect_err("a panic");
+        let panic = catch_unwind(|| on_keeper::<()>(|| panic!("on purpose"))).expect_err("a panic");
         assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
         assert_eq!(on_keeper(|| 7).expect("a keeper"), 7);
     }
