@@ -13,8 +13,8 @@
 //!
 //! Source: kernel_clone() in kernel/fork.c, PTRACE_EVENT_CLONE in ptrace(2), TracerPid in proc_pid_status(5).
 
+use super::dumpable::now;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::time::{ClockId, clock_gettime};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,17 +29,15 @@ static ANSWER: AtomicU64 = AtomicU64::new(0);
 
 /// Is the process traced, as far as was seen a short while ago? By the vDSO's clock: mostly without a system call.
 pub(super) fn is_traced() -> bool {
-    // The coarse clock is fine enough, and the cheapest.
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let now = now();
     let answer = ANSWER.load(Ordering::Relaxed);
     if now < answer {
         return answer & 1 == 1;
     }
-    let (traced, window) = match has_tracer() {
-        Some(traced) => (traced, WINDOW),
+    let (window, traced) = match has_tracer() {
+        Some(traced) => (WINDOW, traced),
         // As before: there may be no descriptor left for the look.
-        None => (answer & 1 == 1, WINDOW_WITHOUT_PROC),
+        None => (WINDOW_WITHOUT_PROC, answer & 1 == 1),
     };
     ANSWER.store((now + window) & !1 | traced as u64, Ordering::Relaxed);
     traced
