@@ -97,7 +97,8 @@ pub fn opening_child() -> Option<i32> {
     children().into_iter().find(|&pid| {
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         let number = call.split(' ').next().and_then(|number| number.parse().ok());
-        state_of(pid) == Some('S') && number.is_none_or(|number: i64| number == libc::SYS_openat)
+        let opens = |number: i64| matches!(number, libc::SYS_openat | libc::SYS_openat2);
+        state_of(pid) == Some('S') && number.is_none_or(opens)
     })
 }
 

@@ -18,6 +18,7 @@
 use super::creator::without_signals;
 use crate::process;
 use forkless_core::sys::{self, uapi};
+use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -218,10 +219,11 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Nanoseconds of the monotonic clock.
+/// Nanoseconds of the monotonic clock, by libc: rustix looks for the vDSO by a descriptor, before Linux 6.4, which is not
+/// close-on-exec.
 pub(super) fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
 /// Makes this process dumpable, or not, as PR_SET_DUMPABLE of `prctl(2)` does, also while children are being launched that change
