@@ -98,7 +98,8 @@ impl<'py> Request<'py> {
             Some(PIPE) => Stdio::piped(),
             Some(DEVNULL) => Stdio::null(),
             Some(STDOUT) if number == 2 => Stdio::dup_of(1),
-            Some(fd) if fd >= 0 => Stdio::fd(fd),
+            // SAFETY: a number that the caller in Python names as its own.
+            Some(fd) if fd >= 0 => unsafe { Stdio::fd(fd) },
             Some(other) => return Err(self.names.not_open(other, number)),
         };
         self.command.fd(stdio, number);
@@ -119,7 +120,8 @@ impl<'py> Request<'py> {
         for &fd in fds {
             // A standard stream that is redirected is what it is redirected to.
             if usize::try_from(fd).ok().and_then(|fd| is_redirected.get(fd)) != Some(&true) {
-                self.command.fd(Stdio::fd(fd), fd);
+                // SAFETY: as for the streams.
+                self.command.fd(unsafe { Stdio::fd(fd) }, fd);
             }
         }
     }
@@ -210,7 +212,8 @@ pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<(
         let Int(target) = target.extract::<Int<RawFd>>()?;
         let stdio = match number(&source)? {
             DEVNULL => Stdio::null(),
-            fd if fd >= 0 => Stdio::fd(fd),
+            // SAFETY: as for the streams.
+            fd if fd >= 0 => unsafe { Stdio::fd(fd) },
             other => return Err(PyValueError::new_err(format!("{other}, to be fd {target}, is no descriptor"))),
         };
         command.fd(stdio, target);

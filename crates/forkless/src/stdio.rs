@@ -72,8 +72,13 @@ impl Stdio {
 
     /// The parent's descriptor `number`, which stays the caller's and must be open when the child is launched.
     ///
-    /// A number that is not open then is an error of the launch (`pass fd`, EBADF).
-    pub fn fd(number: RawFd) -> Self {
+    /// A number that is not open then is an error of the launch (`pass fd`, EBADF). What is owned or borrowed needs no number:
+    /// [`Stdio::from`] takes it, and [`copy_of`](Self::copy_of) a copy of it.
+    ///
+    /// # Safety
+    /// Whatever is open at this number at each launch is the caller's to pass on: not closed, and the number used anew, by another
+    /// part of the program that owns it ([I/O safety](std::io#io-safety)).
+    pub unsafe fn fd(number: RawFd) -> Self {
         Self(Source::Borrowed(number))
     }
 
@@ -152,7 +157,7 @@ impl From<io::Stdout> for Stdio {
     /// The parent's standard output, whatever number it is given in the child: what descriptor 1 is at the launch, not what it
     /// was when this was made.
     fn from(_: io::Stdout) -> Self {
-        Self::fd(1)
+        Self(Source::Borrowed(1))
     }
 }
 
@@ -160,7 +165,7 @@ impl From<io::Stderr> for Stdio {
     /// The parent's standard error, whatever number it is given in the child: what descriptor 2 is at the launch, not what it
     /// was when this was made.
     fn from(_: io::Stderr) -> Self {
-        Self::fd(2)
+        Self(Source::Borrowed(2))
     }
 }
 

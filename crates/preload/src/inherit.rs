@@ -14,7 +14,8 @@ pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: im
         Inherit::All => _ = command.inherit_all(true),
         Inherit::Only(list) => {
             for fd in list.iter().copied().filter(|&fd| outlives_exec(fd) && !is_barred(fd)) {
-                command.fd(Stdio::fd(fd), fd);
+                // SAFETY: a child has it by libc's own rule.
+                command.fd(unsafe { Stdio::fd(fd) }, fd);
             }
         }
     }

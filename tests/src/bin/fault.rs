@@ -355,7 +355,8 @@ fn state_after_every_failure(probe: &Path) {
         Command::new(probe),
     ];
     commands[2].current_dir("/nonexistent");
-    commands[3].fd(Stdio::fd(450), 5);
+    // SAFETY: nothing is open there.
+    commands[3].fd(unsafe { Stdio::fd(450) }, 5);
     commands[4].process_group(-1);
     commands[5].stdin(Stdio::open("/nonexistent", libc::O_RDONLY, 0));
     for command in &mut commands {

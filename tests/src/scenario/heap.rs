@@ -37,7 +37,8 @@ const CHANGES: &[fn(&mut Command, &Programs)] = &[
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::dup_of(1));
     },
     |command, _| {
-        command.fd(Stdio::socketpair(), 7).fd(Stdio::fd(2), 40).inherit_all(true);
+        // SAFETY: standard error.
+        command.fd(Stdio::socketpair(), 7).fd(unsafe { Stdio::fd(2) }, 40).inherit_all(true);
     },
     |command, _| {
         command.fd(Stdio::open("/dev/null", libc::O_RDONLY, 0), 9);
@@ -52,7 +53,8 @@ const CHANGES: &[fn(&mut Command, &Programs)] = &[
         command.current_dir(programs.path("no-such-directory"));
     },
     |command, _| {
-        command.fd(Stdio::fd(4000), 3);
+        // SAFETY: nothing is open there.
+        command.fd(unsafe { Stdio::fd(4000) }, 3);
     },
     |command, _| {
         command.process_group(1);

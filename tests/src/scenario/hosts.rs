@@ -189,7 +189,8 @@ pub fn own_table(_: &[String]) {
         // SAFETY: replaces the number in this thread's table only.
         assert_eq!(unsafe { libc::dup2(right.as_raw_fd(), number) }, number);
         let mut command = Command::new("/bin/cat");
-        command.stdin(Stdio::fd(number)).stdout(Stdio::piped());
+        // SAFETY: open for as long as this thread runs.
+        command.stdin(unsafe { Stdio::fd(number) }).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
         let mut text = String::new();
         child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("read");

@@ -86,7 +86,8 @@ pub fn batch(_: &[String]) {
     let good: Vec<Prepared> =
         (0..5).map(|code| Command::new(programs.exits(code)).prepare().expect("prepare")).collect();
     let missing = Command::new(programs.path("missing")).prepare().expect("prepare");
-    let unpassable = Command::new(programs.exits(0)).fd(Stdio::fd(7777), 4).prepare().expect("prepare");
+    // SAFETY: nothing is open there.
+    let unpassable = Command::new(programs.exits(0)).fd(unsafe { Stdio::fd(7777) }, 4).prepare().expect("prepare");
     let which = |n: usize| match n % 11 {
         7 => &missing,
         9 => &unpassable,
@@ -140,7 +141,8 @@ fn one_failed(program: &std::path::Path, missing: &std::path::Path, n: usize) {
         }
         _ => {
             let mut command = Command::new(program);
-            command.fd(Stdio::fd(7777), 4);
+            // SAFETY: nothing is open there.
+            command.fd(unsafe { Stdio::fd(7777) }, 4);
             command
         }
     };

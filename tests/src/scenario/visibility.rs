@@ -69,7 +69,8 @@ fn fail_in_every_way(program: &Path, missing: &Path) {
     assert!(Command::new(missing).stdin(Stdio::piped()).launch().and_then(|mut child| child.wait_exec()).is_err());
     assert!(bad_directory().spawn().is_err());
     assert!(bad_directory().status().is_err());
-    assert!(Command::new(program).fd(Stdio::fd(7777), 3).spawn().is_err());
+    // SAFETY: nothing is open there.
+    assert!(Command::new(program).fd(unsafe { Stdio::fd(7777) }, 3).spawn().is_err());
     assert!(Command::new(missing).prepare().expect("prepare").status().is_err());
     drop(Command::new(missing).launch());
 }

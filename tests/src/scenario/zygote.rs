@@ -84,7 +84,9 @@ pub fn basics(_: &[String]) {
     assert_eq!((error.step(), error.errno()), (Step::Exec, Some(libc::ENOENT)));
     let error = error_of(zygote.spawn(&Command::new("true").current_dir("/no/such").prepare().expect("prepare")));
     assert_eq!((error.step(), error.errno()), (Step::Chdir, Some(libc::ENOENT)));
-    let error = error_of(zygote.spawn(&Command::new("true").fd(Stdio::fd(7777), 4).prepare().expect("prepare")));
+    // SAFETY: nothing is open there.
+    let error =
+        error_of(zygote.spawn(&Command::new("true").fd(unsafe { Stdio::fd(7777) }, 4).prepare().expect("prepare")));
     assert_eq!((error.step(), error.errno()), (Step::PassFd, Some(libc::EBADF)), "{error}");
     let error = error_of(zygote.spawn(&Command::new("true").inherit_all(true).prepare().expect("prepare")));
     assert_eq!(error.step(), Step::Check);
@@ -353,7 +355,8 @@ pub fn stopped(_: &[String]) {
     let file = File::open("/dev/null").expect("open");
     let mut command = Command::new(programs.exits(3));
     for number in 3..400 {
-        command.fd(Stdio::fd(file.as_raw_fd()), number);
+        // SAFETY: open for as long as the command is used.
+        command.fd(unsafe { Stdio::fd(file.as_raw_fd()) }, number);
     }
     let many = command.prepare().expect("prepare");
     kill(helper_pid(&zygote), libc::SIGSTOP);
@@ -374,7 +377,8 @@ pub fn large(_: &[String]) {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "exec ls /proc/self/fd"]).stdout(Stdio::piped());
     for number in 3..900 {
-        command.fd(Stdio::fd(file.as_raw_fd()), number);
+        // SAFETY: open for as long as the command is used.
+        command.fd(unsafe { Stdio::fd(file.as_raw_fd()) }, number);
     }
     let output = zygote.output(&command.prepare().expect("prepare")).expect("900 descriptors");
     // And the directory that is listed.

@@ -106,7 +106,8 @@ pub fn stdio(source: &str, place: &Place) -> io::Result<Stdio> {
         "null" => Stdio::null(),
         "piped" => Stdio::piped(),
         "socketpair" => Stdio::socketpair(),
-        "fd" => Stdio::fd(number()),
+        // SAFETY: a descriptor of the case's, which is open for as long as that is played, or nothing is open there.
+        "fd" => unsafe { Stdio::fd(number()) },
         "dup" => Stdio::dup_of(number()),
         "file" => OpenOptions::new().read(true).write(true).create(true).truncate(false).open(place.file(rest))?.into(),
         "open" => {

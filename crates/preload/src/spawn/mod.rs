@@ -204,7 +204,8 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
         Descriptors::All(actions) => _ = command.inherit_all(true).file_actions(actions),
         Descriptors::Flat(flat) => {
             for (source, number) in flat.passed {
-                command.fd(Stdio::fd(source), number);
+                // SAFETY: descriptors of the caller of posix_spawn(3), whose child is to have them.
+                command.fd(unsafe { Stdio::fd(source) }, number);
             }
             command.file_actions(flat.actions);
         }

@@ -99,7 +99,8 @@ impl Engines {
             // This process is in the condition as well; its files are not for the engine.
             command.inherit_all(false);
             for &number in &self.given {
-                command.fd(Stdio::fd(number), number);
+                // SAFETY: given to this process by its parent, to be passed on.
+                command.fd(unsafe { Stdio::fd(number) }, number);
             }
         }
         if found.has_parent || !condition.has_files_or_mappings() {
