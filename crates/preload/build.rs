@@ -6,6 +6,7 @@ fn main() {
     // Without -fexceptions: pthread_cleanup_push(3) then needs no unwinder of ours, but only glibc's.
     cc::Build::new()
         .file("c/close.c")
+        .file("c/prctl.c")
         .file("c/system.c")
         .file("c/versions.c")
         .std("gnu11")

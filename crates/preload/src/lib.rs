@@ -21,3 +21,5 @@ mod spawn;
 mod popen;
 
 mod system;
+
+mod dumpable;

@@ -1,6 +1,7 @@
 /* `posix_spawn(3)`: attributes, errors, the search for a program. */
 
 #include "common.h"
+#include <sys/prctl.h>
 
 static char *words[] = {"facts", NULL, NULL, NULL};
 
@@ -88,6 +89,27 @@ static void attributes(void) {
     posix_spawnattr_getsigmask(&attributes, &set);
     say("read: %d %d %d %d %d\n", flags, group, policy, param.sched_priority, sigismember(&set, SIGSEGV));
     posix_spawnattr_destroy(&attributes);
+}
+
+/* prctl(2) goes through the library. */
+static void controls(void) {
+    static const unsigned long values[] = {0, 1, 2, 7, 1ul << 32, 1};
+    for (size_t n = 0; n < sizeof values / sizeof *values; n++) {
+        errno = 0;
+        int answer = prctl(PR_SET_DUMPABLE, values[n], 0, 0, 0);
+        say("dumpable %lx: %d %d, ", values[n], answer, errno);
+        say("so it is %d\n", prctl(PR_GET_DUMPABLE, 0, 0, 0, 0));
+    }
+    char name[17] = "";
+    int set = prctl(PR_SET_NAME, "a name"), got = prctl(PR_GET_NAME, name);
+    say("%d %d: %s\n", set, got, name);
+    errno = 0;
+    set = prctl(-1, 1ul, 2ul, 3ul, 4ul);
+    say("no such option: %d %s\n", set, strerrorname_np(errno));
+    errno = 0;
+    /* All five arguments count here: a mistake in any but the first is EINVAL. */
+    set = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 1);
+    say("a fifth argument: %d %s\n", set, strerrorname_np(errno));
 }
 
 /* Whether the actions were done before the step that failed: one of them makes a file. */
@@ -287,6 +309,7 @@ int main(int argc, char **argv) {
     words[1] = argv[2];
     setenv("FACT", "a fact", 1);
     open_some(0);
+    controls();
     attributes();
     order();
     refusals();
