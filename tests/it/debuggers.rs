@@ -94,24 +94,30 @@ fn a_host_under_gdb_ends_and_stops_at_its_breakpoint_after_each_launch() {
     assert_eq!(output.matches("stopped at launch").count(), LAUNCHES, "{output}");
 }
 
-/// A debugger that attaches is noticed: the process stands still longer than the library believes an earlier look.
+/// A debugger that attaches is noticed by the first launch after the time for which the library believes an earlier look.
 #[test]
 fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
     if !has_gdb() {
         return;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let (end_file, script) = (directory.path().join("end"), directory.path().join("script"));
+    let [end_file, script, pause, paused] =
+        ["end", "script", "pause", "paused"].map(|name| directory.path().join(name));
     let mut host = Command::new(SCENARIO);
-    host.arg("debugged-repeatedly").arg(&end_file).stdout(Stdio::piped()).stderr(Stdio::piped());
+    host.arg("debugged-repeatedly").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let host = host.spawn().expect("the scenario starts");
     let commands = format!(
         "set $hits = 0\n{AT_THE_BREAKPOINT}if $hits == 20\nshell touch {}\nend\ncontinue\nend\ncontinue\n",
         end_file.display()
     );
     fs::write(&script, commands).expect("write");
-    // In the middle of its launches, of which some were made by a caller without a tracer.
-    std::thread::sleep(Duration::from_millis(300));
+    // In the middle of its launches, of which some were made by a caller without a tracer, but in the middle of none.
+    fs::write(&pause, "").expect("write");
+    let begun = Instant::now();
+    while !paused.exists() {
+        assert!(begun.elapsed() < LIMIT, "the host does not pause");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let id = host.id().to_string();
     let output = text(&run("gdb", &["-nx", "-batch", "-p", &id, "-x", script.to_str().expect("UTF-8")]).expect("gdb"));
     // Whatever gdb made of it, the host is to come to its end.

@@ -326,7 +326,7 @@ fn fill(
     }
 }
 
-/// Calls before the child has its table name descriptors of the caller's in their first argument.
+/// Calls before the child has its table that name a descriptor of the caller's, in their first argument.
 fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
     for index in 0..plan.last_op() {
         let op = plan.op(index);
@@ -334,8 +334,10 @@ fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
             OpCode::Table => return,
             OpCode::Call => {
                 // SAFETY: the op's first operand is the offset of a Call.
-                let fd = unsafe { (*plan::at::<plan::Call>(plan.header(), op.a)).args[0] } as RawFd;
-                descriptors.add(fd, ARENA_AT + op.a as usize + offset_of!(plan::Call, args));
+                let call = unsafe { &*plan::at::<plan::Call>(plan.header(), op.a) };
+                if matches!(call.number, uapi::__NR_fchdir | uapi::__NR_setns) {
+                    descriptors.add(call.args[0] as RawFd, ARENA_AT + op.a as usize + offset_of!(plan::Call, args));
+                }
             }
             _ => {}
         }
