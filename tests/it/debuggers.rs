@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SCENARIO: &str = env!("CARGO_BIN_EXE_scenario");
 
