@@ -154,14 +154,19 @@ fn start(process: u32) -> io::Result<Keeper> {
     Ok(Keeper { process, thread, jobs })
 }
 
-const KCMP_VM: usize = 1;
+pub(super) const KCMP_VM: usize = 1;
 const KCMP_FILES: usize = 2;
 
-/// Does the calling thread share this with another one of the process? `kcmp(2)`; so it is taken to be where that is refused.
-fn is_the_same(what: usize, thread: i32) -> bool {
+/// Does the calling thread share this with another one, also of another process? `kcmp(2)`; none where that is refused.
+pub(super) fn shares(what: usize, thread: i32) -> Option<bool> {
     let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
     // SAFETY: compares, changes nothing.
-    !matches!(unsafe { sys::syscall(uapi::__NR_kcmp, args) }, Ok(1..))
+    unsafe { sys::syscall(uapi::__NR_kcmp, args) }.ok().map(|order| order == 0)
+}
+
+/// The same; true where it cannot be known.
+fn is_the_same(what: usize, thread: i32) -> bool {
+    shares(what, thread).unwrap_or(true)
 }
 
 /// The child takes its descriptors from the thread that clones it, and the pidfd goes to that one.

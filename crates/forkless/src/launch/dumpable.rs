@@ -15,7 +15,7 @@
 //!
 //! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
-use super::creator::without_signals;
+use super::creator::{self, without_signals};
 use crate::process;
 use forkless_core::sys::{self, uapi};
 use nix::time::{ClockId, clock_gettime};
@@ -165,10 +165,21 @@ impl KeepDumpable {
         Self { process: process::generation() }
     }
 
-    /// Ends it for a child that has been seen to leave: the kernel says so a moment before it takes the memory from the child, so
-    /// that is waited for. (Where `/proc` tells nothing there is nothing to wait for.)
+    /// Ends it for a child that has been seen to leave. The kernel says so a moment before it takes the memory from the child, so
+    /// that is waited for: by `kcmp(2)`, or where that is refused by `/proc`. (Where neither can tell there is nothing to wait for.)
     pub fn end(self, pid: i32) {
-        super::fork::has_executed(pid);
+        for look in 0.. {
+            match creator::shares(creator::KCMP_VM, pid) {
+                Some(true) if look < 8 => std::thread::yield_now(),
+                // The child may be of lower priority, and need this CPU.
+                Some(true) => std::thread::sleep(Duration::from_micros(50)),
+                Some(false) => return,
+                None => {
+                    super::fork::has_executed(pid);
+                    return;
+                }
+            }
+        }
     }
 }
 
