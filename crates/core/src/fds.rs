@@ -317,11 +317,19 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
                 sys::close(sys::open(path, uapi::O_PATH | uapi::O_CLOEXEC, 0)?)?;
                 return Err(IN_PROCFS);
             }
-            // No such call, whatever a filter says in its place; or else the same comes of the other one.
-            Err(errno::ENOSYS | errno::EPERM | errno::EINVAL | errno::E2BIG | errno::EACCES)
-                if op.flags & SURELY == 0 =>
-            {
+            // No such call, or flags that it does not take and open(2) overlooks.
+            Err(errno::ENOSYS | errno::EINVAL | errno::E2BIG) if op.flags & SURELY == 0 => {
                 sys::open(path, flags, mode)?
+            }
+            // A filter says so too in place of the call. Of the file itself it is the answer: the other call might meet another file.
+            Err(error @ (errno::EPERM | errno::EACCES)) if op.flags & SURELY == 0 => {
+                match sys::open_without_magic(c"/".as_ptr().cast(), uapi::O_PATH | uapi::O_CLOEXEC, 0) {
+                    Ok(root) => {
+                        let _ = sys::close(root);
+                        return Err(error);
+                    }
+                    Err(_) => sys::open(path, flags, mode)?,
+                }
             }
             answer => answer?,
         };

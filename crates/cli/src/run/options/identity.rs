@@ -15,8 +15,8 @@ use super::super::{Failure, words::octal};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
-    /// Run as this user, with its group and supplementary groups unless others are given; a number that no user has has
-    /// no supplementary groups
+    /// Run as this user, with its group and supplementary groups unless others are given; an id without a user
+    /// entry gets no supplementary groups
     #[arg(long, visible_alias = "user", value_name = "NAME|UID")]
     reuid: Option<OsString>,
 
