@@ -240,7 +240,7 @@ def test_the_search_along_path_goes_on_after_any_failure(way, tmp_path):
     for names in (("text", "good"), ("loop", "good"), ("odd", "loop", "text", "denied", "good")):
         done = launch(["program"], env=path(*names))
         assert getattr(done, "returncode", done) in (0, b""), names
-    # If none works, the first is told that is more than not there.
+    # If none works, the first failure is reported that is not "no such file".
     for names, number in [
         (("none", "text"), errno.ENOEXEC),
         (("loop", "text"), errno.ELOOP),

@@ -1,4 +1,4 @@
-"""What type checkers, editors and `help` are told, and that it is true."""
+"""Types, signatures and docstrings: type checkers accept them, and they agree with the code."""
 
 import importlib.util
 import inspect

@@ -316,7 +316,7 @@ int forkless_command_devices(forkless_command *command, const char *target);
 int forkless_command_tmpfs(forkless_command *command, const char *target, const char *options);
 int forkless_command_proc(forkless_command *command, const char *target);
 int forkless_command_pivot_root(forkless_command *command, const char *new_root);
-/* The control group (version 2) that it is born in, by its directory. Every launch waits for the exec then, as vfork(2) does. */
+/* Start the program in this cgroup (version 2), named by its directory. Every launch then waits for the exec, as vfork(2) does. */
 int forkless_command_cgroup(forkless_command *command, int fd);
 /* Sets of capabilities, bit n for capability n: capabilities(7). */
 int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
@@ -348,7 +348,7 @@ typedef struct forkless_prepared forkless_prepared;
 
 /* Starts the program and returns when it has been executed, or with the error that kept it from being so. */
 int forkless_command_spawn(forkless_command *command, forkless_child **child, forkless_error *error);
-/* Returns as soon as the child exists: whether the program could be executed is told by forkless_child_wait_exec and _wait. Under a
+/* Returns as soon as the child exists: forkless_child_wait_exec and _wait report whether the program could be executed. Under a
  * debugger, and for a child that enters another cgroup or changes its ids, it waits for the exec. */
 int forkless_command_launch(forkless_command *command, forkless_child **child, forkless_error *error);
 /* Runs the program to its end; the status is as waitpid(2) gives it. */

@@ -192,7 +192,7 @@ __END__
 
 =head1 NAME
 
-Forkless::Command - a program to start, with everything that its child is told
+Forkless::Command - a program to start, with its settings
 
 =head1 SYNOPSIS
 

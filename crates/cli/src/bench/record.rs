@@ -207,7 +207,7 @@ pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a file of a directory of ours: anew, so that nothing is written to whatever has the name, or that a link of that name leads to.
+/// Replaces a file of the output directory by a new one, so that nothing is written through a link of that name.
 pub(crate) fn write_in(directory: &Path, name: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = directory.join(name);
     let write = || -> std::io::Result<()> {

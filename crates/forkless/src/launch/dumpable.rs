@@ -1,4 +1,4 @@
-//! Keeping the host's memory closed while a child in it is somebody else, and dumpable before and after.
+//! Keeps the caller's memory non-dumpable while a child that shares it has other ids, and restores the caller's own state after.
 //!
 //! When a child changes its ids, `commit_creds()` makes its memory non-dumpable, so that its new user cannot look into what
 //! the former self has left there. Until exec that memory is ours. It must stay non-dumpable as long as any such child is in it:
