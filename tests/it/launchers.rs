@@ -53,6 +53,7 @@ scenarios! {
     a_panic_does_not_leave_the_child: "pre-exec-panic-stays";
     a_child_killed_early_is_noticed: "fork-killed-early";
     a_forked_child_that_fails_is_visible: "fork-failed-is-visible";
+    a_forked_child_is_waited_for_without_descriptors_too: "fork-unwatched";
     exec_turns_the_process_into_the_program: "exec";
     a_file_that_is_no_program_is_run_by_the_shell_on_request: "scripts";
     streams_are_those_of_the_launch: "std-streams";

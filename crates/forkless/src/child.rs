@@ -273,7 +273,7 @@ impl Child {
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
             && !launch::has_executed(&pending.stack, self.inner.pid);
-        if !launch::has_failed(&pending.stack, &pending.plan) {
+        let Some(outcome) = launch::failed(&pending.stack, &pending.plan) else {
             if !killed {
                 return Ok(());
             }
@@ -281,13 +281,13 @@ impl Child {
             let error = launch::killed_in_exec(&pending.plan);
             self.inner.state = State::Failed(error.clone());
             return Err(error);
-        }
+        };
         let status = match self.inner.state {
             State::Running => wait::reap(self.inner.pid),
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
-        let error = launch::launch_error(&pending.stack, &pending.plan, status, self.inner.route);
+        let error = launch::launch_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
         self.inner.state = State::Failed(error.clone());
         Err(error)
     }

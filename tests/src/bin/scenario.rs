@@ -226,6 +226,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pre-exec-panic-stays", launchers::panic_stays),
     ("fork-killed-early", launchers::killed_early),
     ("fork-failed-is-visible", launchers::failed_is_visible),
+    ("fork-unwatched", launchers::unwatched),
     ("pipelines", pipeline::pipelines),
     ("pipeline-often", pipeline::often),
     ("lines", pipeline::lines),

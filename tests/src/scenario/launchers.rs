@@ -4,12 +4,15 @@ use crate::elf::Programs;
 use crate::foreign;
 use crate::observe::{self, eventually};
 use forkless::{Command, Error, Launcher, Stdio, Step};
+use forkless_tests::filter::{Answer, Refusal, refuse};
+use forkless_tests::table::parent::limit_soft;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 fn forked(program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -237,6 +240,46 @@ pub fn failed_is_visible(_: &[String]) {
     // SAFETY: as above.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     assert_eq!(foreign::wait(-1, libc::WNOHANG), Err(libc::ECHILD));
+}
+
+/// Where neither robust futexes nor a descriptor for `/proc` can be had, a child that is slow before exec is waited for all
+/// the same: else it is believed to run the program while it still plays its plan.
+pub fn unwatched(_: &[String]) {
+    let programs = Programs::new();
+    let good = programs.exits(6);
+    let refused = Refusal::of(libc::SYS_set_robust_list, Answer::Errno(libc::ENOSYS));
+    refuse(&[refused]).expect("a filter");
+    limit_soft(libc::RLIMIT_NOFILE, 64).expect("a limit");
+    let mut full = Vec::new();
+    while let Ok(file) = fs::File::open("/dev/null") {
+        full.push(file);
+    }
+    for session in [false, true] {
+        let slow = |program: &Path| {
+            let mut command = with(forked(program), || {
+                thread::sleep(Duration::from_millis(30));
+                Ok(())
+            });
+            command.pidfd(false);
+            if session {
+                command.setsid(true);
+            }
+            command
+        };
+        assert_eq!(failure(&mut slow(Path::new("/no/such/program"))), (Step::Exec, Some(libc::ENOENT)));
+        let mut child = slow(&good).spawn().expect("spawn");
+        assert_eq!(child.wait().expect("wait").code(), Some(6));
+    }
+    // The program itself is not waited for.
+    let mut sleeper = forked("sleep");
+    let started = Instant::now();
+    let mut child = sleeper.arg("100").pidfd(false).spawn().expect("spawn");
+    assert_eq!(child.try_wait().expect("it runs"), None);
+    child.kill().expect("kill");
+    assert_eq!(child.wait().expect("wait").signal(), Some(libc::SIGKILL));
+    assert!(started.elapsed() < Duration::from_secs(50), "waited for the program to end");
+    drop(full);
+    observe::assert_no_orphans();
 }
 
 /// Control: a closure that unwound into the caller's copy would go on with the caller's work. `catch_unwind` here stands for

@@ -239,7 +239,8 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
         let patience = if owner == UNWATCHED { Duration::from_micros(200) } else { PATIENCE };
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
-            if is_gone(pid) || owner == UNWATCHED && has_forgotten_fork(pid) {
+            // Where nothing says it yet, the child may still be at its plan.
+            if is_gone(pid) || owner == UNWATCHED && executed(pid) == Some(true) {
                 shared.frame.word.store(LEFT, Ordering::Release);
                 return true;
             }
@@ -266,34 +267,52 @@ fn is_gone(pid: i32) -> bool {
     sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid == pid
 }
 
-/// Has the child executed a program, or was it killed in exec? True where that cannot be known.
+/// Has the child, which has left, executed a program, or was it killed in exec? True where that cannot be known.
 ///
 /// It leaves a moment before the kernel marks it as having done so.
 pub(super) fn has_executed(pid: i32) -> bool {
     loop {
-        match stat(pid) {
-            Some((state, true)) if !matches!(state, b'Z' | b'X') => std::thread::sleep(Duration::from_micros(50)),
-            Some((_, forked)) => return !forked,
-            None => return true,
+        match executed(pid) {
+            // What has ended changes no more.
+            Some(false) if is_gone(pid) => return executed(pid) != Some(false),
+            Some(false) => std::thread::sleep(Duration::from_micros(50)),
+            answer => return answer.unwrap_or(true),
         }
     }
 }
 
-/// Is it known to have executed something? True where that cannot be known.
-fn has_forgotten_fork(pid: i32) -> bool {
-    stat(pid).is_none_or(|(_, forked)| !forked)
+/// Has the child executed a program? None where that cannot be known at the moment.
+///
+/// `/proc` says it of every child, but reading it takes a descriptor. Without one `setpgid(2)` says it, of a child in our
+/// session: a parent may move a child to another process group only until the child executes a program, and then gets
+/// EACCES. No process has this group, so nothing is moved: before exec the answer is EPERM. (POSIX, setpgid; the order of
+/// the checks is that of setpgid() in kernel/sys.c.)
+fn executed(pid: i32) -> Option<bool> {
+    const NO_GROUP: i32 = i32::MAX;
+    if let Some(has_forked_only) = stat(pid) {
+        return Some(!has_forked_only);
+    }
+    let call = |number, first: i32, second: i32| {
+        // SAFETY: these read numbers, and change nothing.
+        unsafe { sys::syscall(number, [first as usize, second as usize, 0, 0, 0, 0]) }
+    };
+    match call(uapi::__NR_setpgid, pid, NO_GROUP) {
+        Err(errno::EACCES) => Some(true),
+        // In another session it is EPERM either way.
+        Err(errno::EPERM) if call(uapi::__NR_getsid, pid, 0) == call(uapi::__NR_getsid, 0, 0) => Some(false),
+        _ => None,
+    }
 }
 
-/// A child's state, and PF_FORKNOEXEC of its flags: `proc_pid_stat(5)`, include/linux/sched.h.
-fn stat(pid: i32) -> Option<(u8, bool)> {
+/// PF_FORKNOEXEC of a child's flags: `proc_pid_stat(5)`, include/linux/sched.h.
+fn stat(pid: i32) -> Option<bool> {
     const PF_FORKNOEXEC: u64 = 0x40;
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name may have anything in it; nothing behind it has a parenthesis.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut words = text.get(end + 2..)?.split(|&byte| byte == b' ');
-    let state = *words.next()?.first()?;
-    let flags: u64 = std::str::from_utf8(words.nth(5)?).ok()?.parse().ok()?;
-    Some((state, flags & PF_FORKNOEXEC != 0))
+    let flags: u64 = std::str::from_utf8(words.nth(6)?).ok()?.parse().ok()?;
+    Some(flags & PF_FORKNOEXEC != 0)
 }
 
 const _: () = assert!(NO_OWNER == 0 && GO_WAIT == 0, "as in a new mapping");

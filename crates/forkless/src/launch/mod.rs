@@ -626,9 +626,9 @@ pub(crate) fn killed_in_exec(plan: &Plan) -> Error {
     failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))))
 }
 
-/// After the child has left: did it not come to execute the program?
-pub(crate) fn has_failed(stack: &Stack, plan: &Plan) -> bool {
-    result(stack, plan).is_err()
+/// After the child has left: how it failed, if it did not come to execute the program.
+pub(crate) fn failed(stack: &Stack, plan: &Plan) -> Option<Outcome> {
+    result(stack, plan).err()
 }
 
 /// After the child has left: the best-effort steps that failed.
@@ -637,8 +637,13 @@ pub(crate) fn missed(stack: &Stack, plan: &Plan) -> Vec<Error> {
 }
 
 /// After the child has failed: why, in the user's words.
-pub(crate) fn launch_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>, route: Route) -> Error {
-    let Err(outcome) = result(stack, plan) else { unreachable!("has_failed was asked first") };
+pub(crate) fn launch_error(
+    outcome: Outcome,
+    stack: &Stack,
+    plan: &Plan,
+    status: Option<ExitStatus>,
+    route: Route,
+) -> Error {
     if route.launcher == Launcher::Zygote {
         return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
     }
