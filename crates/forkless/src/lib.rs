@@ -41,6 +41,8 @@ mod stdio;
 
 mod compile;
 
+mod kernel;
+
 mod pipes;
 
 mod quiet;
