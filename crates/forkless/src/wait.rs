@@ -58,7 +58,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
 }
 
 /// Does the kernel throw exit statuses away here, because SIGCHLD is ignored? Then only a pidfd keeps them.
-pub(crate) fn sigchld_discards() -> bool {
+pub fn sigchld_discards() -> bool {
     const SIGCHLD: u32 = 17;
     sys::signal_action(SIGCHLD)
         .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)

@@ -131,6 +131,13 @@ pub unsafe fn fcntl(fd: i32, command: u32, argument: usize) -> Result<i32> {
     unsafe { syscall(__NR_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) }.map(|value| value as i32)
 }
 
+/// `fcntl(2)` F_GETFD: FD_CLOEXEC or 0.
+#[inline]
+pub fn descriptor_flags(fd: i32) -> Result<i32> {
+    // SAFETY: asks about a number.
+    unsafe { fcntl(fd, F_GETFD, 0) }
+}
+
 /// `openat(2)` from the current directory. `path` ends in NUL.
 #[inline]
 pub unsafe fn open(path: *const u8, flags: u32, mode: u32) -> Result<i32> {

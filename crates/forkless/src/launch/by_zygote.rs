@@ -361,14 +361,9 @@ fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
     match slot {
         SLOT_NULL => None,
         // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
-        SLOT_INHERIT => Some(pair.target).filter(|&target| flags(target) == Ok(0)),
+        SLOT_INHERIT => Some(pair.target).filter(|&target| sys::descriptor_flags(target) == Ok(0)),
         fd => Some(fd),
     }
-}
-
-fn flags(fd: RawFd) -> sys::Result<i32> {
-    // SAFETY: asks about a number.
-    unsafe { sys::fcntl(fd, uapi::F_GETFD, 0) }
 }
 
 /// The calling thread's directory, at a number that is no standard stream's, lest it be taken for one that is closed.
@@ -382,7 +377,7 @@ fn directory() -> Result<OwnedFd, rustix::io::Errno> {
 fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
     let closed = (0..)
         .map_while(|n| Some((n, plan.pair(n)?)))
-        .find(|(_, pair)| source_of(pair, run).is_some_and(|source| flags(source).is_err()));
+        .find(|(_, pair)| source_of(pair, run).is_some_and(|source| sys::descriptor_flags(source).is_err()));
     let place = (0..plan.last_op()).find(|&index| plan.op(index).code == OpCode::Place);
     match (closed, place) {
         (Some((detail, _)), Some(op)) => {
