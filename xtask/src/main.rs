@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, noshell, packages, preload, real};
+use xtask::{background, dist, inventory, noshell, packages, preload, real, trust};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -48,6 +48,10 @@ enum Task {
     Real(real::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
+    /// Lists all unsafe code with its reasons in docs/unsafe.md.
+    Unsafe,
+    /// Lists the promises with their tests and planted faults in docs/trust.md.
+    Trust,
 }
 
 fn main() -> Result<()> {
@@ -60,6 +64,8 @@ fn main() -> Result<()> {
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Unsafe => return inventory::write(&dist::root()),
+        Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -69,7 +75,13 @@ fn main() -> Result<()> {
         Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
-        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
+        Task::Dist { .. }
+        | Task::Noshell(_)
+        | Task::Preload(_)
+        | Task::Real(_)
+        | Task::Background(_)
+        | Task::Unsafe
+        | Task::Trust => {
             unreachable!("done above")
         }
     }
