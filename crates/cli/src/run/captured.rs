@@ -1,4 +1,4 @@
-//! Output that is kept until the program has ended (`--capture`).
+//! Output that is captured and shown when the program has ended (`--capture`).
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use rustix::{
     io::{Errno, read},
 };
 
-use super::options::RunOptions;
+use super::failure::say;
 
 /// When what was kept is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,7 +34,7 @@ const NAMES: [&str; 2] = ["standard output", "standard error"];
 
 /// What the program has written so far.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct Captured {
     streams: [Stream; 2],
     limit: usize,
     buffer: Box<[u8]>,
@@ -48,16 +48,13 @@ struct Stream {
     dropped: u64,
 }
 
-impl Kept {
-    /// Has the command write to us what it has not got another place for; false if it has for both.
-    pub(crate) fn ask(command: &mut Command, options: &RunOptions) -> bool {
-        let numbered = || options.fd.iter().chain(&options.open).map(|request| request.number);
-        let elsewhere = |number: i32, stream: bool| stream || numbered().any(|taken| taken == number);
-        let free = [elsewhere(1, options.stdout.is_some()), elsewhere(2, options.stderr.is_some())].map(|taken| !taken);
-        for number in (1..).zip(free).filter(|(_, free)| *free).map(|(number, _)| number) {
+impl Captured {
+    /// Has the command write its standard output and standard error to us, but for one that is `taken`; false if both are.
+    pub(crate) fn ask(command: &mut Command, taken: [bool; 2]) -> bool {
+        for number in (1..).zip(taken).filter(|(_, taken)| !taken).map(|(number, _)| number) {
             command.fd(Stdio::piped(), number);
         }
-        free.contains(&true)
+        taken != [true, true]
     }
 
     /// Takes our ends of the pipes.
@@ -112,7 +109,7 @@ impl Kept {
         ours.write_all(&out.bytes).and_then(|()| ours.flush())?;
         io::stderr().write_all(&err.bytes)?;
         for (stream, name) in self.streams.iter().zip(NAMES).filter(|(stream, _)| stream.dropped > 0) {
-            super::say(format_args!("{} bytes of {name} more than --limit-output were dropped", stream.dropped));
+            say(format_args!("{} bytes of {name} more than --limit-output were dropped", stream.dropped));
         }
         Ok(())
     }
