@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Of `crates/forkless`: too many still.
-const FORKLESS: usize = 53;
+const FORKLESS: usize = 54;
 
 /// Files may be longer if they say at their top why.
 const LONGEST: usize = 700;

@@ -62,8 +62,9 @@ fn collect(directory: &Path, module: &mut Module, texts: &mut BTreeMap<Module, S
             module.pop();
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).expect("a source");
-            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
-            let code: Vec<&str> = code.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+            let tests = ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(crate) mod tests {"];
+            let end = tests.iter().filter_map(|words| text.find(words)).min().unwrap_or(text.len());
+            let code: Vec<&str> = text[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect();
             let of: Module = module.iter().cloned().chain((!is_root).then_some(name)).collect();
             texts.insert(of, code.join("\n"));
         }
