@@ -6,6 +6,8 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use rustix::time::ClockId;
 
 use super::faulting;
@@ -59,15 +61,12 @@ impl Goal {
 pub(crate) fn cpu_time() -> Duration {
     let own = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let own = Duration::new(own.tv_sec.unsigned_abs(), u32::try_from(own.tv_nsec).unwrap_or(0));
-    // SAFETY: all zeroes is a valid `rusage`, which is plain integers.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live `rusage`. It cannot fail with these arguments; if it did, the zeroes stay.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
-    let time = |t: libc::timeval| {
-        Duration::from_secs(t.tv_sec.unsigned_abs()) + Duration::from_micros(t.tv_usec.unsigned_abs())
-    };
+    let time =
+        |t: TimeVal| Duration::from_secs(t.tv_sec().unsigned_abs()) + Duration::from_micros(t.tv_usec().unsigned_abs());
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()));
     let apart = faulting::cpu_time();
-    own.saturating_sub(apart) + time(usage.ru_utime) + time(usage.ru_stime)
+    own.saturating_sub(apart) + children
 }
 
 #[cfg(test)]

@@ -27,11 +27,8 @@ pub(crate) fn cpu_time() -> Duration {
 }
 
 fn time_of(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live `timespec`. The clock is that of a thread which is joined only after it was taken off
-    // the list; if the call failed, zero would stay.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    // The clock is that of a thread which is joined only after it was taken off the list.
+    nix::time::ClockId::from_raw(clock).now().map_or(Duration::ZERO, Duration::from)
 }
 
 /// The threads; they end when it is dropped.
@@ -128,11 +125,8 @@ mod tests {
 
     /// Page faults of this process.
     fn faults() -> libc::c_long {
-        // SAFETY: all zeroes is a valid `rusage`, which is plain integers.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointer is to a live `rusage`.
-        unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-        usage.ru_minflt
+        use nix::sys::resource::{UsageWho, getrusage};
+        getrusage(UsageWho::RUSAGE_SELF).expect("own usage").minor_page_faults()
     }
 
     #[test]

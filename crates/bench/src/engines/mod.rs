@@ -361,20 +361,19 @@ struct SmallPages;
 
 impl SmallPages {
     fn begin() -> Self {
-        Self::set(1);
+        Self::set(true);
         Self
     }
 
     /// Kernels without huge pages refuse it, which is as good.
-    fn set(on: libc::c_ulong) {
-        // SAFETY: the request takes one number and changes a flag of this process, of which only new memory takes notice.
-        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, 0, 0, 0) };
+    fn set(on: bool) {
+        let _ = rustix::thread::disable_transparent_huge_pages(on);
     }
 }
 
 impl Drop for SmallPages {
     fn drop(&mut self) {
-        Self::set(0);
+        Self::set(false);
     }
 }
 

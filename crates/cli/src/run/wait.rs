@@ -8,6 +8,7 @@ use std::{
 };
 
 use forkless::Child;
+use forkless_core::{signals::handler, sys};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -184,9 +185,9 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
         return child.signal(signal);
     }
     let Ok(group) = i32::try_from(child.id()) else { return child.signal(signal) };
-    // SAFETY: kill(2) touches no memory of ours. The child is not reaped yet, so its id is not another's; and an id is
-    // never 0 or 1, for which a negative number would mean something else.
-    if unsafe { libc::kill(-group, signal) } == 0 {
+    // The child is not reaped yet, so its id is not another's; and an id is never 0 or 1, for which a negative number
+    // would mean something else.
+    if sys::kill(-group, signal).is_ok() {
         return Ok(());
     }
     // It has not come to make its group yet, or has moved on: then it alone.
@@ -195,9 +196,5 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
 
 /// Do we ignore it?
 pub(crate) fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeroes is a valid `sigaction`, which holds integers and an optional function.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null pointer for the new action means that only the old one is read, into a live struct.
-    let answer = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
-    answer == 0 && action.sa_sigaction == libc::SIG_IGN
+    sys::signal_action(signal.unsigned_abs()).is_ok_and(|action| handler(&action) == libc::SIG_IGN)
 }

@@ -130,8 +130,7 @@ fn ours(field: &str) -> Result<u64, Failure> {
 }
 
 fn our_securebits() -> u64 {
-    // SAFETY: asks, and changes nothing.
-    unsafe { libc::prctl(libc::PR_GET_SECUREBITS) as u64 }
+    rustix::thread::capabilities_secure_bits().map_or(0, |bits| bits.bits().into())
 }
 
 fn capabilities(word: &str) -> Result<Changes, String> {
