@@ -12,21 +12,11 @@ use std::path::{Path, PathBuf};
 /// The page.
 pub const PAGE: &str = "docs/unsafe.md";
 
-/// What is listed block by block: directory, and what runs in it.
-const CRATES: [(&str, &str); 6] = [
-    ("crates/core", "all that runs in the child until exec"),
-    ("crates/forkless", "the Rust library"),
-    ("crates/capi", "the C library: each function takes pointers of the caller's"),
-    ("crates/preload", "the library for `LD_PRELOAD`: it stands in for functions of libc"),
-    ("crates/cli", "the command and its benchmark"),
-    ("bindings/python", "the Python package"),
-];
+/// What is listed block by block comes in this order, then the other crates.
+const FIRST: [&str; 4] = ["crates/core", "crates/forkless", "crates/capi", "crates/preload"];
 
 /// What is counted only.
 const TESTS: [&str; 2] = ["tests", "xtask"];
-
-/// Where the C sources of what is shipped are.
-const C_SOURCES: [&str; 3] = ["crates/preload/c", "crates/cli/c", "bindings/perl"];
 
 /// The longest reason that is shown in full.
 const LONGEST: usize = 160;
@@ -153,10 +143,30 @@ fn reason(lines: &[&str], line: usize, kind: Kind) -> String {
     words.join(" ")
 }
 
-/// Rust sources below a directory, in order.
+/// What is listed block by block: the directories of the crates that are shipped, in their order.
+fn crates(root: &Path) -> Result<Vec<String>> {
+    let mut found = vec!["bindings/python".to_owned()];
+    for entry in fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name();
+        found.push(format!("crates/{}", name.to_string_lossy()));
+    }
+    let place = |name: &String| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len());
+    found.sort_by_key(|name| (place(name), !name.starts_with("crates/"), name.clone()));
+    Ok(found)
+}
+
+/// What a crate's manifest says that it is.
+fn description(root: &Path, directory: &str) -> Result<String> {
+    let manifest = fs::read_to_string(root.join(directory).join("Cargo.toml")).with_context(|| directory.to_owned())?;
+    let manifest: toml::Table = toml::from_str(&manifest).with_context(|| directory.to_owned())?;
+    let words = manifest.get("package").and_then(|package| package.get("description")?.as_str());
+    Ok(words.unwrap_or("no description").to_owned())
+}
+
+/// Sources with this ending below a directory, in order; none if there is no such directory.
 fn sources(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut open = vec![directory.to_owned()];
+    let mut open: Vec<PathBuf> = directory.is_dir().then(|| directory.to_owned()).into_iter().collect();
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))? {
             let path = entry?.path();
@@ -290,13 +300,13 @@ fn list(page: &mut String, module: &Module) -> Result<()> {
 pub fn page(root: &Path) -> Result<String> {
     let mut page = String::from(HEAD);
     let (mut lists, mut all) = (String::new(), [0; 6]);
-    for (directory, what) in CRATES {
+    for directory in &crates(root)? {
         let modules = modules(root, directory)?;
         let mut counts: Vec<usize> = Kind::ALL.iter().map(|&kind| count(&modules, kind, false)).collect();
         counts.push(count(&modules, Kind::Block, true));
         all.iter_mut().zip(&counts).for_each(|(sum, count)| *sum += count);
         row(&mut page, &format!("[`{directory}`](#{})", directory.replace('/', "")), &counts)?;
-        writeln!(lists, "## {directory}\n\nWhat it is: {what}.\n")?;
+        writeln!(lists, "## {directory}\n\n{}.\n", description(root, directory)?)?;
         modules.iter().try_for_each(|module| list(&mut lists, module))?;
     }
     row(&mut page, "all of it", &all)?;
@@ -309,9 +319,9 @@ pub fn page(root: &Path) -> Result<String> {
         "\nThe test programs under `tests` and the tasks under `xtask`, which are not shipped, have {tests} more.\n"
     )?;
     writeln!(page, "C has no such mark: all of it is unsafe. What is shipped has these C sources:\n")?;
-    for directory in C_SOURCES {
+    for directory in crates(root)?.iter().map(|name| format!("{name}/c")).chain(["bindings/perl".to_owned()]) {
         for ending in ["c", "xs"] {
-            for path in sources(&root.join(directory), ending)? {
+            for path in sources(&root.join(&directory), ending)? {
                 let path = path.strip_prefix(root)?;
                 if !path.components().any(|part| part.as_os_str() == "t" || part.as_os_str() == "tests") {
                     writeln!(page, "- `{}`", path.display())?;
@@ -350,9 +360,9 @@ explains the words.
 /// When a source cannot be read.
 pub fn counts(root: &Path) -> Result<BTreeMap<String, usize>> {
     let mut found = BTreeMap::new();
-    for directory in CRATES.iter().map(|(directory, _)| *directory).chain(TESTS) {
-        let modules = modules(root, directory)?;
-        found.insert(directory.to_owned(), count(&modules, Kind::Block, false) + count(&modules, Kind::Block, true));
+    for directory in crates(root)?.into_iter().chain(TESTS.map(str::to_owned)) {
+        let modules = modules(root, &directory)?;
+        found.insert(directory, count(&modules, Kind::Block, false) + count(&modules, Kind::Block, true));
     }
     Ok(found)
 }

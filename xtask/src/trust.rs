@@ -33,6 +33,9 @@ struct Rule {
     tests: Vec<Test>,
     #[serde(default)]
     control: Vec<Test>,
+    /// Planted faults that only tests of several rules see.
+    #[serde(default)]
+    faults: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -107,43 +110,70 @@ impl Sources {
         Ok(missing)
     }
 
+    /// Names of faults that rules claim, and that nobody plants.
+    pub fn unknown_faults(&self) -> Vec<&str> {
+        let claimed = self.rules().flat_map(|rule| &rule.faults).map(String::as_str);
+        claimed.filter(|name| !self.faults.iter().any(|fault| fault.name == *name)).collect()
+    }
+
     /// The whole page.
     ///
     /// # Errors
     /// None in fact: text is written to memory.
     pub fn page(&self) -> Result<String> {
         let mut page = HEAD.to_owned();
-        let shown: BTreeSet<&Test> = self.rules().flat_map(|rule| &rule.tests).collect();
-        for (n, promise) in self.promises.iter().enumerate() {
-            writeln!(page, "\n## {}. {}\n\n{}\n", n + 1, promise.name, promise.what)?;
-            writeln!(page, "| rule | tests | controls | planted faults | kernels |\n| --- | --- | --- | --- | --- |")?;
-            for rule in &promise.rule {
-                let (tests, controls) = (names(&rule.tests), names(&rule.control));
-                let (faults, kernels) = (self.faults_of(rule), self.kernels_of(rule));
-                writeln!(page, "| {} | {tests} | {controls} | {faults} | {kernels} |", rule.what)?;
-            }
+        writeln!(
+            page,
+            "\n| promise | rules | tests | controls | planted faults |\n| --- | ---: | ---: | ---: | ---: |"
+        )?;
+        for promise in &self.promises {
+            let count = |of: fn(&Rule) -> &[Test]| promise.rule.iter().flat_map(of).collect::<BTreeSet<_>>().len();
+            let faults: BTreeSet<&str> = promise.rule.iter().flat_map(|rule| self.faults_of(rule)).collect();
+            let (tests, controls) = (count(|rule| &rule.tests), count(|rule| &rule.control));
+            writeln!(page, "| {} | {} | {tests} | {controls} | {} |", promise.name, promise.rule.len(), faults.len())?;
         }
-        let others: Vec<&Fault> =
-            self.faults.iter().filter(|fault| !fault.tests.iter().any(|test| shown.contains(test))).collect();
-        writeln!(page, "\n## Planted faults\n")?;
-        let of_rules = self.faults.len() - others.len();
-        writeln!(page, "{of_rules} planted faults belong to tests of the tables above. What each of them breaks:\n")?;
-        for fault in self.faults.iter().filter(|fault| fault.tests.iter().any(|test| shown.contains(test))) {
+        for (n, promise) in self.promises.iter().enumerate() {
+            writeln!(page, "\n## {}. {}\n\n{}", n + 1, promise.name, promise.what)?;
+            promise.rule.iter().try_for_each(|rule| self.describe(rule, &mut page))?;
+        }
+        let shown: BTreeSet<&str> = self.rules().flat_map(|rule| self.faults_of(rule)).collect();
+        let (of_rules, others): (Vec<_>, Vec<_>) =
+            self.faults.iter().partition(|fault| shown.contains(fault.name.as_str()));
+        writeln!(page, "\n## Planted faults\n\n{} are named above. What each of them breaks:\n", of_rules.len())?;
+        for fault in of_rules {
             writeln!(page, "- `{}`: {}", fault.name, fault.why)?;
         }
         if !others.is_empty() {
-            writeln!(page, "\n{} more belong to other tests:\n", others.len())?;
-            for fault in others {
-                writeln!(page, "- `{}`: {}. Test: {}", fault.name, fault.why, names(&fault.tests))?;
-            }
+            writeln!(page, "\nOthers break a rule that is none of these:\n")?;
+        }
+        for fault in others {
+            let tests = if fault.tests.is_empty() { "none yet".to_owned() } else { names(&fault.tests) };
+            writeln!(page, "- `{}`: {}. Tests: {tests}", fault.name, fault.why)?;
         }
         Ok(page)
     }
 
-    fn faults_of(&self, rule: &Rule) -> String {
-        let of = |fault: &&Fault| fault.tests.iter().any(|test| rule.tests.contains(test));
-        let names: Vec<String> = self.faults.iter().filter(of).map(|fault| format!("`{}`", fault.name)).collect();
-        names.join(" ")
+    fn describe(&self, rule: &Rule, page: &mut String) -> Result<()> {
+        writeln!(page, "\n**{}**\n\n- Tests: {}", rule.what, names(&rule.tests))?;
+        let faults: Vec<String> = self.faults_of(rule).map(|name| format!("`{name}`")).collect();
+        let kernels = self.kernels_of(rule);
+        for (title, words) in
+            [("Controls", names(&rule.control)), ("Planted faults", faults.join(", ")), ("Kernels", kernels)]
+        {
+            if !words.is_empty() {
+                writeln!(page, "- {title}: {words}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults that a rule claims, and those that tests of this rule alone have to see.
+    fn faults_of<'a>(&'a self, rule: &'a Rule) -> impl Iterator<Item = &'a str> {
+        let is_its_own = |test: &Test| {
+            rule.tests.contains(test) && self.rules().filter(|other| other.tests.contains(test)).count() == 1
+        };
+        let of = move |fault: &&Fault| rule.faults.contains(&fault.name) || fault.tests.iter().any(is_its_own);
+        self.faults.iter().filter(of).map(|fault| fault.name.as_str())
     }
 
     /// The kernels in which one of the rule's tests ran, and none failed.
@@ -176,7 +206,7 @@ fn newest_kernels(root: &Path) -> Result<Option<PathBuf>> {
 
 fn names(tests: &[Test]) -> String {
     let names: Vec<String> = tests.iter().map(|(_, target, name)| format!("`{target}::{name}`")).collect();
-    names.join(" ")
+    names.join(", ")
 }
 
 /// Is there such a test?
@@ -345,11 +375,13 @@ mod tests {
             what: "A rule.".to_owned(),
             tests: vec![test("races", "one"), test("leaks", "two")],
             control: Vec::new(),
+            faults: vec!["claimed".to_owned()],
         };
         let sources = Sources {
             promises: vec![Promise { name: "One".to_owned(), what: "What.".to_owned(), rule: vec![rule] }],
             faults: vec![
                 fault("its-own", vec![test("races", "one")]),
+                fault("claimed", Vec::new()),
                 fault("a-stranger", vec![test("races", "three")]),
             ],
             kernels: vec![
@@ -361,7 +393,10 @@ mod tests {
             ],
         };
         let page = sources.page().expect("a page");
-        assert!(page.contains("| A rule. | `races::one` `leaks::two` |  | `its-own` | 5.1, 5.3 |"), "{page}");
-        assert!(page.contains("1 more belong to other tests:\n\n- `a-stranger`: why. Test: `races::three`"), "{page}");
+        let rule = "**A rule.**\n\n- Tests: `races::one`, `leaks::two`\n- Planted faults: `its-own`, `claimed`\n- Kernels: 5.1, 5.3\n";
+        assert!(page.contains(rule), "{page}");
+        assert!(page.contains("| One | 1 | 2 | 0 | 2 |\n"), "{page}");
+        assert!(page.contains("- `a-stranger`: why. Tests: `races::three`\n"), "{page}");
+        assert!(sources.unknown_faults().is_empty());
     }
 }

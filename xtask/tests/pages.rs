@@ -31,4 +31,6 @@ fn tests_that_are_named_as_proof_exist() {
     let sources = trust::Sources::read(&dist::root()).expect("promises");
     let missing = sources.missing(&dist::root()).expect("sources");
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
+    let unknown = sources.unknown_faults();
+    assert!(unknown.is_empty(), "no such faults: {unknown:#?}");
 }
