@@ -31,6 +31,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// The arguments of cargo for a build with faults on purpose, if one is chosen: crates/core/src/planted.rs.
+pub(crate) fn planted() -> &'static [&'static str] {
+    if std::env::var_os("FORKLESS_PLANTED").is_some() { &["--features", "forkless/planted"] } else { &[] }
+}
+
 /// Builds the libraries in cargo's directory `target`, in release mode, and installs them below `prefix`.
 ///
 /// # Errors
@@ -42,7 +47,7 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.current_dir(root()).args(["build", "--quiet", "--release", "--locked"]);
-    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]);
+    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(planted());
     run(build.arg("--target-dir").arg(&target))?;
     let archive = target.join("release/libforkless_capi.a");
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, &prefix))?;

@@ -23,9 +23,20 @@ pub fn fork_copy(_: &[String]) {
     // An orphan of the original's, which runs until the scenario is over.
     let mut orphan = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("spawn");
     let hold = orphan.stdin.take();
+    let pidfd = orphan.pidfd().map(|pidfd| pidfd.as_raw_fd());
     drop(orphan);
     assert_eq!(forkless::reap_orphans(), 1);
     in_a_copy(|| {
+        // In the copy, the number of the orphan's pidfd may be another's.
+        let file = File::open("/dev/null").expect("open");
+        if let Some(number) = pidfd {
+            // SAFETY: no handle of the copy has this number.
+            assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        }
+        forkless::reap_orphans();
+        // SAFETY: asks whether a number is open.
+        let is_open = |number: i32| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        assert!(pidfd.is_none_or(is_open), "the copy has closed what is not its own");
         use_everything(&program);
         eventually("the copy has no orphans", || forkless::reap_orphans() == 0);
         observe::assert_no_orphans();
