@@ -211,7 +211,7 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     }
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
-    maturin.args((profile == Profile::Release).then_some("--release"));
+    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::features());
     maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
     run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
     let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
