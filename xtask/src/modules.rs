@@ -171,7 +171,8 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     }
     let mut configure = Command::new("perl");
     configure.arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix);
-    run(configure.args((!dist::planted().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
+    // The module's own part in C has faults too.
+    run(configure.args((!dist::features().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
     run(Command::new("make").current_dir(copy))
 }
 
@@ -213,7 +214,7 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     }
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
-    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::planted());
+    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::features());
     maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
     run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
     let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
