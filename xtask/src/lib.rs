@@ -4,6 +4,7 @@
 pub mod background;
 pub mod dist;
 pub mod modules;
+pub mod mutants;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
