@@ -64,8 +64,7 @@ pub fn run(
         fs::write(work.join("jobs").join(format!("{name}.limit")), format!("{}\n", job.limit.as_secs()))?;
     }
     let limit = jobs.iter().map(|job| job.limit).sum::<Duration>() + Duration::from_secs(300);
-    let console = boot(kernel, machine, &initramfs, &work, limit)?;
-    fs::write(place.join("console"), &console)?;
+    let console = boot(kernel, machine, &initramfs, &work, limit, &place.join("console"))?;
     ensure!(console.contains("@@ up "), "the guest did not come up: {}", place.join("console").display());
     for line in console.lines().filter(|line| line.starts_with("@@ problem")) {
         bail!("{line}");
@@ -83,8 +82,15 @@ fn done(job: &Job, name: &str, results: &Path) -> Result<Done> {
     Ok(Done { name: job.name.clone(), status, seconds: u64::try_from(ended - begun).unwrap_or(0), output })
 }
 
-/// Runs qemu to its end and gives what the console said; shows how far it is.
-fn boot(kernel: &Kernel, machine: &Machine, initramfs: &Path, work: &Path, limit: Duration) -> Result<String> {
+/// Runs qemu to its end and gives what the console said, which goes to the file `log` too; shows how far it is.
+fn boot(
+    kernel: &Kernel,
+    machine: &Machine,
+    initramfs: &Path,
+    work: &Path,
+    limit: Duration,
+    log: &Path,
+) -> Result<String> {
     let share = |id: &str, path: &Path, how: &str| -> Result<[String; 4]> {
         let path = std::path::absolute(path)?;
         let path = path.to_str().context("a path in UTF-8")?.replace(',', ",,");
@@ -94,12 +100,23 @@ fn boot(kernel: &Kernel, machine: &Machine, initramfs: &Path, work: &Path, limit
     };
     let words = format!("console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on {}", machine.append);
     let mut qemu = Command::new("timeout");
-    qemu.args(["-s", "KILL", &limit.as_secs().to_string(), "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max"]);
+    qemu.args([
+        "--foreground",
+        "-s",
+        "KILL",
+        &limit.as_secs().to_string(),
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg",
+        "-cpu",
+        "max",
+    ]);
     qemu.args(["-smp", &machine.cpus.to_string(), "-m", &machine.memory.to_string()]);
     qemu.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nic", "none"]);
     qemu.args(share("host", Path::new("/"), ",readonly=on")?).args(share("work", work, "")?);
     qemu.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs).args(["-append", &words]);
     let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("qemu-system-x86_64")?;
+    let mut log = fs::File::create(log)?;
     let (mut console, mut line) = (String::new(), Vec::new());
     let mut reader = BufReader::new(child.stdout.take().context("no output")?);
     while reader.read_until(b'\n', &mut line)? > 0 {
@@ -110,6 +127,7 @@ fn boot(kernel: &Kernel, machine: &Machine, initramfs: &Path, work: &Path, limit
             println!("  {text}");
             std::io::stdout().flush()?;
         }
+        writeln!(log, "{text}")?;
         writeln!(console, "{text}")?;
         line.clear();
     }

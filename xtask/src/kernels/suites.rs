@@ -51,6 +51,9 @@ pub struct Choice {
     /// How many times as long as usual a test may take
     #[arg(long, default_value_t = 15)]
     slow: u32,
+    /// What the counts of the tests are multiplied with
+    #[arg(long, default_value_t = 0.1)]
+    scale: f64,
     /// Words NAME=VALUE for the environment of the jobs
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -127,7 +130,9 @@ impl Choice {
     }
 
     fn environment(&self) -> String {
-        let mut lines = format!("export FORKLESS_TEST_SLOW={} FORKLESS_NO_INSTALL=1 RUST_BACKTRACE=0\n", self.slow);
+        let (slow, scale) = (self.slow, self.scale);
+        let mut lines = format!("export FORKLESS_TEST_SLOW={slow} FORKLESS_TEST_SCALE={scale}\n");
+        lines.push_str("export FORKLESS_NO_INSTALL=1 RUST_BACKTRACE=0\n");
         for word in &self.env {
             let _ = writeln!(lines, "export {}", quoted(Path::new(word)));
         }
