@@ -52,7 +52,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     );
     let target = std::path::absolute(target)?;
     let place = target.join("kernels");
-    let jobs = suites::jobs(&options.choice)?;
+    let jobs = suites::jobs(&options.choice, &target)?;
     let directories = [root().canonicalize()?, target];
     let wanted = |version: &str| options.versions.is_empty() || options.versions.iter().any(|other| other == version);
     let mut runs = Vec::new();
