@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, mutants, noshell, packages, preload, real};
+use xtask::{background, count, dist, kernels, mutants, noshell, packages, preload, real};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -50,6 +50,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
+    /// Boots real kernels in qemu and runs the tests in them.
+    Kernels(kernels::Options),
 }
 
 fn main() -> Result<()> {
@@ -66,6 +68,7 @@ fn main() -> Result<()> {
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Kernels(options) => return kernels::run(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -160,12 +163,6 @@ fn test(names: &[String], install: Install) -> Result<()> {
     Ok(())
 }
 
-/// The number before `word` in "ok. 3 passed; 0 failed; …".
-fn count(counts: &str, word: &str) -> i64 {
-    let before = counts.split(word).next().unwrap_or("").trim_end();
-    before.rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 fn require(program: &str, why: &str) -> Result<()> {
     match Command::new(program).arg("--version").stdout(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -187,16 +184,4 @@ fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<()>
         bail!("{name}: {status}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::count;
-
-    #[test]
-    fn counts_are_read_from_the_harness() {
-        let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
-        assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
-        assert_eq!(count("FAILED. nothing", "passed"), 0);
-    }
 }
