@@ -11,6 +11,7 @@ use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
@@ -143,7 +144,7 @@ fn told(
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = ask_once(pid, pidfd, options);
-        if answer.as_ref().err() != Some(&errno::EINTR) {
+        if answer.as_ref().err() != Some(&errno::EINTR) || planted!("wait-ends-at-a-signal") {
             return answer;
         }
     }
@@ -151,6 +152,7 @@ fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
 
 fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     match pidfd {
+        Some(_) if planted!("waited-for-by-number") => by_pid(pid, options),
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
@@ -162,7 +164,8 @@ fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
     let mut status = 0;
     // SAFETY: all zeroes is a valid rusage.
     let mut usage = unsafe { std::mem::zeroed() };
-    match sys::wait4(pid, &mut status, options | uapi::__WALL, Some(&mut usage)) {
+    let all = if planted!("failed-child-not-found") { 0 } else { uapi::__WALL };
+    match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
         Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
         found => Ok((found? == pid).then_some((status, usage))),
     }
@@ -178,7 +181,8 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
 
 /// Where one of the two calls that wait is refused the other may not be.
 fn is_refusal(error: i32) -> bool {
-    matches!(error, errno::EINVAL | errno::ENOSYS | errno::EPERM | errno::EACCES)
+    let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
+    refusals.contains(&error) && !planted!("refused-wait-is-final")
 }
 
 fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
@@ -191,7 +195,7 @@ fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
     let status = match info.code {
         CLD_EXITED => info.status << 8,
-        CLD_DUMPED => info.status | 0x80,
+        CLD_DUMPED if !planted!("dumped-core-not-told") => info.status | 0x80,
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
@@ -268,7 +272,7 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        if let Some(status) = kept_status(pidfd.as_fd()) {
+        if let Some(status) = kept_status(pidfd.as_fd()).filter(|_| !planted!("kept-status-not-asked-for")) {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
     }

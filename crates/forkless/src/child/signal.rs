@@ -2,6 +2,7 @@
 
 use super::{Child, Inner, SIGCONT, SIGKILL};
 use crate::wait;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,6 +16,8 @@ impl Inner {
             return Ok(());
         }
         let answer = match &self.pidfd {
+            // SAFETY: broken on purpose: the number may be another's.
+            Some(_) if planted!("signalled-by-number") => unsafe { sys::kill(self.pid, signal) },
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
