@@ -459,7 +459,7 @@ pub fn syscall(name: &str) -> i64 {
         pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
         ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write
         set_robust_list SYS_set_robust_list setresuid SYS_setresuid umask SYS_umask uname SYS_uname ioctl SYS_ioctl
-        openat2 SYS_openat2 fstatfs SYS_fstatfs
+        openat2 SYS_openat2 fstatfs SYS_fstatfs kcmp SYS_kcmp
     }
     panic!("{name} is not a system call of a launch")
 }

@@ -63,6 +63,9 @@ pub fn check(
             }
         }
     }
+    if played.error.is_some() && report.is_some() {
+        wrong.push("the launch has failed, and the program was run".into());
+    }
     for (file, text) in &case.child.files {
         let found = fs::read(place.file(file)).map(|bytes| encode(&bytes)).unwrap_or_else(|error| error.to_string());
         same(&mut wrong, &format!("file {file}"), &found, text);
