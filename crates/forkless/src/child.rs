@@ -12,7 +12,7 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::LEFT;
-use forkless_core::sys;
+use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -108,7 +108,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() {
+        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }
