@@ -4,6 +4,7 @@
 //! One kind of host alone: `FORKLESS_HOST=part of its name`. Every case of the table in each, instead of some:
 //! `FORKLESS_HOST_CASES=1` (each n-th: n). Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
 
+use forkless_tests::patience;
 use forkless_tests::profile::{self, CONTAINER_CAPABILITIES};
 use forkless_tests::table::{Case, load};
 use std::fs;
@@ -14,7 +15,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 use tempfile::TempDir;
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
@@ -23,9 +23,6 @@ const SCENARIO: &str = env!("CARGO_BIN_EXE_scenario");
 
 /// What `host` exits with where a kind of host is not possible.
 const CANNOT: i32 = 77;
-
-/// A run that takes longer has hung.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// An ordinary user with no processes but those of a host.
 const USER: &str = "user=54321";
@@ -121,13 +118,13 @@ fn run(host: &Host, program: &str, args: &[String]) -> Found {
     }
 }
 
-/// Runs it to its end, with a limit.
+/// Runs it to its end; one that takes much longer than any has hung.
 fn end(command: &mut Command) -> io::Result<Output> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = child.id() as i32;
     let (over, limit) = channel::<()>();
     let guard = std::thread::spawn(move || {
-        let late = limit.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+        let late = limit.recv_timeout(patience::limit(120)) == Err(RecvTimeoutError::Timeout);
         // SAFETY: the group was made for this run; whatever is left in it came from there.
         late && unsafe { libc::kill(-group, libc::SIGKILL) } == 0
     });

@@ -147,7 +147,7 @@ fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
         line.settings().current_dir(place.path());
         let (done, wait) = std::sync::mpsc::channel();
         std::thread::spawn(move || done.send(line.status()));
-        let status = wait.recv_timeout(std::time::Duration::from_secs(100)).expect("an end").expect("a shell");
+        let status = wait.recv_timeout(forkless_tests::patience::limit(100)).expect("an end").expect("a shell");
         let shell =
             Command::new("/bin/sh").args(["-c", "sh -c 'kill -KILL $$' 2>/dev/null"]).status().expect("a shell");
         assert_eq!(status, shell, "{planted}");

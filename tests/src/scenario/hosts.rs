@@ -229,7 +229,7 @@ pub fn pid_namespace(_: &[String]) {
     let null = File::open("/dev/null").expect("open");
     assert!(Command::new("/bin/true").fd(null, 7).status().expect("status with a descriptor").success());
     init.kill().expect("kill");
-    assert!(init.wait_timeout(Duration::from_secs(20)).expect("wait").is_some());
+    assert!(init.wait_timeout(forkless_tests::patience::limit(20)).expect("wait").is_some());
     observe::assert_no_orphans();
 }
 

@@ -88,7 +88,7 @@ pub fn resident_kib() -> u64 {
 
 /// Waits until `is` holds; panics if it does not within a generous time.
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + forkless_tests::patience::limit(20);
     while !is() {
         assert!(Instant::now() < deadline, "never came to be: {what}");
         std::thread::sleep(Duration::from_millis(1));

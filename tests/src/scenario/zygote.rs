@@ -282,7 +282,7 @@ pub fn held(_: &[String]) {
         kill(helper, libc::SIGKILL);
         eventually("the helper's end", || observe::state_of(helper).is_none_or(|state| state == 'Z'));
         drop(File::options().write(true).open(&fifo).expect("open"));
-        let told = child.wait_exec_timeout(Duration::from_secs(20)).expect("a program that is there");
+        let told = child.wait_exec_timeout(forkless_tests::patience::limit(20)).expect("a program that is there");
         assert!(told, "the exec was never told");
         child.kill().and_then(|()| child.wait()).expect("wait");
         drop(zygote);
