@@ -75,7 +75,9 @@ fn main() -> Result<()> {
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
-        Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
+        Task::Test { no_install, names } => {
+            test(&names, if no_install { Install::Nothing } else { Install::Missing }, &target)
+        }
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
         _ => unreachable!("done above"),
@@ -93,7 +95,7 @@ fn ci(target: &Path) -> Result<()> {
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[], Install::Missing)?;
+    test(&[], Install::Missing, target)?;
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
@@ -129,9 +131,10 @@ enum Install {
 /// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
-fn test(names: &[String], install: Install) -> Result<()> {
+fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
     if install == Install::Missing {
         packages::debian()?;
+        packages::unpack(target)?;
     }
     let mut command =
         cargo(&["test", "--workspace", "--features", FEATURES, "--locked", "--no-fail-fast", "--", "--show-output"]);
