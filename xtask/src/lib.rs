@@ -3,8 +3,10 @@
 
 pub mod background;
 pub mod dist;
+pub mod fuzz;
 pub mod modules;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod soak;

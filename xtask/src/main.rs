@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, noshell, packages, preload, real};
+use xtask::{background, dist, fuzz, noshell, packages, preload, real, soak};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -48,6 +48,10 @@ enum Task {
     Real(real::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
+    /// Launches of all forms, mixed from many threads of one host, for hours.
+    Soak(soak::Options),
+    /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> Result<()> {
@@ -60,6 +64,8 @@ fn main() -> Result<()> {
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Soak(options) => return soak::run(options, &target),
+        Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
@@ -69,9 +75,13 @@ fn main() -> Result<()> {
         Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
-        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
-            unreachable!("done above")
-        }
+        Task::Dist { .. }
+        | Task::Noshell(_)
+        | Task::Preload(_)
+        | Task::Real(_)
+        | Task::Background(_)
+        | Task::Soak(_)
+        | Task::Fuzz(_) => unreachable!("done above"),
     }
 }
 
