@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, count, dist, kernels, mutants, noshell, packages, preload, real};
+use xtask::{background, count, dist, fuzz, kernels, mutants, noshell, packages, preload, real, soak};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -52,6 +52,10 @@ enum Task {
     Background(background::Options),
     /// Boots real kernels in qemu and runs the tests in them.
     Kernels(kernels::Options),
+    /// Launches of all forms, mixed from many threads of one host, for hours.
+    Soak(soak::Options),
+    /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> Result<()> {
@@ -69,6 +73,8 @@ fn main() -> Result<()> {
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
+        Task::Soak(options) => return soak::run(options, &target),
+        Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
