@@ -3,6 +3,7 @@
 
 pub mod background;
 pub mod dist;
+pub mod fuzz;
 pub mod inventory;
 pub mod kernels;
 pub mod modules;
@@ -11,6 +12,7 @@ pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod soak;
 pub mod trust;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".

@@ -100,6 +100,9 @@ mod sigpipe;
 #[path = "../scenario/exec.rs"]
 mod exec;
 
+#[path = "../scenario/crowd.rs"]
+mod crowd;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -290,6 +293,7 @@ fn main() -> ExitCode {
     // What the tests' caller has left open is not the scene's: some count the descriptors, some fill the table.
     // SAFETY: before anything was opened here.
     unsafe { libc::close_range(3, u32::MAX, 0) };
+    crowd::choose(&mut args);
     run(&args[1..]);
     ExitCode::SUCCESS
 }
