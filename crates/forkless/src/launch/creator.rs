@@ -8,6 +8,7 @@
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
 use crate::process;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno, uapi};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -71,7 +72,7 @@ pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else 
 /// Starts a thread that no signal of the host's can find.
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: put back below; a new thread starts with its maker's mask.
-    let mask = unsafe { sys::set_signal_mask(!LIBCS) };
+    let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS) };
     let answer = start();
     if let Ok(mask) = mask {
         // SAFETY: the mask as it was.

@@ -13,6 +13,7 @@ use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -165,7 +166,7 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 /// has not come to would be taken for refused.
 fn run() -> Result<u32, ProbeError> {
     // SAFETY: put back below, whatever happens.
-    let mask = unsafe { sys::set_signal_mask(!0) };
+    let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER) };
     // Nor may a filter that kills it end us.
     let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
     if keep_dumpable.is_some() {
