@@ -142,6 +142,18 @@ static void signals_as_by_libc(void) {
     close(fd), unlink(path);
 }
 
+/* The handler of SIGCHLD is called when the answer is there, and not for each change of the program: one that stops, goes on and ends. */
+static void one_sigchld(void) {
+    struct sigaction action, old;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = hit;
+    sigaction(SIGCHLD, &action, &old);
+    hits = 0;
+    EXPECT(5 << 8, forkless_system("(sleep 0.2; kill -CONT $$) & kill -STOP $$; wait; exit 5"));
+    sigaction(SIGCHLD, &old, NULL);
+    EXPECT(1, hits);
+}
+
 static void *many(void *argument) {
     long thread = (long)argument;
     for (int n = 0; n < 40; n++) {
@@ -205,12 +217,13 @@ static void forked_copy(void) {
     }
     int status;
     EXPECT(pid, waitpid(pid, &status, 0));
-    EXPECT(0, status);
+    /* First of all, or what waits there would outlive a failure. */
     int go = open(fifo, O_WRONLY | O_CLOEXEC);
     CHECK(go >= 0);
     close(go);
     EXPECT(0, pthread_join(thread, NULL));
     unlink(fifo), rmdir(directory);
+    EXPECT(0, status);
 }
 
 int main(void) {
@@ -221,6 +234,7 @@ int main(void) {
     long_line();
     signals_meanwhile();
     signals_as_by_libc();
+    one_sigchld();
     in_threads();
     cancelled();
     forked_copy();
