@@ -261,6 +261,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-stopped", zygote::stopped),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
+    ("zygote-lost", zygote::lost),
+    ("zygote-dropped-before-exec", zygote::dropped_before_exec),
     ("zygote-fork-copy", zygote::fork_copy),
     ("zygote-ends", zygote::ends),
     ("zygote-refused", zygote::refused),

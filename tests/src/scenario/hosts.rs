@@ -24,9 +24,20 @@ pub fn fork_copy(_: &[String]) {
     // An orphan of the original's, which runs until the scenario is over.
     let mut orphan = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("spawn");
     let hold = orphan.stdin.take();
+    let pidfd = orphan.pidfd().map(|pidfd| pidfd.as_raw_fd());
     drop(orphan);
     assert_eq!(forkless::reap_orphans(), 1);
     in_a_copy(|| {
+        // In the copy, the number of the orphan's pidfd may be another's.
+        let file = File::open("/dev/null").expect("open");
+        if let Some(number) = pidfd {
+            // SAFETY: no handle of the copy has this number.
+            assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        }
+        forkless::reap_orphans();
+        // SAFETY: asks whether a number is open.
+        let is_open = |number: i32| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        assert!(pidfd.is_none_or(is_open), "the copy has closed what is not its own");
         use_everything(&program);
         eventually("the copy has no orphans", || forkless::reap_orphans() == 0);
         observe::assert_no_orphans();
@@ -114,8 +125,8 @@ pub fn first_launch_storm(_: &[String]) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: the group is our own (the test made it).
-                unsafe { libc::kill(0, libc::SIGUSR1) };
+                // The group is our own (the test made it).
+                forkless_tests::process::kill(0, libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(1));
             }
@@ -213,8 +224,7 @@ fn temporary(text: &str) -> File {
 
 /// After `unshare(CLONE_NEWPID)` the children are in another pid namespace, where the parent has no number.
 pub fn pid_namespace(_: &[String]) {
-    // SAFETY: a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("launches into a new pid namespace", "that needs root");
     }
     let programs = Programs::new();
