@@ -5,6 +5,7 @@ pub mod background;
 pub mod dist;
 pub mod fuzz;
 pub mod modules;
+pub mod mutants;
 pub mod noshell;
 pub mod packages;
 pub mod preload;

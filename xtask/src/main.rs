@@ -1,13 +1,13 @@
 //! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask record`,
 //! `cargo xtask real`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, fuzz, noshell, packages, preload, real, soak};
+use xtask::{background, dist, fuzz, mutants, noshell, packages, preload, real, soak};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -46,6 +46,8 @@ enum Task {
     Preload(preload::Options),
     /// Measures real programs with and without libforkless_preload.so.
     Real(real::Options),
+    /// Breaks rules on purpose, one at a time, and sees whether the tests that are there for them fail.
+    Mutants(mutants::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
     /// Launches of all forms, mixed from many threads of one host, for hours.
@@ -59,7 +61,11 @@ fn main() -> Result<()> {
     // Relative paths of these are the caller's.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
     match &options.task {
-        Task::Dist { prefix } => return dist::install(prefix, &target),
+        Task::Dist { prefix } => {
+            ensure!(std::env::var_os(dist::FEATURES).is_none(), "{} is set: that is for trials alone", dist::FEATURES);
+            return dist::install(prefix, &target);
+        }
+        Task::Mutants(options) => return mutants::run(options, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
@@ -75,15 +81,12 @@ fn main() -> Result<()> {
         Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
-        Task::Dist { .. }
-        | Task::Noshell(_)
-        | Task::Preload(_)
-        | Task::Real(_)
-        | Task::Background(_)
-        | Task::Soak(_)
-        | Task::Fuzz(_) => unreachable!("done above"),
+        _ => unreachable!("done above"),
     }
 }
+
+/// Of all crates: what releases have. (`planted` breaks rules on purpose, and is for trials alone.)
+const FEATURES: &str = "forkless/tokio";
 
 fn ci(target: &Path) -> Result<()> {
     require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
@@ -91,9 +94,11 @@ fn ci(target: &Path) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
-    let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
+    let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], Install::Missing)?;
+    println!("== planted faults");
+    mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
     // Those of the tests: the figures say nothing anyway.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
@@ -132,7 +137,7 @@ fn test(names: &[String], install: Install) -> Result<()> {
         packages::debian()?;
     }
     let mut command =
-        cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
+        cargo(&["test", "--workspace", "--features", FEATURES, "--locked", "--no-fail-fast", "--", "--show-output"]);
     command.args(names).env(modules::RUN, &*modules::THIS_RUN);
     if install == Install::Nothing {
         command.env(packages::NO_INSTALL, "1");

@@ -3,6 +3,7 @@
 use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
@@ -12,11 +13,11 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::LEFT;
-use forkless_core::sys;
+use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -108,7 +109,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() {
+        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }
@@ -211,7 +212,9 @@ impl Child {
 
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
-        drop(self.stdin.take());
+        if !planted!("input-not-ended") {
+            drop(self.stdin.take());
+        }
         for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -387,12 +390,10 @@ impl Child {
     /// The pidfd; opened now if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
-            let open = sys::pidfd_open(self.inner.pid, 0).map_err(|errno| {
+            let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            // SAFETY: a new descriptor, ours.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
-            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
             }
@@ -548,7 +549,7 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() {
+        if self.dies_with_handle() && !planted!("handle-kills-nobody") {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }

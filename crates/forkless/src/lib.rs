@@ -41,6 +41,8 @@ mod stdio;
 
 mod compile;
 
+mod kernel;
+
 mod pipes;
 
 mod quiet;
@@ -107,6 +109,8 @@ pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
 #[doc(hidden)]
+pub use forkless_core::planted;
+#[doc(hidden)]
 pub use launch::KeepDumpable;
 #[doc(hidden)]
 pub use launch::assume_old_kernel;
@@ -124,6 +128,8 @@ pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Synta
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
+#[doc(hidden)]
+pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.

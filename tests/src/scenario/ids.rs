@@ -18,8 +18,7 @@ use tempfile::TempDir;
 const USER: u32 = 1000;
 
 fn is_root(what: &str) -> bool {
-    // SAFETY: a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     if !is_root {
         skip(what, "that needs root");
     }
@@ -117,6 +116,28 @@ pub fn closed_to_the_new_user(_: &[String]) {
             skip("the control of who may look at a child that has changed its ids", "another rule forbids it here");
         }
     });
+    assert_eq!(dumpable(), 1, "when the last one has left");
+}
+
+/// What the host is, is noted by the first of such launches. By the time of the next one the child has changed it.
+pub fn noted_once(_: &[String]) {
+    if !is_root("a host with two children of other ids at once") {
+        return;
+    }
+    // The second is the last to leave.
+    let second = Fifo::new();
+    let mut launch = None;
+    while_it_waits(as_user(), |_| {
+        assert_eq!(dumpable(), 0);
+        let mut command = as_user();
+        command.stdin(second.stdio());
+        launch = Some(thread::spawn(move || command.status()));
+        eventually("two children that wait", || observe::opening_children().len() == 2);
+    });
+    assert_eq!(dumpable(), 0, "one is there still");
+    second.let_go();
+    let launch = launch.expect("launched");
+    assert!(launch.join().expect("a thread").expect("status").success());
     assert_eq!(dumpable(), 1, "when the last one has left");
 }
 

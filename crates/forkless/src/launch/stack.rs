@@ -9,6 +9,7 @@
 
 use forkless_core::forked::Shared;
 use forkless_core::frame::{Frame, LEFT, RUNNING};
+use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -93,7 +94,7 @@ impl Stack {
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
             let stack = Self { frame, kind: Kind::Pooled, lender: None };
-            if stack.frame().state() == LEFT {
+            if stack.frame().state() == LEFT || planted!("stack-without-check") {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
             }
@@ -116,7 +117,9 @@ impl Stack {
                 let _ = munmap(base, MAPPING);
                 return Err(error(refused));
             }
-            let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            if !planted!("stack-not-wiped") {
+                let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            }
         }
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();

@@ -4,8 +4,8 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
 use rustix::process::{Resource as Ours, getrlimit};
 
-use super::super::Failure;
-pub(crate) use super::super::words::amount;
+use super::super::failure::Failure;
+pub(crate) use super::super::parse::amount;
 
 /// prlimit's name, the limit, ours of the same kind, and what it limits. Only `nice` has another name here, since
 /// `--nice` is what nice(1) does.
