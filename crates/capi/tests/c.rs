@@ -18,7 +18,7 @@ fn prefix() -> Option<&'static Path> {
     let made = PREFIX.get_or_init(|| {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let prefix = own.join("c");
-        match xtask::dist::install(&prefix, own.parent().expect("a directory of cargo's")) {
+        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
             // Where the tree is someone else's, they may have installed it there before.
             Err(_) if !is_writable(own) && prefix.join("lib/pkgconfig/forkless.pc").exists() => Some(prefix),

@@ -109,7 +109,7 @@ fn boot(
         "-accel",
         "tcg",
         "-cpu",
-        "max",
+        "max,la57=off",
     ]);
     qemu.args(["-smp", &machine.cpus.to_string(), "-m", &machine.memory.to_string()]);
     qemu.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nic", "none"]);

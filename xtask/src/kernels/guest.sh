@@ -32,14 +32,14 @@ for job in "$work"/jobs/*.sh; do
     echo "@@ begin $name"
     read -r begun rest </proc/uptime
     : >"$here/output"
-    box tail -f "$here/output" >/dev/console &
+    "$here/busybox" tail -f "$here/output" >/dev/console &
     shown=$!
     box setsid "$here/busybox" timeout -s KILL "$limit" /bin/bash "$job" </dev/null >"$here/output" 2>&1
     status=$?
     read -r ended rest </proc/uptime
     box sleep 1
     kill $shown
-    wait $shown
+    wait $shown 2>/dev/null
     box cp "$here/output" "$work/results/$name.log"
     echo "$status ${begun%.*} ${ended%.*}" >"$work/results/$name.status"
     echo "@@ end $name $status $((${ended%.*} - ${begun%.*}))"

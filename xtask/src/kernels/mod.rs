@@ -52,7 +52,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     );
     let target = std::path::absolute(target)?;
     let place = target.join("kernels");
-    let jobs = suites::jobs(&options.choice)?;
+    let jobs = suites::jobs(&options.choice, &target)?;
     let directories = [root().canonicalize()?, target];
     let wanted = |version: &str| options.versions.is_empty() || options.versions.iter().any(|other| other == version);
     let mut runs = Vec::new();
@@ -73,10 +73,11 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         }
         runs.push(run);
     }
-    if options.record {
-        table::record(&runs)?;
-    }
-    ensure!(runs.iter().all(Run::is_good), "not every test passed");
     ensure!(!runs.is_empty(), "no kernel could be had");
+    let is_good = runs.iter().all(Run::is_good);
+    if options.record {
+        table::record(runs)?;
+    }
+    ensure!(is_good, "not every test passed");
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! What is run in each guest: test programs that this machine has built, and scenarios that only a real kernel can play.
 
 use super::guest::Job;
-use crate::dist::root;
-use anyhow::{Context, Result, bail, ensure};
+use crate::dist::{self, root};
+use crate::{modules, packages};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,36 +16,62 @@ struct Suite {
     test: &'static str,
     /// Minutes of the guest's.
     limit: u64,
+    /// What it would build first, which an emulated machine takes too long for: it finds that it is built.
+    build: fn(&Path) -> Result<()>,
 }
 
-const fn suite(package: &'static str, test: &'static str, limit: u64) -> Suite {
-    Suite { package, test, limit }
+const fn suite(package: &'static str, test: &'static str, limit: u64, build: fn(&Path) -> Result<()>) -> Suite {
+    Suite { package, test, limit, build }
+}
+
+/// Nothing to build.
+fn nothing(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+fn perl(target: &Path) -> Result<()> {
+    say(modules::perl(&target.join("tmp/perl"), target)?)
+}
+
+fn python(target: &Path) -> Result<()> {
+    say(modules::python(&target.join("tmp/python"), target, modules::Profile::Dev)?)
+}
+
+fn say(built: modules::Built) -> Result<()> {
+    if let Err(why) = built {
+        println!("SKIPPED: a module for another language because {why}");
+    }
+    Ok(())
 }
 
 /// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
 const HOSTS: &str = "hosts";
 
 /// The shorter ones first, and last the one that leaves the system changed.
-const SUITES: [Suite; 12] = [
-    suite("forkless-tests", "faults", 20),
-    suite("forkless-tests", "handle", 20),
-    suite("forkless-tests", "death", 20),
-    suite("forkless-tests", "launchers", 20),
-    suite("forkless-tests", "procfs", 20),
-    suite("forkless-tests", "capture", 20),
-    suite("forkless-tests", "settings", 40),
-    suite("forkless-tests", "zygote", 40),
-    suite("forkless-tests", "races", 60),
-    suite("forkless-tests", "awaited", 30),
-    suite("forkless-tests", "behaviour", 90),
-    suite("forkless-tests", HOSTS, 60),
+const SUITES: [Suite; 16] = [
+    suite("forkless-tests", "faults", 20, nothing),
+    suite("forkless-tests", "handle", 20, nothing),
+    suite("forkless-tests", "death", 20, nothing),
+    suite("forkless-tests", "launchers", 20, nothing),
+    suite("forkless-tests", "procfs", 20, nothing),
+    suite("forkless-tests", "capture", 20, nothing),
+    suite("forkless-tests", "settings", 40, nothing),
+    suite("forkless-tests", "zygote", 40, nothing),
+    suite("forkless-tests", "races", 60, nothing),
+    suite("forkless-tests", "awaited", 30, nothing),
+    suite("forkless-tests", "behaviour", 90, nothing),
+    suite("forkless-capi", "c", 60, |target| dist::install_once(&target.join("tmp/c"), target)),
+    suite("forkless-preload", "preload", 60, |target| dist::install_once(&target.join("tmp/preload"), target)),
+    suite("forkless-capi", "perl", 60, perl),
+    suite("forkless-python", "python", 60, python),
+    suite("forkless-tests", HOSTS, 60, nothing),
 ];
 
 /// Which jobs, and how.
 #[derive(clap::Args)]
 pub struct Choice {
-    /// Only jobs with one of these in their names
-    #[arg(long, value_name = "WORD")]
+    /// Only these jobs
+    #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only tests with one of these in their names
     #[arg(long, value_name = "WORD")]
@@ -87,15 +114,21 @@ struct Profile {
 ///
 /// # Errors
 /// What cargo says, or where nothing is chosen.
-pub fn jobs(choice: &Choice) -> Result<Vec<Job>> {
+pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
     if let Some(line) = &choice.run {
         let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
         return Ok(vec![Job { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
     }
-    let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|word| name.contains(word.as_str()));
+    let names: Vec<&str> = std::iter::once("dumps").chain(SUITES.iter().map(|suite| suite.test)).collect();
+    if let Some(unknown) = choice.only.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("no job {unknown}: there are {}", names.join(", "));
+    }
+    let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
     let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen(suite.test)).collect();
-    ensure!(!suites.is_empty() || chosen("dumps"), "no job has such a name");
     let built = build(&suites)?;
+    for suite in &suites {
+        (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
+    }
     let mut jobs = Vec::new();
     if chosen("dumps") && choice.test.is_empty() {
         jobs.push(dumps(choice, &built)?);
@@ -137,7 +170,18 @@ impl Choice {
     fn environment(&self) -> String {
         let (slow, scale) = (self.slow, self.scale);
         let mut lines = format!("export FORKLESS_TEST_SLOW={slow} FORKLESS_TEST_SCALE={scale}\n");
-        lines.push_str("export FORKLESS_NO_INSTALL=1 FORKLESS_OWN_SYSTEM=1 RUST_BACKTRACE=0\n");
+        let run = &*modules::THIS_RUN;
+        let _ = writeln!(
+            lines,
+            "export {}=1 {}={run} FORKLESS_OWN_SYSTEM=1 RUST_BACKTRACE=0",
+            packages::NO_INSTALL,
+            modules::RUN
+        );
+        for name in ["PATH", "CARGO", "CARGO_HOME", "RUSTUP_HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                let _ = writeln!(lines, "export {name}={}", quoted(Path::new(&value)));
+            }
+        }
         for word in &self.env {
             let _ = writeln!(lines, "export {}", quoted(Path::new(word)));
         }
