@@ -1,6 +1,8 @@
 /* Proc::FastSpawn's functions, but for perl. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "fast.h"
 
+#include "start.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

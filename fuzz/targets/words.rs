@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[allow(dead_code, reason = "the command uses all of it")]
 #[path = "../../crates/cli/src/run/parse.rs"]
-mod words;
+mod parse;
 
 /// A number of digits alone; none if it is too large for 38 of them.
 fn digits(text: &str) -> Option<u128> {
@@ -62,9 +62,9 @@ fn id_map(word: &str) -> Option<[u32; 3]> {
 }
 
 fn check(word: &str) {
-    assert_eq!(words::amount(word).ok(), amount(word), "{word:?}");
-    assert_eq!(words::id_map(word).ok(), id_map(word), "{word:?}");
-    match (words::duration(word), duration(word)) {
+    assert_eq!(parse::amount(word).ok(), amount(word), "{word:?}");
+    assert_eq!(parse::id_map(word).ok(), id_map(word), "{word:?}");
+    match (parse::duration(word), duration(word)) {
         (Err(_), Err(())) | (_, Ok(None)) => {}
         (Ok(found), Ok(Some(wanted))) => {
             // It goes by a floating-point number.
@@ -75,9 +75,9 @@ fn check(word: &str) {
         (Err(_), Ok(Some(wanted))) => assert!(wanted > Duration::MAX.as_nanos(), "{word:?}"),
         (Ok(found), Err(())) => panic!("{word:?} is {found:?}"),
     }
-    if let Ok(signal) = words::signal(word) {
+    if let Ok(signal) = parse::signal(word) {
         assert!((1..=64).contains(&signal), "{word:?}");
-        assert_eq!(words::signals(word), Ok(words::Signals::One(signal)));
+        assert_eq!(parse::signals(word), Ok(parse::Signals::One(signal)));
     }
     for most in [0o777, 0o7777] {
         let plain = !word.is_empty() && word.bytes().all(|byte| (b'0'..b'8').contains(&byte));
@@ -87,13 +87,13 @@ fn check(word: &str) {
             0
         });
         let wanted = (plain && wanted <= u64::from(most)).then_some(wanted as u32);
-        assert_eq!(words::octal(word, most).ok(), wanted, "{word:?}");
+        assert_eq!(parse::octal(word, most).ok(), wanted, "{word:?}");
     }
-    if let Ok(number) = words::number(word) {
+    if let Ok(number) = parse::number(word) {
         // Written in the plain way it is the same.
-        assert_eq!(words::number(&format!("{number}")), Ok(number), "{word:?}");
-        assert_eq!(words::number(&format!("{number:#x}")), Ok(number), "{word:?}");
-        assert_eq!(words::number32(word).ok(), u32::try_from(number).ok(), "{word:?}");
+        assert_eq!(parse::number(&format!("{number}")), Ok(number), "{word:?}");
+        assert_eq!(parse::number(&format!("{number:#x}")), Ok(number), "{word:?}");
+        assert_eq!(parse::number32(word).ok(), u32::try_from(number).ok(), "{word:?}");
     }
 }
 
@@ -102,14 +102,14 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
         check(text);
     }
-    if let Ok((name, value)) = words::assignment(word.clone()) {
+    if let Ok((name, value)) = parse::assignment(word.clone()) {
         assert_eq!([name.as_bytes(), b"=", value.as_bytes()].concat(), bytes);
     }
-    if let Ok(number) = words::fd_number(&word) {
+    if let Ok(number) = parse::fd_number(&word) {
         assert!(number >= 0 && !bytes.is_empty());
     }
-    let _ = (words::input(word.clone()), words::output(word.clone()), words::open_request(word.clone()));
-    if let Ok(request) = words::fd_request(word) {
+    let _ = (parse::input(word.clone()), parse::output(word.clone()), parse::open_request(word.clone()));
+    if let Ok(request) = parse::fd_request(word) {
         assert!(request.number >= 0);
     }
 });

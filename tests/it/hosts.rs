@@ -4,8 +4,10 @@
 //! One kind of host alone: `FORKLESS_HOST=part of its name`. Every case of the table in each, instead of some:
 //! `FORKLESS_HOST_CASES=1` (each n-th: n). Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
 
+use forkless_tests::filter;
 use forkless_tests::patience;
 use forkless_tests::profile::{self, CONTAINER_CAPABILITIES};
+use forkless_tests::table::parent::refusals_of;
 use forkless_tests::table::{Case, load};
 use std::fs;
 use std::io::{self, Write};
@@ -288,11 +290,13 @@ fn services() {
     let namespaces = filters.kind("a service with RestrictNamespaces", profile::restrict_namespaces());
     if let Some(filter) = &calls {
         let host = Host::new("a service with SystemCallFilter, EPERM", &[filter]);
-        hosts.push(host.table("given:pidfd_getfd EPERM").refuses(&NO_SECCOMP));
+        let refused = NOT_IN_SYSTEM_SERVICE.map(|(case, errno, _)| (case, errno));
+        hosts.push(host.table("given:pidfd_getfd EPERM").refuses(&refused[..6]));
     }
     if let Some(filter) = filters.kind("a service with SystemCallFilter that kills", kill) {
         let host = Host::new("a service with SystemCallFilter, killed", &[&filter]);
-        hosts.push(host.table("given:pidfd_getfd KILL").refuses(&KILLED));
+        let refused = NOT_IN_SYSTEM_SERVICE.map(|(case, _, killed)| (case, killed));
+        hosts.push(host.table("given:pidfd_getfd KILL").refuses(&refused));
     }
     if let Some(filter) = &namespaces {
         let host = Host::new("a service with RestrictNamespaces", &[filter]).table("given:clone3 ENOSYS");
@@ -309,13 +313,26 @@ fn services() {
     in_each(&hosts);
 }
 
-/// `seccomp` and `chroot` are not in `@system-service`.
-const NO_SECCOMP: [(&str, &str); 0] = [];
-
-const KILLED: [(&str, &str); 0] = [];
+/// `seccomp` is not in systemd 252's `@system-service`, and `chroot` in no version's.
+const NOT_IN_SYSTEM_SERVICE: [(&str, &str, &str); 8] = [
+    ("a seccomp filter", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
+    ("a seccomp filter without no_new_privs", "the errno is Some(1)", SECCOMP_KILLED),
+    ("a seccomp filter that refuses exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
+    ("a seccomp filter that kills exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
+    ("a seccomp filter that kills the rest of exec", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
+    ("a seccomp filter that is none", "the errno is Some(1)", "the errno is None"),
+    // With an errno this fails as it is meant to.
+    ("several steps that may fail", "", CHROOT_KILLED),
+    ("a root directory as an ordinary user", "", CHROOT_KILLED),
+];
+const SECCOMP_KILLED: &str = "set the seccomp filter: the child was killed before it could run the program";
+const CHROOT_KILLED: &str = "chroot: the child was killed before it could run the program";
 
 #[test]
 fn procfs_hidden_or_missing() {
+    let filters = Filters::new();
+    let old = filter::programs(&refusals_of("close_range ENOSYS, clone3 ENOSYS, pidfd_open ENOSYS"));
+    let old = filters.kind("no procfs and an old kernel", old.map_err(io::Error::other)).expect("a filter");
     in_each(&[
         Host::new("an ordinary user where procfs hides others (hidepid=2)", &["hidepid=2", USER]).table("given:"),
         Host::new("no procfs", &["no-proc"])
@@ -330,6 +347,12 @@ fn procfs_hidden_or_missing() {
             ])
             // A zygote is this very program, executed again.
             .refuses(&[("zygote-basics", "/proc/self/exe")]),
+        // The child does not see how large its table is.
+        Host::new("no procfs and an old kernel", &["no-proc", &old]).scenarios(&[
+            "debugged",
+            "leaks-good",
+            "leaks-failed",
+        ]),
     ]);
 }
 

@@ -9,6 +9,11 @@ fn good_launches_leave_nothing() {
 }
 
 #[test]
+fn a_running_child_costs_the_caller_its_own_ends_alone() {
+    runner::run("leaks-running");
+}
+
+#[test]
 fn launches_at_once_are_each_their_own() {
     runner::run("leaks-batch");
 }

@@ -244,7 +244,7 @@ fn a_file_that_may_not_be_opened_is_asked_for_once() {
     let ways = Ways::new();
     let path = ways.path("closed");
     fs::write(&path, SECRET).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("one's own file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("one's own file");
     let inside = || {
         let again = Refusal::of(libc::SYS_openat, Answer::Kill).with_bits(2, libc::O_DSYNC as u64);
         refuse(&[again]).expect("a filter");

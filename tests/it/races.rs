@@ -134,6 +134,11 @@ fn a_host_that_always_launches_children_of_other_ids_is_dumpable_now_and_then() 
 }
 
 #[test]
+fn a_child_of_another_user_has_none_of_its_hosts_groups() {
+    runner::run("ids-groups");
+}
+
+#[test]
 fn a_copy_forked_amid_a_change_of_ids_waits_for_nothing() {
     runner::run("ids-forked-amid");
 }

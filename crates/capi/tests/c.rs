@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
+mod hosts;
 mod noshell;
 
 /// Where it is installed; none where it cannot be built.

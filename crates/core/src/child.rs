@@ -43,6 +43,9 @@ pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> !
 #[inline(always)]
 unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     let mut before = Some(before);
+    if frame.reset_handlers != 0 {
+        signals::block_all();
+    }
     if frame.guards_dumps != 0 {
         // SAFETY: this is the child (module contract).
         unsafe { signals::guard(frame) };

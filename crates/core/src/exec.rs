@@ -52,9 +52,8 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 
 /// Is the next candidate tried after such a failure?
 pub fn goes_on(error: i32, flags: u32) -> bool {
-    let may_go_on =
-        error == errno::EACCES && !planted!("forbidden-candidate-is-final") || planted!("search-never-ends");
-    is_absent(error) || may_go_on || flags & TRY_ALL != 0
+    let is_forbidden = error == errno::EACCES && !planted!("forbidden-candidate-is-final");
+    is_absent(error) || is_forbidden || flags & TRY_ALL != 0 || planted!("search-never-ends")
 }
 
 /// Does the errno mean that there is no such program?

@@ -30,6 +30,17 @@ const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
+/// What a caller blocks around a clone after which its handlers are still in the child: all but SIGSYS.
+///
+/// That is what a seccomp filter sends for a call that it traps (SECCOMP_RET_TRAP), and the kernel kills a process that has it blocked
+/// then. So the child blocks it itself: [`block_all`].
+pub const BLOCKED_IN_CALLER: u64 = !bit(uapi::SIGSYS);
+
+/// The first act of a child that still has its caller's handlers. A filter has let the caller do the same.
+pub fn block_all() {
+    let _ = sys::set_signal_mask(!0);
+}
+
 /// Gives every signal in `set` (bit n-1 is signal n) its default action. `frame`: in the child that runs it.
 pub unsafe fn set_default(frame: Option<&Frame>, set: u64) -> Result<()> {
     // SAFETY: the module's contract.

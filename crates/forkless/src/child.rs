@@ -281,8 +281,7 @@ impl Child {
             if !killed {
                 return Ok(());
             }
-            wait::reap(self.inner.pid);
-            let error = launch::killed_in_exec(&pending.plan);
+            let error = launch::killed_in_exec(&pending.plan, wait::reap(self.inner.pid));
             self.inner.state = State::Failed(error.clone());
             return Err(error);
         };

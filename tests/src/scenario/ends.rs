@@ -247,6 +247,9 @@ pub fn groups_of_old(_: &[String]) {
 
 /// Asked, then killed.
 pub fn terminated(_: &[String]) {
+    // Who waits has given all the input there is.
+    let mut child = Command::new("true").stdin(Stdio::piped()).spawn().expect("spawn");
+    assert!(child.wait().expect("wait").success() && child.stdin.is_none(), "its input is open still");
     for pidfd in [true, false] {
         let mut willing = sleeper().pidfd(pidfd).spawn().expect("spawn");
         assert_eq!(willing.terminate(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));

@@ -25,6 +25,25 @@ fn is_root(what: &str) -> bool {
     is_root
 }
 
+/// Another user has none of the host's supplementary groups, unless they are asked for.
+pub fn without_the_hosts_groups(_: &[String]) {
+    if !is_root("the groups of a child of another user") {
+        return;
+    }
+    // SAFETY: this process alone, which has one thread.
+    assert_eq!(unsafe { libc::setgroups(3, [1, 2, 3].as_ptr()) }, 0);
+    let groups = |set: &dyn Fn(&mut Command)| {
+        let mut command = Command::new("grep");
+        set(command.args(["Groups:", "/proc/self/status"]));
+        let output = command.output().expect("output");
+        String::from_utf8_lossy(&output.stdout).split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(groups(&|_| {}), "1 2 3");
+    assert_eq!(groups(&|command| _ = command.uid(USER)), "");
+    assert_eq!(groups(&|command| _ = command.uid(USER).gid(USER)), "");
+    assert_eq!(groups(&|command| _ = command.uid(USER).groups(&[2])), "2");
+}
+
 fn dumpable() -> i32 {
     // SAFETY: reads a flag.
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }

@@ -52,6 +52,23 @@ fn from_all_threads(total: usize, run: impl Fn(usize, usize) + Sync) {
     });
 }
 
+/// While it runs the caller has its own ends of three pipes and a pidfd, none of which another program inherits.
+pub fn running(_: &[String]) {
+    let before = observe::open_fds();
+    let mut command = Command::new("/bin/cat");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawn");
+    let more: Vec<i32> = observe::open_fds().into_iter().filter(|fd| !before.contains(fd)).collect();
+    assert_eq!(more.len(), 4, "{more:?}");
+    for fd in more {
+        // SAFETY: asks about a number.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC, "descriptor {fd}");
+    }
+    assert!(child.wait().expect("wait").success());
+    drop(child);
+    assert_eq!(observe::open_fds(), before);
+    observe::assert_no_orphans();
+}
+
 /// Launches that work, by every front end.
 pub fn good(_: &[String]) {
     let programs = Programs::new();

@@ -5,7 +5,7 @@ use crate::foreign;
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions};
-use forkless::{Command, Error, Launcher, Prepared, Stdio, Step};
+use forkless::{Command, Error, Launcher, Namespace, Prepared, Stdio, Step};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -639,6 +639,32 @@ pub fn lost(_: &[String]) {
     assert_eq!(says(&zygote, "echo good"), "good");
     assert_eq!(zygote.stats().starts, 1);
     drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A PID namespace is joined for the launch that asks for it, and for no other.
+pub fn pid_namespace(_: &[String]) {
+    const WHAT: &str = "a zygote's children in another PID namespace";
+    let mut first = Command::new("/bin/sleep");
+    first.arg("600").unshare(Namespace::Pid).kill_on_drop(true);
+    let first = match first.spawn() {
+        Ok(first) => first,
+        Err(error) => return skip(WHAT, &error.to_string()),
+    };
+    let theirs = format!("/proc/{}/ns/pid", first.id());
+    let name = |path: &str| fs::read_link(path).expect("a namespace").display().to_string();
+    let ask = "readlink /proc/self/ns/pid";
+    let mut inside = Command::new("/bin/sh");
+    inside.args(["-c", ask]).stdout(Stdio::piped()).join(Namespace::Pid, File::open(&theirs).expect("open"));
+    let inside = inside.prepare().expect("prepare");
+    let zygote = zygote();
+    for _ in 0..2 {
+        let output = zygote.output(&inside).expect("output");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), name(&theirs));
+        assert_eq!(says(&zygote, ask), name("/proc/self/ns/pid"));
+    }
+    assert_eq!(zygote.stats().starts, 1);
+    drop((first, zygote));
     observe::assert_no_orphans();
 }
 

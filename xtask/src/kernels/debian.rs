@@ -124,7 +124,7 @@ impl Apt {
         while let Some(package) = next.pop() {
             let depends = self.field(&package, "Depends")?.unwrap_or_default();
             for name in depends.split([',', '|']).filter_map(|one| one.split_whitespace().next()) {
-                let parts = ["linux-image-", "linux-binary-", "linux-modules-"];
+                let parts = ["linux-image-", "linux-base-", "linux-binary-", "linux-modules-"];
                 let is_part = parts.iter().any(|part| name.starts_with(part)) && name.ends_with(self.arch);
                 if is_part && !found.iter().any(|known| known == name) {
                     found.push(name.to_owned());

@@ -73,10 +73,11 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         }
         runs.push(run);
     }
-    if options.record {
-        table::record(&runs)?;
-    }
-    ensure!(runs.iter().all(Run::is_good), "not every test passed");
     ensure!(!runs.is_empty(), "no kernel could be had");
+    let is_good = runs.iter().all(Run::is_good);
+    if options.record {
+        table::record(runs)?;
+    }
+    ensure!(is_good, "not every test passed");
     Ok(())
 }

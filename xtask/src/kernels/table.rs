@@ -3,7 +3,7 @@
 use super::guest::Done;
 use crate::dist::root;
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- The following is written by `cargo xtask kernels --rec
 const END: &str = "<!-- Up to here. -->";
 
 /// All jobs in one kernel.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Run {
     version: String,
     release: String,
@@ -21,9 +21,11 @@ pub struct Run {
 }
 
 /// One job.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Counted {
     name: String,
+    /// Of the project.
+    commit: String,
     passed: u64,
     failed: u64,
     seconds: u64,
@@ -37,7 +39,16 @@ struct Counted {
 
 impl Run {
     pub fn new(version: &str, release: &str, done: &[Done]) -> Self {
-        Self { version: version.into(), release: release.into(), jobs: done.iter().map(counted).collect() }
+        let commit = commit();
+        let jobs = done.iter().map(|done| counted(done, &commit)).collect();
+        Self { version: version.into(), release: release.into(), jobs }
+    }
+
+    /// Its jobs, in place of those of the same names.
+    fn add(&mut self, later: Self) {
+        self.jobs.retain(|job| later.jobs.iter().all(|other| other.name != job.name));
+        self.jobs.extend(later.jobs);
+        self.release = later.release;
     }
 
     pub fn is_good(&self) -> bool {
@@ -77,7 +88,7 @@ impl Counted {
 }
 
 /// Reads what a test program wrote; it may have been cut off.
-fn counted(done: &Done) -> Counted {
+fn counted(done: &Done, commit: &str) -> Counted {
     let (mut passed, mut failed, mut ignored) = (0, 0, 0);
     let (mut failures, mut skipped) = (Vec::new(), BTreeMap::new());
     let mut ended = match done.status {
@@ -107,24 +118,46 @@ fn counted(done: &Done) -> Counted {
     if ignored > 0 {
         skipped.insert("tests that are ignored".to_owned(), ignored);
     }
-    Counted { name: done.name.clone(), passed, failed, seconds: done.seconds, ended, failures, skipped }
+    let (name, commit) = (done.name.clone(), commit.to_owned());
+    Counted { name, commit, passed, failed, seconds: done.seconds, ended, failures, skipped }
 }
 
-/// Writes the results to `bench/record/DATE-kernels`, and the table between its marks in docs/platforms.md.
+/// What is checked out, and whether it was changed since.
+fn commit() -> String {
+    let mut git = Command::new("git");
+    let described = git.args(["describe", "--always", "--dirty"]).current_dir(root()).output();
+    described.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Adds the results to today's record, `bench/record/DATE-kernels`, and writes the table between its marks in docs/platforms.md.
 ///
 /// # Errors
 /// A file cannot be written, or has no marks.
-pub fn record(runs: &[Run]) -> Result<()> {
+pub fn record(runs: Vec<Run>) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let date = String::from_utf8(date.stdout)?.trim().to_owned();
     let place = root().join(format!("bench/record/{date}-kernels"));
     fs::create_dir_all(&place)?;
-    fs::write(place.join("results.json"), serde_json::to_string_pretty(runs)? + "\n")?;
+    let file = place.join("results.json");
+    let mut all: Vec<Run> = match fs::read_to_string(&file) {
+        Ok(text) => serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?,
+        Err(_) => Vec::new(),
+    };
+    for run in runs {
+        match all.iter_mut().find(|known| known.version == run.version) {
+            Some(known) => known.add(run),
+            None => all.push(run),
+        }
+    }
+    // By number, not by letter.
+    let number = |run: &Run| run.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
+    all.sort_by_key(number);
+    fs::write(&file, serde_json::to_string_pretty(&all)? + "\n")?;
     let page = root().join("docs/platforms.md");
     let text = fs::read_to_string(&page)?;
     let (before, rest) = text.split_once(BEGIN).context("docs/platforms.md has no first mark")?;
     let (_, after) = rest.split_once(END).context("docs/platforms.md has no second mark")?;
-    fs::write(&page, format!("{before}{BEGIN}\n\n{}\n{END}{after}", markdown(runs, &date)))?;
+    fs::write(&page, format!("{before}{BEGIN}\n\n{}\n{END}{after}", markdown(&all, &date)))?;
     Ok(())
 }
 
@@ -169,5 +202,42 @@ impl Run {
         let lines = self.jobs.iter().flat_map(|job| job.skipped.iter().map(move |one| (job, one)));
         let times = |times: u64| if times > 1 { format!(" ({times} times)") } else { String::new() };
         lines.map(|(job, (line, n))| format!("- {}: {line}{}\n", job.name, times(*n))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(output: &str, status: Option<i32>) -> Counted {
+        counted(&Done { name: "x".into(), status, seconds: 1, output: output.into() }, "")
+    }
+
+    #[test]
+    fn a_test_program_that_ran_to_its_end_is_counted_by_its_result() {
+        let text = "test a ... ok\ntest b ... FAILED\nSKIPPED: c because d\ntest result: FAILED. 1 passed; 1 failed; 2 ignored\n";
+        let counted = done(text, Some(101));
+        assert_eq!((counted.passed, counted.failed, counted.ended.as_deref()), (1, 1, None));
+        assert_eq!(counted.failures, ["b"]);
+        assert_eq!(counted.cell(), "1 passed, 1 failed, 3 skipped");
+    }
+
+    #[test]
+    fn a_test_program_that_was_cut_off_is_counted_by_its_lines_and_is_not_good() {
+        for (status, ended) in
+            [(None, "the guest ended first"), (Some(137), "not done within its time"), (Some(0), "ended with status 0")]
+        {
+            let counted = done("test a ... ok\ntest b ... FAILED\n", status);
+            assert_eq!((counted.passed, counted.failed, counted.ended.as_deref()), (1, 1, Some(ended)));
+            assert!(!Run { version: String::new(), release: String::new(), jobs: vec![counted] }.is_good());
+        }
+    }
+
+    #[test]
+    fn a_later_run_replaces_the_jobs_of_an_earlier_one() {
+        let run = |output| Run { version: "5.10".into(), release: "r".into(), jobs: vec![done(output, Some(0))] };
+        let mut all = run("");
+        all.add(run("test result: ok. 7 passed; 0 failed; 0 ignored\n"));
+        assert_eq!(all.jobs.iter().map(|job| job.passed).collect::<Vec<_>>(), [7]);
     }
 }

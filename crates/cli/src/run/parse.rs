@@ -229,9 +229,11 @@ pub(crate) fn amount(word: &str) -> Result<u64, String> {
 
 /// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
 pub(crate) fn id_map(word: &str) -> Result<[u32; 3], String> {
+    // Without this, "+7" would be a number.
+    let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let numbers: Option<Vec<u32>> = word.split(':').map(|part| part.parse().ok()).collect();
     match numbers.as_deref() {
-        Some(&[inside, outside, count]) if count > 0 => Ok([inside, outside, count]),
+        Some(&[inside, outside, count]) if plain && count > 0 => Ok([inside, outside, count]),
         _ => Err("must be IN:OUT:COUNT".to_owned()),
     }
 }
@@ -326,7 +328,7 @@ mod tests {
     #[test]
     fn maps_are_three_numbers() {
         assert_eq!(id_map("0:1000:1"), Ok([0, 1000, 1]));
-        for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1"] {
+        for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1", "+0:1000:1"] {
             assert!(id_map(word).is_err(), "{word}");
         }
     }

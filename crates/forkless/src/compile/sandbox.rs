@@ -250,9 +250,7 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let inheritable = inheritable & sandbox.bounding.map_or(u64::MAX, |keep| keep.bits());
     // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
     const SECBIT_NO_SETUID_FIXUP: u32 = 4;
-    let changes = !planted!("capabilities-kept-with-another-user")
-        && leaves_root
-        && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
+    let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
     let or = |set: Option<crate::CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
     let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
     let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;

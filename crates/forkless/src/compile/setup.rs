@@ -259,8 +259,7 @@ pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
         steps.call(Step::SetGid, &gid.to_string(), uapi::__NR_setresgid, &args);
     }
     if let Some(uid) = ids.uid {
-        let saved = if planted!("saved-user-kept") { u64::MAX } else { uid.into() };
-        let args = [Arg::Number(uid.into()), Arg::Number(uid.into()), Arg::Number(saved)];
+        let args = [Arg::Number(uid.into()); 3];
         steps.call(Step::SetUid, &uid.to_string(), uapi::__NR_setresuid, &args);
     }
 }

@@ -7,7 +7,7 @@
 use super::failure::failed;
 use super::processor;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, Stack};
-use super::{has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
+use super::{fatal_signal, has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
@@ -247,8 +247,7 @@ fn finish(
     }
     match result(&running.stack, plan) {
         Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
-            reap(&running);
-            Err(killed_in_exec(plan).into())
+            Err(killed_in_exec(plan, reap(&running)).into())
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
@@ -264,7 +263,8 @@ fn finish(
                     return Err(Refused::Again(Again::Differs("limits or scheduling")));
                 }
             }
-            Err(function_error(plan, &running.stack, base, status).unwrap_or_else(|| failed(plan, outcome)).into())
+            let failed = || failed(plan, outcome).by(fatal_signal(&running.stack, status));
+            Err(function_error(plan, &running.stack, base, status).unwrap_or_else(failed).into())
         }
     }
 }

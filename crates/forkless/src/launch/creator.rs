@@ -10,6 +10,7 @@
 use crate::kernel;
 use crate::process;
 use forkless_core::planted;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -73,7 +74,8 @@ pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else 
 /// Starts a thread that no signal of the host's can find.
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Put back below; a new thread starts with its maker's mask.
-    let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(!LIBCS) };
+    let blocked = BLOCKED_IN_CALLER & !LIBCS;
+    let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
     let answer = start();
     if let Ok(mask) = mask {
         let _ = sys::set_signal_mask(mask);

@@ -70,10 +70,9 @@ fn has_filter() -> bool {
 
 /// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.
 pub(super) fn forbid() {
-    if planted!("dumps-not-forbidden") {
-        return;
+    if !planted!("dumps-not-forbidden") {
+        let _ = kernel::prctl(Prctl::SetDumpable, 0);
     }
-    let _ = kernel::prctl(Prctl::SetDumpable, 0);
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use super::creator::LIBCS;
 use super::stack::Stack;
 use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Route, Run, Running};
-use super::{failure, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
+use super::{failure, fatal_signal, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
@@ -19,6 +19,7 @@ use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
@@ -110,16 +111,14 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
     match result(&running.stack, plan) {
         Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(pid) => {
-            wait::reap(pid);
-            Err(killed_in_exec(plan))
+            Err(killed_in_exec(plan, wait::reap(pid)))
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
-            if running.ended.is_none() {
-                // By its pidfd if there is one: others may reap a child of ours that forks, and its pid be a stranger's.
-                let _ = wait::wait(pid, running.pidfd.as_ref(), started);
-            }
-            Err(failure::failed(plan, outcome))
+            // By its pidfd if there is one: others may reap a child of ours that forks, and its pid be a stranger's.
+            let ended = running.ended.take().unwrap_or_else(|| wait::wait(pid, running.pidfd.as_ref(), started));
+            let status = ended.ok().map(|ended| ended.status);
+            Err(failure::failed(plan, outcome).by(fatal_signal(&running.stack, status)))
         }
     }
 }
@@ -150,7 +149,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
     // Put back below; the child sets its own.
-    let mask = sys::set_signal_mask(!LIBCS)?;
+    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {

@@ -275,8 +275,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         let outcome = match result(&running.stack, plan) {
             Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
-                wait::reap(running.pid);
-                return Err(killed_in_exec(plan));
+                return Err(killed_in_exec(plan, wait::reap(running.pid)));
             }
             Ok(()) => return Ok(running),
             Err(outcome) => outcome,
@@ -632,8 +631,9 @@ fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
 }
 
 /// The error of a child that a filter of its own killed in exec.
-pub(crate) fn killed_in_exec(plan: &Plan) -> Error {
-    failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))))
+pub(crate) fn killed_in_exec(plan: &Plan, status: Option<ExitStatus>) -> Error {
+    let error = failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))));
+    error.by(status.and_then(|status| status.signal()))
 }
 
 /// After the child has left: how it failed, if it did not come to execute the program.
@@ -655,7 +655,8 @@ pub(crate) fn launch_error(
     route: Route,
 ) -> Error {
     if route.launcher == Launcher::Zygote {
-        return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
+        let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
+        return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(failed);
     }
     // It is too late to try another way for this child, but the next one will go it.
     let signal = fatal_signal(stack, status);

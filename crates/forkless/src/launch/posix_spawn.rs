@@ -17,7 +17,7 @@ use forkless_core::plan::{self, BEST_EFFORT, Op, OpCode, PAIR_NULL, Pair};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::signals::handler;
-use forkless_core::sys::{self, errno};
+use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
@@ -521,9 +521,12 @@ fn last(plan: &Plan) -> Option<RawFd> {
     (Some(highest as u64 + 1) == limit()).then_some(highest)
 }
 
-/// The soft RLIMIT_NOFILE.
+/// The soft RLIMIT_NOFILE; none where it cannot be asked for. (rustix panics then.)
 fn limit() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    let mut limit = [0u64; 2];
+    let args = [0, uapi::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
+    // SAFETY: the kernel writes two words.
+    unsafe { sys::syscall(uapi::__NR_prlimit64, args) }.ok().map(|_| limit[0])
 }
 
 /// A close-on-exec copy at a number of 3 or more that is no target.

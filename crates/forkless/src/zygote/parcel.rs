@@ -3,6 +3,7 @@
 
 use super::message::{ARENA_AT, MAX_PATCHES, Order, PARCEL_AT, Parcel};
 use forkless_core::plan::{self, Header, MAGIC, VERSION};
+use forkless_core::planted;
 use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
@@ -31,7 +32,8 @@ pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]
     for (n, &number) in numbers.iter().enumerate() {
         // SAFETY: there are as many places; the last write may have been to this one.
         let at = unsafe { (&raw const (*order).patches).cast::<u32>().add(n).read() } as usize;
-        if at < PARCEL_AT || !is_inside(at, size_of::<RawFd>(), length) {
+        let is_inside = planted!("parcel-place-unchecked") || is_inside(at, size_of::<RawFd>(), length);
+        if at < PARCEL_AT || !is_inside {
             return false;
         }
         // SAFETY: inside, as just checked, and above the guard.
