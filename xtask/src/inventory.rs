@@ -18,6 +18,9 @@ const FIRST: [&str; 4] = ["crates/core", "crates/forkless", "crates/capi", "crat
 /// What is counted only.
 const TESTS: [&str; 2] = ["tests", "xtask"];
 
+/// Files and directories of a crate that are built for tests and for fuzzing alone.
+const NOT_SHIPPED: [&str; 3] = ["tests", "tests.rs", "src/fuzzed"];
+
 /// The longest reason that is shown in full.
 const LONGEST: usize = 160;
 
@@ -204,7 +207,7 @@ fn modules(root: &Path, directory: &str) -> Result<Vec<Module>> {
     for path in sources(&root.join(directory), "rs")? {
         let text = fs::read_to_string(&path)?;
         let inside = path.strip_prefix(root.join(directory))?.to_owned();
-        let is_test = inside.starts_with("tests") || inside.ends_with("tests.rs");
+        let is_test = NOT_SHIPPED.iter().any(|place| inside.starts_with(place) || inside.ends_with(place));
         let mut found = find(&text).with_context(|| format!("{}", path.display()))?;
         found.iter_mut().for_each(|one| one.in_tests |= is_test);
         modules.push(Module { path: inside, purpose: purpose(&text), contract: contract(&text), found });

@@ -278,8 +278,8 @@ fn has_test(tokens: TokenStream, name: &str) -> bool {
         }
         // `#[test] fn name`, with other attributes and `async` between.
         if n > 0 && is(tokens.get(n - 1), "#") && is_test(&group.stream()) {
-            let rest = tokens[n + 1..].iter().skip_while(|token| !is(Some(token), "fn"));
-            if is(rest.cloned().nth(1).as_ref(), name) {
+            let mut rest = tokens[n + 1..].iter().skip_while(|token| !is(Some(token), "fn"));
+            if is(rest.nth(1), name) {
                 return true;
             }
         }
