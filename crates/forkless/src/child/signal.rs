@@ -32,6 +32,9 @@ impl Inner {
     /// own, and that between these two calls, would find its number used up and begun again as well: there are some
     /// thousands before.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
+        if self.pid == wait::NOBODY {
+            return Err(refusal);
+        }
         if !wait::is_reaped(self.pid, Some(pidfd)) {
             // SAFETY: our child, which has not been reaped.
             return unsafe { sys::kill(self.pid, signal) };
@@ -46,7 +49,7 @@ impl Inner {
     /// `kill(2)` of the group, where nobody else can have its number: see [`signal_by_pid`](Self::signal_by_pid).
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
         // A number is not given to another process, nor to a group, while a process has it, be it a zombie.
-        if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
+        if !self.is_running() || self.pid == wait::NOBODY || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }
         // SAFETY: the number is still that of the child's group.

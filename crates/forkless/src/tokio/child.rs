@@ -239,7 +239,7 @@ impl Drop for Watched {
             let _ = process.child.kill();
         }
         // What is not watched is reaped by a later launch: the runtime may have no reactor to watch it with.
-        if process.is_watched() && matches!(process.try_wait(), Ok(None)) {
+        if process.is_watched() && !process.child.is_autoreaped() && matches!(process.try_wait(), Ok(None)) {
             // A runtime that is gone drops the future at once, and the child with it.
             drop(self.runtime.spawn(async move { process.end().await.map(drop) }));
         }
