@@ -70,8 +70,8 @@ fn trace_command(what: &str, mut command: Command) -> Option<Trace> {
     // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
     let guard = std::thread::spawn(move || {
         if limit.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // SAFETY: the tracer has not reaped it, or the channel would have been closed.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // The tracer has not reaped it, or the channel would have been closed.
+            forkless_tests::process::kill(pid, libc::SIGKILL);
         }
     });
     let trace = Tracer { main: pid, marks: 0, trace: Trace::default(), children: HashMap::new() }.run();
@@ -313,8 +313,7 @@ fn a_directory_takes_one_call_more() {
 /// Each setting costs as many calls as it says, and nothing else changes.
 #[test]
 fn a_simple_setting_takes_one_call() {
-    // SAFETY: reads a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     let settings = [
         ("", 0, false),
         ("umask = 0o27", 1, false),

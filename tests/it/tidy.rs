@@ -1,7 +1,11 @@
 //! Habits of the project that a machine can check.
 
+use forkless_tests::modules::Modules;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Of `crates/forkless`: too many still.
+const FORKLESS: usize = 54;
 
 /// Files may be longer if they say at their top why.
 const LONGEST: usize = 700;
@@ -95,4 +99,18 @@ fn steps_have_numbers_of_their_own() {
         }
     }
     assert!(seen > 40);
+}
+
+/// Files that need each other can only be understood together. The numbers are today's: they may fall, not rise.
+#[test]
+fn few_files_need_each_other() {
+    let most = [("bench", 6), ("capi", 3), ("cli", 6), ("core", 0), ("forkless", FORKLESS), ("preload", 2)].map(
+        |(name, most)| {
+            let circles = Modules::read(&root().join("crates").join(name).join("src")).circles();
+            let largest = circles.first().map_or(0, |circle| circle.len());
+            assert!(largest <= most, "{largest} files of crates/{name} need each other: {:?}", circles[0]);
+            (name, largest)
+        },
+    );
+    eprintln!("the largest circle of files: {most:?}");
 }

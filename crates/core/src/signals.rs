@@ -74,8 +74,8 @@ pub unsafe fn guard(frame: &Frame) {
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
         }
     }
-    // SAFETY: the child's own mask.
-    let _ = unsafe { sys::set_signal_mask(frame.guarded_mask) };
+    // The child's own mask.
+    let _ = sys::set_signal_mask(frame.guarded_mask);
 }
 
 /// Ends the child, and leaves the signal in the frame.
@@ -108,7 +108,7 @@ fn ending() -> uapi::kernel_sigaction {
 }
 
 /// The handler's address, 0 for SIG_DFL or 1 for SIG_IGN.
-fn handler(action: &uapi::kernel_sigaction) -> usize {
+pub fn handler(action: &uapi::kernel_sigaction) -> usize {
     // SAFETY: an optional function pointer read as the word it is.
     unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() }
 }
@@ -135,12 +135,10 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
         (0, _) => op.set,
         // The caller's own mask came with the clone, unless that was made with everything blocked.
         (_, 0) if op.set == 0 => return Ok(()),
-        // SAFETY: the child's own mask.
-        (_, 0) => return unsafe { sys::block_signals(op.set) },
+        (_, 0) => return sys::block_signals(op.set),
         (_, _) => frame.caller_mask | op.set,
     };
-    // SAFETY: the child's own mask.
-    unsafe { sys::set_signal_mask(mask) }.map(drop)
+    sys::set_signal_mask(mask).map(drop)
 }
 
 /// What `CLONE_CLEAR_SIGHAND` would have done: no handler of the parent's is left. Every signal is blocked while this runs.

@@ -3,6 +3,7 @@
 use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
@@ -16,7 +17,7 @@ use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -397,11 +398,9 @@ impl Child {
     /// The pidfd; opened now if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
-            let open = sys::pidfd_open(self.inner.pid, 0).map_err(|errno| {
+            let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            // SAFETY: a new descriptor, ours.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));

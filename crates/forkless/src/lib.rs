@@ -41,6 +41,8 @@ mod stdio;
 
 mod compile;
 
+mod kernel;
+
 mod pipes;
 
 mod quiet;
@@ -120,6 +122,8 @@ pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Synta
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
+#[doc(hidden)]
+pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.

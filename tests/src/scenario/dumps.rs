@@ -73,8 +73,8 @@ pub fn signals(args: &[String]) {
         let (_command, mut child, pid) = held(&program, &fifo);
         assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
         assert_eq!(mask(pid, "SigBlk"), mask(observe::pid(), "SigBlk"), "blocked in the child");
-        // SAFETY: our own child, which nobody has reaped.
-        unsafe { libc::kill(pid, signal) };
+        // Our own child, which nobody has reaped.
+        forkless_tests::process::kill(pid, signal);
         let error = child.wait().expect_err("killed before its exec");
         assert_eq!(death(&error), Some((Step::Open, Some(signal))), "{error}");
     }
@@ -98,8 +98,8 @@ pub fn program(args: &[String]) {
     // Neither an ignored signal nor one that is blocked ends the child.
     let (_command, mut child, pid) = held(&missing, &fifo);
     assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING) & !bits(&[libc::SIGQUIT, libc::SIGXFSZ]));
-    // SAFETY: our own child, which nobody has reaped.
-    unsafe { libc::kill(pid, libc::SIGQUIT) };
+    // Our own child, which nobody has reaped.
+    forkless_tests::process::kill(pid, libc::SIGQUIT);
     drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
     assert_eq!(child.wait().expect_err("no such program").kind(), std::io::ErrorKind::NotFound);
     for (mask, default) in [(false, false), (true, true)] {

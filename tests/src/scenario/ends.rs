@@ -199,16 +199,15 @@ fn leader_gone(found: bool) {
         child.signal_group(SIGTERM).expect("there is nobody left");
     } else {
         assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
-        // SAFETY: the sleeper is in it, so the number is the group's.
-        unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+        // The sleeper is in it, so the number is the group's.
+        forkless_tests::process::kill(-(child.id() as i32), SIGTERM);
         all_gone(out);
     }
     // Without a pidfd the number may be another's.
     let (mut child, out) = started(sh("sleep 1000 & echo ready").process_group(0).pidfd(false));
     assert!(child.wait().expect("wait").success());
     assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
-    // SAFETY: as above.
-    unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+    forkless_tests::process::kill(-(child.id() as i32), SIGTERM);
     all_gone(out);
     // Nor where another has reaped it.
     for pidfd in [true, false] {
@@ -219,8 +218,7 @@ fn leader_gone(found: bool) {
             Ok(()) => assert!(found && pidfd),
             Err(error) => {
                 assert_eq!((error.raw_os_error(), found && pidfd), (Some(libc::ECHILD), false));
-                // SAFETY: as above.
-                unsafe { libc::kill(-pid, SIGTERM) };
+                forkless_tests::process::kill(-pid, SIGTERM);
             }
         }
         all_gone(out);

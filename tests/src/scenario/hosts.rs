@@ -113,8 +113,8 @@ pub fn first_launch_storm(_: &[String]) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: the group is our own (the test made it).
-                unsafe { libc::kill(0, libc::SIGUSR1) };
+                // The group is our own (the test made it).
+                forkless_tests::process::kill(0, libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(1));
             }
@@ -212,8 +212,7 @@ fn temporary(text: &str) -> File {
 
 /// After `unshare(CLONE_NEWPID)` the children are in another pid namespace, where the parent has no number.
 pub fn pid_namespace(_: &[String]) {
-    // SAFETY: a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("launches into a new pid namespace", "that needs root");
     }
     let programs = Programs::new();

@@ -157,8 +157,8 @@ pub fn pre_exec_odd(_: &[String]) {
     assert_eq!(command.spawn().expect("spawn").wait().expect("wait").code(), Some(6));
     let mut pid = [0; 4];
     io::Read::read_exact(&mut read, &mut pid).expect("a pid");
-    // SAFETY: the process that the closure has left behind, which nobody else ends.
-    assert_eq!(unsafe { libc::kill(i32::from_ne_bytes(pid), libc::SIGKILL) }, 0);
+    // The process that the closure has left behind, which nobody else ends.
+    assert!(forkless_tests::process::kill(i32::from_ne_bytes(pid), libc::SIGKILL));
 }
 
 /// Closures allocate in the midst of other threads that do.
@@ -214,8 +214,8 @@ pub fn killed_early(_: &[String]) {
     command.fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
     let killer = thread::spawn(|| {
         eventually("a child asleep before exec", || {
-            // SAFETY: our own child, which nobody has reaped.
-            observe::opening_child().is_some_and(|pid| unsafe { libc::kill(pid, libc::SIGKILL) } == 0)
+            // Our own child, which nobody has reaped.
+            observe::opening_child().is_some_and(|pid| forkless_tests::process::kill(pid, libc::SIGKILL))
         });
     });
     let error = command.spawn().expect_err("killed");

@@ -90,8 +90,8 @@ pub fn host_stopped(_: &[String]) {
     let hosts = WAYS.map(|args| (args, stopped_host(args)));
     std::thread::sleep(Duration::from_millis(2500));
     for (args, mut host) in hosts {
-        // SAFETY: our own child.
-        unsafe { libc::kill(host.id() as i32, libc::SIGCONT) };
+        // Our own child.
+        forkless_tests::process::kill(host.id() as i32, libc::SIGCONT);
         assert!(host.wait().expect("wait").success(), "{args:?}");
     }
 }

@@ -36,8 +36,8 @@ fn stop_the_child() -> i32 {
 }
 
 fn signal(pid: i32, signal: i32) {
-    // SAFETY: our own child, which nobody has reaped.
-    unsafe { libc::kill(pid, signal) };
+    // Our own child, which nobody has reaped.
+    forkless_tests::process::kill(pid, signal);
 }
 
 /// Lets a child that is held by a FIFO go on, once it runs.
@@ -240,11 +240,10 @@ impl Stopper {
         let begun = Instant::now();
         while HANDLED.load(Relaxed) == 0 && begun.elapsed() < Duration::from_secs(600) {
             let stop = if dice.below(3) == 0 { libc::SIGSTOP } else { libc::SIGTSTP };
-            // SAFETY: the group is our parent's, which lives as long as we do.
-            unsafe { libc::kill(-group, stop) };
+            // The group is our parent's, which lives as long as we do.
+            forkless_tests::process::kill(-group, stop);
             thread::sleep(Duration::from_micros(dice.below(20_000)));
-            // SAFETY: as above.
-            unsafe { libc::kill(-group, libc::SIGCONT) };
+            forkless_tests::process::kill(-group, libc::SIGCONT);
             thread::sleep(Duration::from_micros(dice.below(3000)));
         }
         // SAFETY: ends the copy without the original's exit handlers.

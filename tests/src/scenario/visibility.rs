@@ -225,7 +225,7 @@ pub fn pid_reuse(_: &[String]) {
     drop(child);
     assert!(victim.try_wait().expect("wait").is_none(), "the victim was reaped");
     // Control: a kill by pid hits it.
-    // SAFETY: the victim is our own child and has not been reaped.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // The victim is our own child and has not been reaped.
+    forkless_tests::process::kill(pid, libc::SIGKILL);
     assert!(!victim.wait().expect("wait").success());
 }

@@ -64,8 +64,8 @@ fn helper_pid(zygote: &Zygote) -> i32 {
 }
 
 fn kill(pid: i32, signal: i32) {
-    // SAFETY: a process that this one has started.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    // A process that this one has started.
+    assert!(forkless_tests::process::kill(pid, signal));
 }
 
 /// Children are ours, by every form, and errors are those of any launch.
@@ -197,8 +197,7 @@ fn becomes_another(zygote: &Zygote, helper: i32) {
     assert_eq!(says(zygote, "cat /proc/$$/oom_score_adj"), "77");
     let second = helper_pid(zygote);
     assert_ne!(second, helper, "another helper");
-    // SAFETY: reads a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("becoming another user with a zygote", "it needs root");
     }
     // SAFETY: namespaces and ids of this process alone.
@@ -329,8 +328,8 @@ pub fn kill_storm(_: &[String]) {
             // Longer and longer, so that a launch comes to its end in between.
             thread::sleep(Duration::from_millis(3 + n / 100));
             if let Some(pid) = zygote.pid() {
-                // SAFETY: our helper, or a number that was its own a moment ago.
-                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+                // Our helper, or a number that was its own a moment ago.
+                forkless_tests::process::kill(pid as i32, libc::SIGKILL);
             }
         }
         done.store(true, Relaxed);

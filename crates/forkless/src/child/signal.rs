@@ -19,8 +19,8 @@ impl Inner {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
             },
-            // SAFETY: not reaped by us, so the pid is still the child's.
-            None => unsafe { sys::kill(self.pid, signal) },
+            // Not reaped by us, so the pid is still the child's.
+            None => sys::kill(self.pid, signal),
         };
         if answer == Err(errno::ESRCH) { Ok(()) } else { answer }
     }
@@ -36,8 +36,8 @@ impl Inner {
             return Err(refusal);
         }
         if !wait::is_reaped(self.pid, Some(pidfd)) {
-            // SAFETY: our child, which has not been reaped.
-            return unsafe { sys::kill(self.pid, signal) };
+            // Our child, which has not been reaped.
+            return sys::kill(self.pid, signal);
         }
         // Reaped by another; or, in a forked copy of this process, no child of ours.
         match wait::wait_ended(self.pid, Some(pidfd), Duration::ZERO) {
@@ -52,8 +52,8 @@ impl Inner {
         if !self.is_running() || self.pid == wait::NOBODY || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }
-        // SAFETY: the number is still that of the child's group.
-        unsafe { sys::kill(-self.pid, signal) }
+        // The number is still that of the child's group.
+        sys::kill(-self.pid, signal)
     }
 }
 

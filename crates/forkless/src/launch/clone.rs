@@ -83,8 +83,8 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     }
     let guards = dumps::reach_the_parent();
     // By raw system call, since libc leaves its own two signals out.
-    // SAFETY: the mask is put back below, whatever happens.
-    let blocked = (guards || !how.clone3).then(|| unsafe { sys::set_signal_mask(!0) });
+    // The mask is put back below, whatever happens.
+    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(!0));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }
@@ -105,8 +105,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
         }
     };
     if let Some(Ok(mask)) = blocked {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+        let _ = sys::set_signal_mask(mask);
     }
     match answer {
         // SAFETY: with CLONE_PIDFD the kernel has written a new descriptor, which is ours.

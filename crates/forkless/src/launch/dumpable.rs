@@ -16,6 +16,7 @@
 //! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
 use super::creator::{self, without_signals};
+use crate::kernel::{self, Prctl};
 use crate::process;
 use forkless_core::sys::{self, uapi};
 use nix::time::{ClockId, clock_gettime};
@@ -299,15 +300,11 @@ pub(super) fn is_dumpable() -> bool {
 }
 
 fn state() -> u8 {
-    const PR_GET_DUMPABLE: usize = 3;
-    // SAFETY: reads a flag of this process.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0]) }.unwrap_or(1) as u8
+    kernel::prctl(Prctl::Dumpable, 0).unwrap_or(1) as u8
 }
 
 fn set_state(state: u8) -> Result<(), i32> {
-    const PR_SET_DUMPABLE: usize = 4;
-    // SAFETY: a flag of this process, which its owner has asked for or had before.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, state as usize, 0, 0, 0, 0]) }.map(drop)
+    kernel::prctl(Prctl::SetDumpable, state as usize).map(drop)
 }
 
 #[cfg(test)]

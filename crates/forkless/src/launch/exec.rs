@@ -71,8 +71,7 @@ impl Signals {
             let _ = unsafe { sys::set_signal_action(signal, &action) };
         }
         if let Ok(mask) = self.mask {
-            // SAFETY: the mask as it was.
-            let _ = unsafe { sys::set_signal_mask(mask) };
+            let _ = sys::set_signal_mask(mask);
         }
     }
 }

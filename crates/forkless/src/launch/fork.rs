@@ -13,6 +13,7 @@ use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Ro
 use super::{failure, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::wait;
 use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
@@ -21,7 +22,7 @@ use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -147,8 +148,8 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 /// `fork(3)`, with no handler of the caller's left in the child. In the child it does not return.
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
-    // SAFETY: put back below; the child sets its own.
-    let mask = unsafe { sys::set_signal_mask(!LIBCS) }?;
+    // Put back below; the child sets its own.
+    let mask = sys::set_signal_mask(!LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {
@@ -164,17 +165,15 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),
     };
-    // SAFETY: the mask as it was.
-    let _ = unsafe { sys::set_signal_mask(mask) };
+    let _ = sys::set_signal_mask(mask);
     answer
 }
 
 /// The pidfd of a child that has not begun; none where pidfds are refused. A child that was killed and reaped by another
 /// has none either.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
-    match sys::pidfd_open(pid, 0) {
-        // SAFETY: a new descriptor, ours.
-        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+    match kernel::pidfd_open(pid) {
+        Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
     }
@@ -292,14 +291,10 @@ fn executed(pid: i32) -> Option<bool> {
     if let Some(has_forked_only) = stat(pid) {
         return Some(!has_forked_only);
     }
-    let call = |number, first: i32, second: i32| {
-        // SAFETY: these read numbers, and change nothing.
-        unsafe { sys::syscall(number, [first as usize, second as usize, 0, 0, 0, 0]) }
-    };
-    match call(uapi::__NR_setpgid, pid, NO_GROUP) {
+    match kernel::set_group(pid, NO_GROUP) {
         Err(errno::EACCES) => Some(true),
         // In another session it is EPERM either way.
-        Err(errno::EPERM) if call(uapi::__NR_getsid, pid, 0) == call(uapi::__NR_getsid, 0, 0) => Some(false),
+        Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }
 }

@@ -164,8 +164,8 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 /// The probe, with every signal blocked for the child: one that is meant for our group would end it half-way, and what it
 /// has not come to would be taken for refused.
 fn run() -> Result<u32, ProbeError> {
-    // SAFETY: put back below, whatever happens.
-    let mask = unsafe { sys::set_signal_mask(!0) };
+    // Put back below, whatever happens.
+    let mask = sys::set_signal_mask(!0);
     // Nor may a filter that kills it end us.
     let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
     if keep_dumpable.is_some() {
@@ -174,8 +174,7 @@ fn run() -> Result<u32, ProbeError> {
     let answer = probe_once();
     drop(keep_dumpable);
     if let Ok(mask) = mask {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+        let _ = sys::set_signal_mask(mask);
     }
     answer
 }

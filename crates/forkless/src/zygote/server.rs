@@ -7,6 +7,7 @@ use super::message::{
     ARENA_AT, Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal,
 };
 use super::registry::{Registry, read_calls};
+use crate::kernel::{self, Prctl};
 use crate::launch::clone::{How, clone};
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
@@ -15,6 +16,7 @@ use forkless_core::frame::LEFT;
 use forkless_core::plan::{self, Header, MAGIC, VERSION};
 use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
 use forkless_core::sys::{self, errno, uapi};
+use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use std::ffi::c_ulong;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -179,13 +181,8 @@ impl<'a> Server<'a> {
                 sys::syscall(uapi::__NR_prctl, [PR_GET_TID_ADDRESS, &raw mut self.thread_number as usize, 0, 0, 0, 0]);
         }
         // As many descriptors as a launch may bring; children take on their caller's limit.
-        let files = uapi::RLIMIT_NOFILE as usize;
-        let mut limit = [0u64; 2];
-        // SAFETY: reads and writes two words.
-        unsafe {
-            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, 0, limit.as_mut_ptr() as usize, 0, 0]);
-            limit[0] = limit[1];
-            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, limit.as_ptr() as usize, 0, 0, 0]);
+        if let Ok([_, most]) = kernel::limit(uapi::RLIMIT_NOFILE) {
+            let _ = kernel::set_limit(uapi::RLIMIT_NOFILE, &[most, most]);
         }
         observe(&mut self.own);
     }
@@ -309,9 +306,7 @@ impl<'a> Server<'a> {
         // The clone itself is counted against the limit of processes, so that is taken on here.
         let nproc = uapi::RLIMIT_NPROC as usize;
         if asked.values[nproc] != own.values[nproc] {
-            let value = asked.values[nproc].as_ptr() as usize;
-            // SAFETY: reads two words.
-            if unsafe { sys::syscall(uapi::__NR_prlimit64, [0, nproc, value, 0, 0, 0]) }.is_ok() {
+            if kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
                 own.values[nproc] = asked.values[nproc];
             }
         }
@@ -337,22 +332,15 @@ impl<'a> Server<'a> {
         namespace: i32,
         work: impl FnOnce(&mut Self) -> Result<(), (u32, i32)>,
     ) -> Result<(), (u32, i32)> {
-        const CLONE_NEWPID: usize = 0x2000_0000;
         if namespace < 0 {
             return work(self);
         }
         let failed = |errno| (failure::JOIN, errno);
-        let join = |fd: i32| {
-            // SAFETY: changes where the children of this process are born.
-            unsafe { sys::syscall(uapi::__NR_setns, [fd as usize, CLONE_NEWPID, 0, 0, 0, 0]) }.map(drop)
-        };
-        let flags = uapi::O_RDONLY | uapi::O_CLOEXEC;
-        // SAFETY: a text that ends in NUL; the descriptor is our own.
-        let own =
-            unsafe { OwnedFd::from_raw_fd(sys::open(c"/proc/self/ns/pid".as_ptr().cast(), flags, 0).map_err(failed)?) };
-        join(namespace).map_err(failed)?;
+        let own = rustix::fs::open(c"/proc/self/ns/pid", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let own = own.map_err(|error| failed(error.raw_os_error()))?;
+        kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);
-        if join(own.as_raw_fd()).is_err() {
+        if kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
             // Further children would be born in the wrong one.
             sys::exit(4);
         }
@@ -389,9 +377,7 @@ impl<'a> Server<'a> {
         if vfork {
             // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
             // has left that by now.
-            const PR_SET_DUMPABLE: usize = 4;
-            // SAFETY: a flag of this process.
-            let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 1, 0, 0, 0, 0]) };
+            let _ = kernel::prctl(Prctl::SetDumpable, 1);
         }
         Ok(())
     }

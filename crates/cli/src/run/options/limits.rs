@@ -4,7 +4,7 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
 use rustix::process::{Resource as Ours, getrlimit};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 
 /// prlimit's name, the limit, ours of the same kind, and what it limits. Only `nice` has another name here, since
 /// `--nice` is what nice(1) does.

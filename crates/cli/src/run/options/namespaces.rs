@@ -8,7 +8,7 @@ use clap::{
 };
 use forkless::{Command, Namespace};
 
-use super::super::{Failure, words};
+use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -115,7 +115,7 @@ impl Namespaces {
             command.map_gid(inside, outside, count);
         }
         for Join { kind, path } in &self.join {
-            command.join(*kind, super::open("--join", path)?);
+            command.join(*kind, super::super::failure::open("--join", path)?);
         }
         if let Some(name) = &self.hostname {
             if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
@@ -209,7 +209,7 @@ fn map(word: &str) -> Result<[u32; 3], String> {
 
 fn join(word: OsString) -> Result<Join, String> {
     let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
-    let (name, path) = words::split(&word, b'=').ok_or("must be KIND=PATH")?;
+    let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH")?;
     // nsenter's word and that in /proc are both known.
     let name = if name == "mnt" { "mount".into() } else { name };
     let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
