@@ -7,6 +7,7 @@ use crate::observe::{self, eventually, skip, state_of};
 use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{BpfInstruction, Call, Change, Child, Command, Error, Launcher, Namespace, Stdio, Step, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
+use forkless_tests::process::{is_root, kill};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -259,8 +260,7 @@ fn asleep() -> i32 {
 }
 
 fn signal(pid: i32, signal: i32) {
-    // SAFETY: a child of ours that is held before its exec.
-    unsafe { libc::kill(pid, signal) };
+    assert!(kill(pid, signal), "it is there");
 }
 
 /// A child that fails, is killed or is stopped before its exec.
@@ -572,8 +572,7 @@ pub fn unprivileged(args: &[String]) {
     if !can("pidfd_autokill by an ordinary user") {
         return;
     }
-    // SAFETY: a number.
-    if args.is_empty() && unsafe { libc::geteuid() } == 0 {
+    if args.is_empty() && is_root() {
         let mut other = std::process::Command::new("/proc/self/exe");
         let status = other.args(["autokill-unprivileged", "as-nobody"]).uid(65534).gid(65534).status().expect("status");
         assert!(status.success(), "as nobody: {status}");
