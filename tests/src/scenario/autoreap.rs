@@ -152,6 +152,12 @@ pub fn missing(_: &[String]) {
     observe::assert_no_orphans();
 }
 
+/// The kernel takes an autoreaped child away a moment after its status can be read.
+fn assert_nothing_left() {
+    eventually("no child", observe::is_childless);
+    observe::assert_no_orphans();
+}
+
 /// SIGCHLDs handled.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -202,7 +208,7 @@ pub fn ends(_: &[String]) {
         assert_eq!(group.terminate_group(libc::SIGTERM, LONG).expect("terminate").signal(), Some(libc::SIGTERM));
     });
     assert_eq!((taken.load(Relaxed), SEEN.load(Relaxed)), (0, 0), "seen by others");
-    assert!(observe::is_childless());
+    eventually("no child", observe::is_childless);
     // Neither is blind: a plain child.
     let mut plain = Command::new(&seven).spawn().expect("spawn");
     eventually("a plain child taken", take);
@@ -305,7 +311,7 @@ pub fn before_exec(_: &[String]) {
         drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
         assert_eq!(child.wait().expect("wait").code(), Some(6));
     }
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// A handle that is dropped leaves nothing: no zombie, nothing to reap, no descriptor, whenever that is.
@@ -351,7 +357,7 @@ pub fn dropped(_: &[String]) {
     // Negative control: another one is a zombie until then, if it had not ended when its handle was dropped.
     let zombie = (0..1000).map(|_| ends_itself(false)).find(|&pid| !is_gone(pid)).expect("one that was dropped early");
     eventually("a zombie", || state_of(zombie as i32) == Some('Z'));
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// Is it readable before the time is up?
@@ -416,7 +422,7 @@ pub fn reused(_: &[String]) {
     eventually("the other one ended", || state_of(ended.id() as i32) == Some('Z'));
     assert_eq!(failure(failed.wait_exec()).1, Some(libc::ENOENT));
     assert_eq!(ended.wait().expect("its status is here").code(), Some(5));
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// Sets, and the awaiting kind.
@@ -454,8 +460,7 @@ pub fn many(_: &[String]) {
         drop(slow.kill_on_drop(true).spawn().expect("spawn"));
     });
     drop(runtime);
-    eventually("no child", observe::is_childless);
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// A forked copy of the host, for which the child is no child, learns its end by the pidfd.
@@ -479,7 +484,7 @@ pub fn copy(_: &[String]) {
     child.kill().expect("kill");
     assert_eq!(foreign::wait(pid, 0), Ok((pid, 3 << 8)), "what the copy has seen");
     assert_eq!(child.wait().expect("wait").signal(), Some(SIGKILL));
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// In namespaces, with id maps, in a vfork'd child, and by other threads than the caller's.
@@ -513,7 +518,7 @@ pub fn settings(_: &[String]) {
     };
     all();
     thread::scope(|scope| scope.spawn(all).join().expect("from another thread"));
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// `autoreap-host KIND`: has a child that holds standard output open, and waits to be killed.
@@ -564,7 +569,7 @@ pub fn autokilled(_: &[String]) {
     assert!(!ends_within(&out, Duration::from_millis(200)), "the child goes on");
     signal(pid, SIGKILL);
     assert_eq!(out.read(&mut [0]).expect("read"), 0);
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
 
 /// As an ordinary user: `pidfd_autokill` needs `no_new_privs`, which the child then has.
@@ -585,5 +590,5 @@ pub fn unprivileged(args: &[String]) {
     assert!(text.contains("CLONE_PIDFD_AUTOKILL") && text.contains("no_new_privs"), "{text}");
     let output = command.no_new_privs(true).output().expect("output");
     assert_eq!(output.stdout, b"NoNewPrivs:\t1\n");
-    observe::assert_no_orphans();
+    assert_nothing_left();
 }
