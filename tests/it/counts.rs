@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// As in the scenario.
 const MARK: u64 = 0x7eed_0000;
@@ -69,7 +69,7 @@ fn trace_command(what: &str, mut command: Command) -> Option<Trace> {
     let (over, limit) = mpsc::channel::<()>();
     // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
     let guard = std::thread::spawn(move || {
-        if limit.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if limit.recv_timeout(forkless_tests::patience::limit(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
             // The tracer has not reaped it, or the channel would have been closed.
             forkless_tests::process::kill(pid, libc::SIGKILL);
         }

@@ -38,3 +38,13 @@ fn what_a_child_reads_outlives_every_handle() {
 fn what_a_child_reads_outlives_every_handle_under_load() {
     runner::run("dropped-while-churning");
 }
+
+#[test]
+fn what_a_child_uses_is_left_to_it_where_nobody_may_wait() {
+    runner::run("held-waits-refused");
+}
+
+#[test]
+fn a_clone_that_fails_leaves_no_stack_behind() {
+    runner::run("clone-refused");
+}

@@ -43,6 +43,21 @@ fn a_group_launches_through_a_storm_of_stops() {
 }
 
 #[test]
+fn a_signal_ends_a_child_before_exec_and_runs_no_handler_of_the_host() {
+    runner::run("held-signalled");
+}
+
+#[test]
+fn a_launch_is_woken_by_the_child_that_has_its_descriptors() {
+    runner::run("launch-woken");
+}
+
+#[test]
+fn a_launch_returns_when_the_child_has_its_descriptors() {
+    runner::run("launch-returns");
+}
+
+#[test]
 fn launches_are_right_in_a_storm_of_signals() {
     runner::run("signal-storm");
 }
@@ -94,6 +109,16 @@ fn a_forked_copy_of_the_same_pid_is_another_process() {
 }
 
 #[test]
+fn a_copy_finds_the_stacks_of_its_originals_children_free() {
+    runner::run("held-copy");
+}
+
+#[test]
+fn what_a_host_is_is_noted_once_for_all_changes_of_ids_that_overlap() {
+    runner::run("ids-overlap");
+}
+
+#[test]
 fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
     runner::run("ids-closed");
 }
@@ -141,6 +166,11 @@ fn a_stopped_child_without_id_maps_keeps_nobody() {
 #[test]
 fn launches_into_a_new_pid_namespace() {
     runner::run("pid-namespace");
+}
+
+#[test]
+fn a_stranger_with_the_hosts_number_passes_no_descriptor() {
+    runner::run("pid-namespace-stranger");
 }
 
 #[test]

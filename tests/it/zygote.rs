@@ -25,6 +25,8 @@ scenarios! {
     a_stopped_helper_is_continued "zygote-stopped"
     many_descriptors_and_large_environments "zygote-large"
     launches_leave_nothing "zygote-leaks"
+    descriptors_that_are_lost_fail_one_launch "zygote-lost"
+    what_a_child_reads_outlives_every_handle "zygote-dropped-before-exec"
     a_forked_copy_has_no_zygote "zygote-fork-copy"
     a_helper_ends_with_its_owner_and_not_with_a_thread "zygote-ends"
     who_does_not_serve_is_told "zygote-refused"

@@ -5,6 +5,7 @@
 
 use crate::frame::Frame;
 use crate::plan::{Header, Op, TRY_ALL, at, environment};
+use crate::planted;
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -67,7 +68,7 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     loop {
         // SAFETY: the plan's path and vectors.
         match unsafe { execve(path, argv, envp) } {
-            errno::ETXTBSY if left > 0 => {
+            errno::ETXTBSY if left > 0 && !planted!("busy-not-tried-again") => {
                 left -= 1;
                 let pause = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
                 // SAFETY: the kernel reads the pause.

@@ -11,6 +11,7 @@
 use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
 use crate::identity;
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, PAIR_NULL, Pair, SURELY, at};
+use crate::planted;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -190,7 +191,7 @@ impl Parent {
     /// Does the number still, and here, name our parent? One that has died has given it back; and in a process-id
     /// namespace that the parent has made for its children it may be anybody's.
     fn check_is_ours(&self) -> Result<()> {
-        if sys::getppid() == self.pid { Ok(()) } else { Err(errno::EPERM) }
+        if sys::getppid() == self.pid || planted!("parent-not-checked") { Ok(()) } else { Err(errno::EPERM) }
     }
 
     fn getfd(&mut self, fd: i32, pairs: &[Pair]) -> Result<i32> {
@@ -256,7 +257,7 @@ pub fn announce_taken(frame: &Frame) {
     if frame.is_robust == 0 {
         frame.word.store(TOOK_FDS, Release);
     }
-    if frame.announce != 0 {
+    if frame.announce != 0 && !planted!("taken-without-wake") {
         sys::futex_wake(&frame.word);
     }
 }

@@ -219,7 +219,9 @@ impl Child {
 
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
-        drop(self.stdin.take());
+        if !planted!("input-not-ended") {
+            drop(self.stdin.take());
+        }
         for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -401,7 +403,7 @@ impl Child {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
             }
@@ -563,7 +565,7 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() {
+        if self.dies_with_handle() && !planted!("handle-kills-nobody") {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }

@@ -105,6 +105,8 @@ pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
 #[doc(hidden)]
+pub use forkless_core::planted;
+#[doc(hidden)]
 pub use launch::KeepDumpable;
 #[doc(hidden)]
 pub use launch::assume_old_kernel;

@@ -9,6 +9,7 @@
 use crate::child::Pending;
 use crate::process;
 use crate::wait;
+use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -118,7 +119,7 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
     let me = process::generation();
     for _ in 0..limit.min(queue.len()) {
         let Some(mut orphan) = queue.pop_front() else { return };
-        if orphan.parent != me {
+        if orphan.parent != me && !planted!("orphans-of-another-process") {
             // Left from before a fork. Its pidfd may not be ours to close: fork copies the descriptors before the memory,
             // so one that was made in between is named here and is not there, or is something else.
             std::mem::forget(orphan);

@@ -1,6 +1,7 @@
 //! Writes to pipes and sockets that raise no SIGPIPE: a host may have left that at its default, which ends it.
 
 use crate::kernel;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,6 +26,9 @@ pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Resul
     /// In place of an offset: where the file stands.
     const HERE: usize = usize::MAX;
     let parts = &parts[..parts.len().min(MOST)];
+    if planted!("sigpipe-raised") {
+        return Ok(rustix::io::writev(&fd, parts)?);
+    }
     let args = [fd.as_fd().as_raw_fd() as usize, parts.as_ptr() as usize, parts.len(), HERE, HERE, RWF_NOSIGNAL];
     // SAFETY: `IoSlice` has the layout of iovec, and the kernel only reads the bytes.
     match unsafe { sys::syscall(uapi::__NR_pwritev2, args) } {
@@ -45,7 +49,7 @@ fn while_blocked(length: usize, write: impl FnOnce() -> io::Result<usize>) -> io
     }
     let answer = write();
     // The reader may also have gone half-way.
-    if !was_pending && !matches!(answer, Ok(count) if count == length) {
+    if !was_pending && !matches!(answer, Ok(count) if count == length) && !planted!("sigpipe-left-pending") {
         kernel::take_signal(SIGPIPE);
     }
     if !was_blocked {

@@ -12,6 +12,7 @@ use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
+use forkless_core::planted;
 use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -156,7 +157,7 @@ fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
 }
 
 fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
-    match pidfd {
+    match pidfd.filter(|_| !planted!("waited-for-by-number")) {
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
@@ -197,7 +198,7 @@ fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
     let status = match info.code {
         CLD_EXITED => info.status << 8,
-        CLD_DUMPED => info.status | 0x80,
+        CLD_DUMPED if !planted!("core-dump-untold") => info.status | 0x80,
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
@@ -274,7 +275,8 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        if let Ok(Some(status)) = kept_status(pidfd.as_fd()) {
+        let kept = kept_status(pidfd.as_fd()).ok().flatten().filter(|_| !planted!("kept-status-ignored"));
+        if let Some(status) = kept {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
     }

@@ -17,8 +17,7 @@ use tempfile::TempDir;
 
 fn main() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    // SAFETY: the default action ends this process, which is what is wanted.
-    unsafe { libc::alarm(20) };
+    forkless_tests::patience::end_after(20);
     let args: Vec<String> = std::env::args().collect();
     match args.get(1).map(String::as_str) {
         Some("--traced") => return traced(&args[2]),

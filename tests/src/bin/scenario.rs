@@ -50,6 +50,9 @@ mod visibility;
 #[path = "../scenario/autoreap.rs"]
 mod autoreap;
 
+#[path = "../scenario/held.rs"]
+mod held;
+
 #[path = "../scenario/busy.rs"]
 mod busy;
 
@@ -151,6 +154,12 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("autoreap-host", autoreap::host),
     ("autokill", autoreap::autokilled),
     ("autokill-unprivileged", autoreap::unprivileged),
+    ("held-waits-refused", held::waits_refused),
+    ("held-signalled", held::signalled),
+    ("held-copy", held::in_a_forked_copy),
+    ("launch-woken", held::launch_is_woken),
+    ("launch-returns", held::launch_returns),
+    ("clone-refused", held::clone_refused),
     ("busy-forkless", busy::forkless),
     ("busy-control", busy::control),
     ("stopped-before-exec", stops::stopped_before_exec),
@@ -167,6 +176,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("first-launch-storm", hosts::first_launch_storm),
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
+    ("pid-namespace-stranger", hosts::stranger_with_our_number),
     ("pid-namespace", hosts::pid_namespace),
     ("copy-of-the-same-pid", hosts::copy_of_the_same_pid),
     ("awaited-leaks", awaited::leaks),
@@ -177,6 +187,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
     ("ids-closed", ids::closed_to_the_new_user),
+    ("ids-overlap", ids::noted_once),
     ("ids-restored", ids::restored_while_others_go_on),
     ("ids-forked-amid", ids::forked_amid),
     ("ids-asked-for", ids::asked_for_meanwhile),
@@ -187,6 +198,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("maps-host-killed", maps::host_killed),
     ("maps-child-stopped", maps::child_stopped),
     ("death-thread-ends", death::thread_ends),
+    ("death-host-gone", death::host_gone),
+    ("death-held-host", death::held_host),
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),
     ("death-fork-copy", death::fork_copy),
@@ -258,6 +271,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-stopped", zygote::stopped),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
+    ("zygote-lost", zygote::lost),
+    ("zygote-dropped-before-exec", zygote::dropped_before_exec),
     ("zygote-fork-copy", zygote::fork_copy),
     ("zygote-ends", zygote::ends),
     ("zygote-refused", zygote::refused),

@@ -119,6 +119,28 @@ pub fn closed_to_the_new_user(_: &[String]) {
     assert_eq!(dumpable(), 1, "when the last one has left");
 }
 
+/// What the host is, is noted by the first of such launches. By the time of the next one the child has changed it.
+pub fn noted_once(_: &[String]) {
+    if !is_root("a host with two children of other ids at once") {
+        return;
+    }
+    // The second is the last to leave.
+    let second = Fifo::new();
+    let mut launch = None;
+    while_it_waits(as_user(), |_| {
+        assert_eq!(dumpable(), 0);
+        let mut command = as_user();
+        command.stdin(second.stdio());
+        launch = Some(thread::spawn(move || command.status()));
+        eventually("two children that wait", || observe::opening_children().len() == 2);
+    });
+    assert_eq!(dumpable(), 0, "one is there still");
+    second.let_go();
+    let launch = launch.expect("launched");
+    assert!(launch.join().expect("a thread").expect("status").success());
+    assert_eq!(dumpable(), 1, "when the last one has left");
+}
+
 /// How many children change their ids at the same time in [`restored_while_others_go_on`], and for how long each: as good as never
 /// are they all away at once by chance.
 const BUSY: usize = 8;

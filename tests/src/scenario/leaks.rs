@@ -254,7 +254,7 @@ pub fn dropped_while_churning(_: &[String]) {
 }
 
 /// Allocates, writes over and frees blocks of all sizes.
-fn churn(dice: &mut Dice, blocks: usize) {
+pub(crate) fn churn(dice: &mut Dice, blocks: usize) {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     for _ in 0..blocks {
         kept.push(black_box(vec![0xa5; 16 + dice.below(8000) as usize]));

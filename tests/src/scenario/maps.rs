@@ -117,8 +117,7 @@ pub fn child_stopped(_: &[String]) {
     if !is_possible() {
         return;
     }
-    // SAFETY: the default action ends this process, which is what is wanted.
-    unsafe { libc::alarm(30) };
+    forkless_tests::patience::end_after(30);
     STOPS.store(THE_CHILD, Relaxed);
     for launcher in [Launcher::Clone, Launcher::Fork] {
         // A map of no ids is none.

@@ -70,11 +70,27 @@ pub fn resident_kib() -> u64 {
 
 /// Waits until `is` holds; panics if it does not within a generous time.
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + forkless_tests::patience::limit(20);
     while !is() {
         assert!(Instant::now() < deadline, "never came to be: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Does something that must end; where it does not, this process does, and says so.
+pub fn within<T>(what: &str, act: impl FnOnce() -> T) -> T {
+    let (over, limit) = std::sync::mpsc::channel::<()>();
+    let late = format!("never came to an end: {what}\n");
+    let guard = std::thread::spawn(move || {
+        if limit.recv_timeout(Duration::from_secs(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            write_raw(2, late.as_bytes());
+            sys::exit(1);
+        }
+    });
+    let answer = act();
+    drop(over);
+    guard.join().expect("guard");
+    answer
 }
 
 /// All dropped children are reaped, and there is no child of any kind.
@@ -94,12 +110,19 @@ pub fn state_of(pid: i32) -> Option<char> {
 ///
 /// Source: proc_pid_syscall(5); where it is not told, whoever sleeps counts.
 pub fn opening_child() -> Option<i32> {
-    children().into_iter().find(|&pid| {
+    opening_children().first().copied()
+}
+
+/// All of these.
+pub fn opening_children() -> Vec<i32> {
+    let is_opening = |pid: &i32| {
+        let pid = *pid;
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         let number = call.split(' ').next().and_then(|number| number.parse().ok());
         let opens = |number: i64| matches!(number, libc::SYS_openat | libc::SYS_openat2);
         state_of(pid) == Some('S') && number.is_none_or(opens)
-    })
+    };
+    children().into_iter().filter(is_opening).collect()
 }
 
 /// Is the kernel at least this one?

@@ -184,7 +184,7 @@ fn one_launch(program: &Path, n: usize) {
 
 /// Waits for a child that must end, and tells where it stands if it does not.
 fn wait_running(child: &mut Child) -> std::io::Result<std::process::ExitStatus> {
-    match child.wait_timeout(Duration::from_secs(20))? {
+    match child.wait_timeout(forkless_tests::patience::limit(20))? {
         Some(status) => Ok(status),
         None => panic!("pid {} does not end; state {:?}", child.id(), observe::state_of(child.id() as i32)),
     }

@@ -2,6 +2,7 @@
 
 use super::{Child, Inner, SIGCONT, SIGKILL};
 use crate::wait;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,7 +36,7 @@ impl Inner {
         if self.pid == wait::NOBODY {
             return Err(refusal);
         }
-        if !wait::is_reaped(self.pid, Some(pidfd)) {
+        if !wait::is_reaped(self.pid, Some(pidfd)) || planted!("signal-to-a-stranger") {
             // Our child, which has not been reaped.
             return sys::kill(self.pid, signal);
         }
@@ -49,6 +50,9 @@ impl Inner {
     /// `kill(2)` of the group, where nobody else can have its number: see [`signal_by_pid`](Self::signal_by_pid).
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
         // A number is not given to another process, nor to a group, while a process has it, be it a zombie.
+        if planted!("signal-to-a-strangers-group") {
+            return sys::kill(-self.pid, signal);
+        }
         if !self.is_running() || self.pid == wait::NOBODY || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }

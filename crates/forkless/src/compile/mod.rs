@@ -11,6 +11,7 @@ use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{
     self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
 };
+use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -191,11 +192,13 @@ impl Plan {
             pty: command.pty.clone(),
             sockets: descriptors.sockets,
             back: descriptors.back,
-            highest_source: descriptors.highest_source,
+            highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
             inherit_all: command.inherit_all,
             changes_ids: changes_ids(command),
             vfork: command.setup.oom_score_adj.is_some(),
-            changes_cgroup: !forks && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+            changes_cgroup: !planted!("change-of-cgroup-unnoticed")
+                && !forks
+                && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
@@ -205,7 +208,7 @@ impl Plan {
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
             cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-            is_filtered: command.sandbox.seccomp.is_some(),
+            is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
             flags: launcher::flags(command),
@@ -328,7 +331,8 @@ impl Plan {
 
 /// Is the child somebody else before it has left our memory?
 fn changes_ids(command: &Command) -> bool {
-    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
+    (command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some())
+        && !planted!("change-of-ids-unnoticed")
 }
 
 /// Is the child kept from looking at its parent?
@@ -353,12 +357,13 @@ fn check(command: &Command) -> Result<(), Error> {
     if has_nul(&command.program) || command.candidates.iter().any(|program| has_nul(program)) {
         return refuse("the program's name contains a NUL byte".into());
     }
-    if let Some(n) = command.args.iter().position(|arg| has_nul(arg)) {
+    if let Some(n) = command.args.iter().position(|arg| has_nul(arg) && !planted!("nul-in-an-argument")) {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
         // A name that no variable can have is removed without a word, as by std.
-        if value.as_deref().is_some_and(|value| has_nul(key) || has_nul(value)) {
+        let is_bad = |value: &OsStr| (has_nul(key) || has_nul(value)) && !planted!("nul-in-the-environment");
+        if value.as_deref().is_some_and(is_bad) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
         }
     }
@@ -450,10 +455,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         steps.ops.push(Op::new(OpCode::Place));
         steps.ops.push(Op::new(OpCode::Taken));
     }
-    if !command.inherit_all {
+    if !command.inherit_all && !planted!("others-not-closed") {
         steps.ops.push(Op::new(OpCode::CloseOthers));
     }
-    for &number in &descriptors.passing {
+    for &number in descriptors.passing.iter().filter(|_| !planted!("own-descriptors-outlive-exec")) {
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
@@ -526,7 +531,11 @@ fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
     // From the last op back: the most that can be missed from each one on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
-        let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
+        let missed = if op.flags & BEST_EFFORT != 0 && !planted!("misses-not-counted") {
+            1 + most[index + 1 + op.skip as usize]
+        } else {
+            0
+        };
         most[index] = missed.max(most[index + 1]);
     }
     if most[0] > MISSES {
@@ -569,7 +578,7 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
 
 /// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
 fn not_procfs(command: &Command) -> u32 {
-    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
+    if command.launcher == Launcher::Fork || planted!("procfs-opened") { 0 } else { NOT_PROCFS }
 }
 
 /// What the caller asked for in an order of its own.

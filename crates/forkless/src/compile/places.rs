@@ -9,6 +9,7 @@ use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
+use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::io;
 use std::os::fd::RawFd;
@@ -108,14 +109,22 @@ impl Places {
                 && path.starts_with(&root.plain)
         };
         let (root, resolve) = match self.new_root.iter().find(holds) {
+            Some(root) if planted!("mount-leaves-the-new-root") => (root, 0),
             Some(root) => (root, RESOLVE_IN_ROOT),
             None => {
                 let innermost = self.mounted.iter().filter(holds).max_by_key(|root| root.plain.components().count());
-                (innermost?, RESOLVE_BENEATH)
+                (innermost?, if planted!("mount-leaves-a-mount") { 0 } else { RESOLVE_BENEATH })
             }
         };
+        if planted!("mount-outside-its-root") {
+            return None;
+        }
         let below = path.strip_prefix(&root.plain).ok()?.to_owned();
-        Some(Inside { root: root.path.clone(), below, resolve: resolve | RESOLVE_NO_MAGICLINKS })
+        Some(Inside {
+            root: root.path.clone(),
+            below,
+            resolve: resolve | if planted!("mount-by-a-magic-link") { 0 } else { RESOLVE_NO_MAGICLINKS },
+        })
     }
 }
 
@@ -179,6 +188,7 @@ impl Steps<'_> {
         self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
         self.close(Step::Mount, object, Arg::Variable(KEPT));
         self.close(Step::Mount, object, place);
+        let left = if planted!("mount-stays-in-the-directory") { self.ops.len() } else { left };
         self.ops[left..].iter_mut().for_each(|op| op.flags = 0);
         self.belong(start);
         self.ops[entered].skip = 0;
@@ -206,6 +216,7 @@ fn plain(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
+            Component::ParentDir if planted!("mount-past-dots") => found.push(component),
             Component::ParentDir => _ = found.pop(),
             other => found.push(other),
         }

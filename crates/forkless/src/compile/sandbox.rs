@@ -9,6 +9,7 @@ use crate::kernel::{self, Prctl};
 use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
+use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +46,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
             "a child in another process-id namespace is cloned by a thread that ends: no parent-death signal",
         );
     }
-    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
+    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) && !planted!("namespace-made-and-joined") {
         // The child would leave the new one for the joined one, and change the mounts of whoever is in there.
         return refuse("a namespace of one kind can be made or joined, not both");
     }
@@ -154,6 +155,9 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     // Whoever is the caller's user may look at a caller without capabilities anyhow.
     let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
+    if planted!("memory-open-to-a-user-namespace") {
+        return None;
+    }
     if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
@@ -204,7 +208,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if let Some(keep) = sandbox.bounding {
         let start = steps.ops.len();
-        let dropped = known() & !keep.bits();
+        let dropped = known() & !keep.bits() & if planted!("bounding-set-half-dropped") { !1 } else { !0 };
         for number in numbers(dropped) {
             let args = [Arg::Number(PR_CAPBSET_DROP), Arg::Number(number)];
             let object = format!("bounding set without {}", ranges(dropped));
@@ -212,7 +216,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         }
         steps.belong(start);
         let [effective, permitted, inheritable] = own(sandbox);
-        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 {
+        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 && !planted!("inheritable-set-kept") {
             // Exec of a root's, or of a file that inherits, would make them permitted, whatever the bounding set.
             capset(steps, [effective, permitted, inheritable & keep.bits()]);
         }
@@ -246,7 +250,9 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let inheritable = inheritable & sandbox.bounding.map_or(u64::MAX, |keep| keep.bits());
     // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
     const SECBIT_NO_SETUID_FIXUP: u32 = 4;
-    let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
+    let changes = !planted!("capabilities-kept-with-another-user")
+        && leaves_root
+        && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
     let or = |set: Option<crate::CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
     let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
     let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;

@@ -21,6 +21,7 @@ use crate::zygote::message::{Parcel, WORDS, failure, observe};
 use crate::zygote::{Request, read_calls, write_calls};
 use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
+use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sent::what;
 use forkless_core::sys::{self, errno, uapi};
@@ -136,7 +137,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
     let caller = Identity::of_caller(status, &helper.files)
         .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
-    if let Some(difference) = caller.difference(&helper.identity) {
+    let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
+    if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }
     let directory =
@@ -192,7 +194,8 @@ fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option
     if !status.enters_namespaces() {
         return None;
     }
-    let same = helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces);
+    let same =
+        helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces) || planted!("zygote-namespaces-not-compared");
     let difference = (!same).then_some("namespaces");
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
     checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
@@ -310,7 +313,7 @@ fn fill(
     order.namespaces = plan.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
     // A child that changes its ids takes the helper's memory away from debuggers, until it has left.
-    order.vfork = (plan.vfork || plan.changes_ids) as u32;
+    order.vfork = ((plan.vfork || plan.changes_ids) && !planted!("zygote-without-vfork")) as u32;
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
     }
@@ -364,7 +367,8 @@ fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
     match slot {
         SLOT_NULL => None,
         // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
-        SLOT_INHERIT => Some(pair.target).filter(|&target| sys::descriptor_flags(target) == Ok(0)),
+        SLOT_INHERIT => Some(pair.target)
+            .filter(|&target| sys::descriptor_flags(target) == Ok(0) || planted!("zygote-streams-past-close-on-exec")),
         fd => Some(fd),
     }
 }

@@ -117,7 +117,9 @@ impl Stack {
                 let _ = munmap(base, MAPPING);
                 return Err(error(refused));
             }
-            let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            if !planted!("stack-not-wiped") {
+                let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            }
         }
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();

@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::error::Error;
 use crate::step::Step;
+use forkless_core::planted;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -232,6 +233,7 @@ impl ShellCommand {
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
     const SIGSYS: i32 = 31;
     match Error::of(&error) {
+        _ if planted!("shell-failure-not-retold") => Err(error),
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
             Ok(detail.step())
         }

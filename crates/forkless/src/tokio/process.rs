@@ -1,5 +1,6 @@
 //! A child and the reactor's watch on its pidfd: waiting without a thread.
 
+use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -49,7 +50,7 @@ impl Process {
     /// Reaps the child if it has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let answer = self.child.try_wait();
-        if !self.child.is_running() {
+        if !self.child.is_running() && !planted!("awaited-watched-for-ever") {
             self.watch = None;
         }
         answer

@@ -14,6 +14,7 @@ use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
 use forkless_core::plan::{self, Header, MAGIC, VERSION};
+use forkless_core::planted;
 use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{Mode, OFlags};
@@ -66,7 +67,7 @@ fn parents_socket() -> Option<OwnedFd> {
     // SAFETY: only looked at, unless it is what a helper has there.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
     let peer = sockopt::socket_peercred(socket).ok()?;
-    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid();
+    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid() || planted!("zygote-serves-anybody");
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
     }
@@ -81,7 +82,7 @@ fn is_privileged() -> bool {
     }
     const AT_SECURE: c_ulong = 23;
     // SAFETY: reads a number.
-    unsafe { getauxval(AT_SECURE) != 0 }
+    unsafe { getauxval(AT_SECURE) != 0 && !planted!("zygote-serves-with-privileges") }
 }
 
 /// A parcel of the caller's, as it is mapped here.
@@ -140,7 +141,7 @@ impl<'a> Server<'a> {
             let answer = Message::receive(&self.socket, |fd| descriptors.push(fd.into_raw_fd()));
             match answer {
                 Ok(Some((message, lost_some))) => {
-                    if message.value == 0 && before > 0 {
+                    if message.value == 0 && before > 0 && !planted!("zygote-left-over-descriptors") {
                         // Left over from a launch of which not all could be sent.
                         self.close_first(before);
                         self.lost_some = false;
@@ -190,6 +191,9 @@ impl<'a> Server<'a> {
     /// Closes descriptors that came for a launch: its child has its copies.
     fn close_first(&mut self, count: usize) {
         for fd in self.descriptors.drain(..count) {
+            if planted!("zygote-descriptors-left-open") {
+                continue;
+            }
             // SAFETY: it came with a message, and nobody else here has it.
             let _ = unsafe { sys::close(fd) };
         }
@@ -237,6 +241,7 @@ impl<'a> Server<'a> {
             // SAFETY: a mapped parcel without a child. Its owner, who waits for the word, looks at atomics alone.
             let Parcel { sent, order } = unsafe { &*parcel };
             order.errno.store(error, Ordering::Relaxed);
+            let why = if planted!("zygote-refusal-lost") { failure::PLAN } else { why };
             order.failure.store(why, Ordering::Relaxed);
             sent.frame.word.store(LEFT, Ordering::Release);
             sys::futex_wake(&sent.frame.word);
@@ -259,7 +264,7 @@ impl<'a> Server<'a> {
     fn patch(&self, memory: NonNull<u8>, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
         // SAFETY: as for `try_launch`.
         let (count, patches) = unsafe { ((*parcel).order.descriptors as usize, &(*parcel).order.patches) };
-        if self.lost_some || self.descriptors.len() != count {
+        if (self.lost_some || self.descriptors.len() != count) && !planted!("zygote-missing-descriptors-unnoticed") {
             return Err((failure::DESCRIPTORS, errno::EMFILE));
         }
         for (&number, &at) in self.descriptors.iter().zip(patches) {
@@ -315,7 +320,7 @@ impl<'a> Server<'a> {
         let differs = [
             (what::DIRECTORY, true),
             (what::GROUP, asked.group != own.group),
-            (what::LIMIT, asked.limits != 0),
+            (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
             (what::NICE, asked.nice != own.nice),
             (what::SCHEDULER, asked.scheduler != own.scheduler),
             (what::AFFINITY, kept || asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
@@ -340,7 +345,7 @@ impl<'a> Server<'a> {
         let own = own.map_err(|error| failed(error.raw_os_error()))?;
         kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);
-        if kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
+        if !planted!("zygote-stays-in-a-pid-namespace") && kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
             // Further children would be born in the wrong one.
             sys::exit(4);
         }
