@@ -130,6 +130,8 @@ struct Fault {
     tests: Vec<(String, String, String)>,
     #[serde(default)]
     central: bool,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 /// The names of planted faults in the sources, and how often each stands there. Comments may speak of them.
@@ -149,6 +151,11 @@ fn planted_in_sources() -> BTreeMap<String, usize> {
 fn planted_faults_are_listed_once_with_a_reason_and_tests() {
     let text = fs::read_to_string(root().join("tests/planted.toml")).expect("the list");
     let list: Planted = toml::from_str(&text).expect("the list");
+    let cases: String = files("toml")
+        .iter()
+        .filter(|path| path.parent().is_some_and(|directory| directory.ends_with("tests/cases")))
+        .map(|path| fs::read_to_string(path).expect("cases"))
+        .collect();
     let mut sources = planted_in_sources();
     for fault in &list.fault {
         assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
@@ -156,6 +163,10 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
         for (package, target, test) in &fault.tests {
             let words = if target == "lib" { test.rsplit("::").next().unwrap_or("") } else { test };
             assert!(has_word(package, words), "{}: {package} has no test {target} {test}", fault.name);
+        }
+        if let Some(case) = fault.env.get("FORKLESS_CASE") {
+            let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
+            assert!(is_named, "{}: the table has no case {case}", fault.name);
         }
     }
     assert!(sources.is_empty(), "not in the list, or twice: {sources:?}");

@@ -3,6 +3,7 @@
 
 pub mod background;
 pub mod dist;
+pub mod fuzz;
 pub mod kernels;
 pub mod modules;
 pub mod mutants;
@@ -10,6 +11,7 @@ pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod soak;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".
 pub fn count(counts: &str, word: &str) -> u64 {

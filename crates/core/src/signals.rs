@@ -70,10 +70,13 @@ pub unsafe fn guard(frame: &Frame) {
     // SAFETY: the kernel reads the structure; exec forgets what it says.
     let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
     for signal in (1..=64).filter(|&signal| DUMPING & bit(signal) != 0) {
-        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0) {
+        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0 || planted!("guard-of-ignored-signals")) {
             // SAFETY: `end` keeps the child's rules; the table is the child's own.
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
         }
+    }
+    if planted!("guarded-child-blocks-all") {
+        return;
     }
     // The child's own mask.
     let _ = sys::set_signal_mask(frame.guarded_mask);
@@ -89,7 +92,9 @@ unsafe extern "C" fn end(signal: i32) {
     };
     // SAFETY: `guard` has put the frame there, which is valid until the child has left. Null where a filter refuses the question.
     if let Some(frame) = unsafe { place.ss_sp.cast::<Frame>().as_ref() } {
-        frame.ended_by.store(signal as u32, Relaxed);
+        if !planted!("guard-without-a-word") {
+            frame.ended_by.store(signal as u32, Relaxed);
+        }
     }
     fence(Release);
     sys::exit(127)
@@ -117,7 +122,7 @@ pub fn handler(action: &uapi::kernel_sigaction) -> usize {
 /// The default action, or where a dump would end the parent what stands for it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
     let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal) != 0;
-    if is_guarded { ending() } else { action(0) }
+    if is_guarded && !planted!("default-in-place-of-guard") { ending() } else { action(0) }
 }
 
 fn action(handler: usize) -> uapi::kernel_sigaction {
@@ -137,6 +142,7 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
         // The caller's own mask came with the clone, unless that was made with everything blocked.
         (_, 0) if op.set == 0 => return Ok(()),
         (_, 0) => return sys::block_signals(op.set),
+        (_, _) if planted!("mask-of-another-thread") => op.set,
         (_, _) => frame.caller_mask | op.set,
     };
     sys::set_signal_mask(mask).map(drop)

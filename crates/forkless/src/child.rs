@@ -283,7 +283,8 @@ impl Child {
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
             && !launch::has_executed(&pending.stack, self.inner.pid);
-        let Some(outcome) = launch::failed(&pending.stack, &pending.plan) else {
+        let failed = launch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+        let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
             }
@@ -538,7 +539,8 @@ impl Inner {
 
     /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
-        (self.kill_on_drop || self.autokill) && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
+        let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
+        (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
 
@@ -577,6 +579,9 @@ impl Drop for Inner {
         if !has_gone {
             let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
             let pending = self.pending.take();
+            if planted!("dropped-child-forgotten") {
+                return;
+            }
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
         }
     }

@@ -90,6 +90,10 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzed;
+
 pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};

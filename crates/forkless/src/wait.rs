@@ -150,7 +150,7 @@ fn told(
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = ask_once(pid, pidfd, options);
-        if answer.as_ref().err() != Some(&errno::EINTR) {
+        if answer.as_ref().err() != Some(&errno::EINTR) || planted!("wait-ends-at-a-signal") {
             return answer;
         }
     }
@@ -171,7 +171,8 @@ const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
 
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
     let (mut status, mut usage) = (0, NO_USAGE);
-    match sys::wait4(pid, &mut status, options | uapi::__WALL, Some(&mut usage)) {
+    let all = if planted!("failed-child-not-found") { 0 } else { uapi::__WALL };
+    match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
         Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
         found => Ok((found? == pid).then_some((status, usage))),
     }
@@ -187,7 +188,8 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
 
 /// Where one of the two calls that wait is refused the other may not be.
 fn is_refusal(error: i32) -> bool {
-    matches!(error, errno::EINVAL | errno::ENOSYS | errno::EPERM | errno::EACCES)
+    let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
+    refusals.contains(&error) && !planted!("refused-wait-is-final")
 }
 
 fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {

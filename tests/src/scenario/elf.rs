@@ -28,8 +28,12 @@ fn code(exit: u8) -> Vec<u8> {
 
 /// The bytes of a program that exits with `exit`.
 pub fn program(exit: u8) -> Vec<u8> {
+    program_of(&code(exit))
+}
+
+/// The bytes of a program that runs this machine code from its first byte on.
+pub fn program_of(code: &[u8]) -> Vec<u8> {
     const BASE: u64 = 0x40_0000;
-    let code = code(exit);
     let start = 64 + 56u64;
     let length = start + code.len() as u64;
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];

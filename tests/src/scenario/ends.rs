@@ -1,13 +1,14 @@
 //! How children and their groups are stopped, asked to end, killed, and what is told of it.
 
 use crate::foreign;
+use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use crate::set::failing;
 use crate::storms;
 use forkless::{Capture, Change, Child, Command, Pipeline, Stdio, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -302,6 +303,21 @@ pub fn terminated_groups(_: &[String]) {
         assert_eq!(rest, "done\n");
     } else {
         skip("time for a group whose leader has ended", "this kernel is older than 6.9");
+    }
+    observe::assert_no_orphans();
+}
+
+/// A forked copy that drops a handle leaves the child, which is the original's, alone: it answers still.
+pub fn dropped_by_a_copy(_: &[String]) {
+    for pidfd in [true, false] {
+        let mut command = Command::new("/bin/cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).pidfd(pidfd).kill_on_drop(true);
+        let mut child = Some(command.spawn().expect("spawn"));
+        in_a_copy(|| drop(child.take()));
+        let mut child = child.expect("ours");
+        child.stdin.take().expect("a pipe").write_all(b"alive").expect("write");
+        let output = child.wait_with_output().expect("output");
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"alive"[..]), "with a pidfd: {pidfd}");
     }
     observe::assert_no_orphans();
 }

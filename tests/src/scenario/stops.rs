@@ -63,7 +63,7 @@ pub fn stopped_before_exec(_: &[String]) {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         }
         let stopper = thread::spawn(stop_the_child);
-        let mut child = command.spawn().expect("spawn returns though the child is stopped");
+        let mut child = observe::within("a spawn whose child is stopped", || command.spawn().expect("spawn"));
         let pid = stopper.join().expect("stopped");
         assert_eq!(child.id() as i32, pid);
         assert_eq!(observe::state_of(pid), Some('T'), "the child is still stopped");

@@ -210,6 +210,32 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value * unit).map_err(|_| "is too long".to_owned())
 }
 
+/// The kernel's RLIM_INFINITY.
+pub(crate) const UNLIMITED: u64 = u64::MAX;
+
+/// A number, with a suffix as systemd's settings have them, or `unlimited`.
+pub(crate) fn amount(word: &str) -> Result<u64, String> {
+    if word == "unlimited" {
+        return Ok(UNLIMITED);
+    }
+    let units = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+    let (digits, shift) =
+        units.iter().find_map(|(unit, bits)| Some((word.strip_suffix(unit)?, *bits))).unwrap_or((word, 0));
+    let number = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u64>().ok() } else { None };
+    // The highest number is what the kernel calls unlimited; who means that says so.
+    let number = number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n != UNLIMITED);
+    number.ok_or_else(|| format!("{word:?} is no limit: must be a number, with K, M, G or T, or unlimited"))
+}
+
+/// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
+pub(crate) fn id_map(word: &str) -> Result<[u32; 3], String> {
+    let numbers: Option<Vec<u32>> = word.split(':').map(|part| part.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[inside, outside, count]) if count > 0 => Ok([inside, outside, count]),
+        _ => Err("must be IN:OUT:COUNT".to_owned()),
+    }
+}
+
 /// What stands before and after the first `separator`.
 pub(crate) fn split(word: &OsStr, separator: u8) -> Option<(OsString, OsString)> {
     let bytes = word.as_bytes();
@@ -295,6 +321,14 @@ mod tests {
             assert!(number(word).is_err(), "{word}");
         }
         assert!(number32("-1").is_err());
+    }
+
+    #[test]
+    fn maps_are_three_numbers() {
+        assert_eq!(id_map("0:1000:1"), Ok([0, 1000, 1]));
+        for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1"] {
+            assert!(id_map(word).is_err(), "{word}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::wait;
 use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
@@ -137,7 +138,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
         frame.slots = run.slots;
         frame.only_pipes = run.only_pipes as u32;
         frame.table = Table::Copied;
-        frame.reset_handlers = 1;
+        frame.reset_handlers = u32::from(!planted!("handlers-in-a-forked-child"));
         frame.has_caller_mask = caller.mask.is_some() as u32;
         frame.caller_mask = caller.mask.unwrap_or(0);
         frame.hook = Some(call_all);
@@ -165,7 +166,9 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),
     };
-    let _ = sys::set_signal_mask(mask);
+    if !planted!("mask-not-put-back-by-fork") {
+        let _ = sys::set_signal_mask(mask);
+    }
     answer
 }
 
@@ -239,7 +242,9 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             // Where nothing says it yet, the child may still be at its plan.
-            if is_gone(pid) || owner == UNWATCHED && executed(pid) == Some(true) {
+            let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
+            let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
+            if is_gone || owner == UNWATCHED && has_executed() {
                 shared.frame.word.store(LEFT, Ordering::Release);
                 return true;
             }

@@ -4,6 +4,7 @@ use super::dumps;
 use super::stack::Stack;
 use crate::compile::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -25,6 +26,10 @@ pub(super) fn write(
     forbids_dumps: bool,
     is_there: impl Fn() -> bool,
 ) -> Result<(), MapError> {
+    if planted!("maps-written-late") {
+        go.store(GO, Ordering::Release);
+        sys::futex_wake(go);
+    }
     let answer = write_all(pid, maps, is_there);
     if forbids_dumps {
         dumps::forbid();
@@ -85,7 +90,7 @@ fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(),
     if !maps.gid.is_empty() {
         // Without CAP_SETGID the kernel takes a group map only from who has given setgroups up (CVE-2014-8989).
         match put("gid_map", &maps.gid) {
-            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) => {
+            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) && !planted!("setgroups-not-given-up") => {
                 put("setgroups", "deny")?;
                 put("gid_map", &maps.gid)?;
             }

@@ -14,6 +14,7 @@ use crate::wait;
 use forkless_core::exec::{goes_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
 use forkless_core::plan::{self, BEST_EFFORT, Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno};
@@ -214,7 +215,7 @@ impl<'a> Request<'a> {
                 actions,
                 attributes,
                 flags: 0,
-                defaults: libcs_defaults(),
+                defaults: if planted!("libcs-signals-ignored") { 0 } else { libcs_defaults() },
                 held: Vec::new(),
                 last: last(plan).map(|last| (last, None)),
             })
@@ -348,7 +349,7 @@ impl<'a> Request<'a> {
                     // SAFETY: asked at once whether it is open; what the caller has named is used by the caller's word.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
-                    if is_target(number) || self.is_last(pair.target) {
+                    if is_target(number) && !planted!("spawn-source-overwritten") || self.is_last(pair.target) {
                         let copy = aside(fd, is_target).map_err(failed)?;
                         hold(&mut self.held, copy)
                     } else {
@@ -389,7 +390,8 @@ impl<'a> Request<'a> {
         let mut from = 0;
         let mut all = || {
             for &number in self.plan.keep() {
-                (from..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
+                let from_here = if planted!("spawn-leaves-gaps-open") { number } else { from };
+                (from_here..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
                 from = number + 1;
             }
             let Some((last, source)) = self.last else {
@@ -411,7 +413,7 @@ impl<'a> Request<'a> {
         let is_it = |pair: &Pair| pair.target == source && source_of(pair, run) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
         let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
-        if is_placed || is_opened {
+        if is_placed || is_opened || planted!("spawn-copies-what-ends") {
             return Ok(());
         }
         // SAFETY: asked whether it is open, nothing else.

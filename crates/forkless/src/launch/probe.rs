@@ -13,6 +13,7 @@ use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -84,7 +85,7 @@ impl Features {
     /// After a refusal to a launch that began at `mark`: what is left for this launch. Later ones are told too, unless others were
     /// changing ids meanwhile.
     pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
-        if mark.was_alone() {
+        if mark.was_alone() && !planted!("refusal-not-learned") {
             KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
         }
         Self(self.0 & !(feature as u32))

@@ -3,9 +3,8 @@
 //! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
 //! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
 
-use super::message::{
-    ARENA_AT, Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal,
-};
+use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal};
+use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
 use crate::launch::clone::{How, clone};
@@ -13,7 +12,6 @@ use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
-use forkless_core::plan::{self, Header, MAGIC, VERSION};
 use forkless_core::planted;
 use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
 use forkless_core::sys::{self, errno, uapi};
@@ -204,6 +202,9 @@ impl<'a> Server<'a> {
         match message.kind() {
             Some(Kind::Map) => {
                 let memory = self.descriptors.pop();
+                if id >= parcel::MOST {
+                    sys::exit(3);
+                }
                 let mapped = memory.and_then(|fd| {
                     // SAFETY: it came with this message.
                     map(unsafe { OwnedFd::from_raw_fd(fd) }, message.value as usize)
@@ -251,7 +252,7 @@ impl<'a> Server<'a> {
     /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to first, through
     /// references to no more than that, and then to be read.
     fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
-        self.patch(memory, parcel)?;
+        self.patch(memory, length)?;
         // SAFETY: a mapped parcel, of which nobody else uses this part now.
         let (adopt, kept) = unsafe { (&mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
         self.compare(adopt, kept);
@@ -261,41 +262,26 @@ impl<'a> Server<'a> {
     }
 
     /// Puts the numbers that the descriptors of this launch have got where they belong.
-    fn patch(&self, memory: NonNull<u8>, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
+    fn patch(&self, memory: NonNull<u8>, length: usize) -> Result<(), (u32, i32)> {
         // SAFETY: as for `try_launch`.
-        let (count, patches) = unsafe { ((*parcel).order.descriptors as usize, &(*parcel).order.patches) };
-        if (self.lost_some || self.descriptors.len() != count) && !planted!("zygote-missing-descriptors-unnoticed") {
-            return Err((failure::DESCRIPTORS, errno::EMFILE));
-        }
-        for (&number, &at) in self.descriptors.iter().zip(patches) {
-            // SAFETY: the owner names places inside the parcel, which it leaves to us.
-            unsafe { memory.byte_add(at as usize).cast::<i32>().write_unaligned(number) };
-        }
-        Ok(())
+        let is_whole = unsafe { parcel::patch(memory, length, &self.descriptors) };
+        let is_whole = is_whole && !self.lost_some || planted!("zygote-missing-descriptors-unnoticed");
+        if is_whole { Ok(()) } else { Err((failure::DESCRIPTORS, errno::EMFILE)) }
     }
 
     /// Has the plan played.
     fn play(&mut self, memory: NonNull<u8>, length: usize, parcel: &Parcel) -> Result<(), (u32, i32)> {
         let Parcel { sent, order } = parcel;
-        // SAFETY: the arena lies in the parcel, and is its own copy of a plan.
-        let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
-        // SAFETY: as above.
-        let header = unsafe { arena.cast::<Header>().read() };
-        let is_whole = ARENA_AT + header.len as usize <= length && header.environment == 0;
-        if header.magic != MAGIC || header.version != VERSION || !is_whole {
+        // SAFETY: the arena lies in the parcel, and is its own copy of a plan, which no child plays yet.
+        let Some(arena) = (unsafe { parcel::arena(memory, length) }) else {
             return Err((failure::PLAN, errno::EINVAL));
-        }
-        // SAFETY: as above; no child plays it yet.
-        unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
+        };
         order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
         sent.frame.plan.store(arena.as_ptr().cast(), Ordering::Relaxed);
         if order.calls != 0 {
-            // SAFETY: the list lies behind the arena, inside the parcel.
-            let list = unsafe {
-                std::slice::from_raw_parts(
-                    arena.as_ptr().cast::<u8>().add(order.calls as usize),
-                    order.calls_len as usize,
-                )
+            // SAFETY: the list is the owner's, who waits.
+            let Some(list) = (unsafe { parcel::calls(memory, length, order) }) else {
+                return Err((failure::PLAN, errno::EINVAL));
             };
             if let Some(unknown) = read_calls(list).position(|(name, _)| self.functions.get(name).is_none()) {
                 return Err((failure::FUNCTION, unknown as i32));
@@ -463,6 +449,11 @@ impl<'a> Server<'a> {
 }
 
 fn map(memory: OwnedFd, length: usize) -> Option<Mapped> {
+    // What is mapped beyond the file's end would be the end of who reads it.
+    let size = rustix::fs::fstat(&memory).ok()?.st_size;
+    if length < parcel::SHORTEST || u64::try_from(size).ok()? < length as u64 {
+        return None;
+    }
     // SAFETY: a new mapping where the kernel likes; its lower part is a guard below the child's stack.
     unsafe {
         let base = mmap(null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0).ok()?;
