@@ -7,7 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, count, dist, fuzz, kernels, mutants, noshell, packages, preload, real, soak};
+use xtask::{
+    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, soak, trust,
+};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -56,6 +58,10 @@ enum Task {
     Soak(soak::Options),
     /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
     Fuzz(fuzz::Options),
+    /// Lists all unsafe code with its reasons in docs/unsafe.md.
+    Unsafe,
+    /// Lists the promises with their tests and planted faults in docs/trust.md.
+    Trust,
 }
 
 fn main() -> Result<()> {
@@ -75,6 +81,8 @@ fn main() -> Result<()> {
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
+        Task::Unsafe => return inventory::write(&dist::root()),
+        Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
