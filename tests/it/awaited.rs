@@ -32,7 +32,7 @@ fn bounded<F: Future<Output = ()>>(mut runtime: Builder, test: impl FnOnce() -> 
         let _over = over;
         runtime.enable_all().build().expect("a runtime").block_on(test());
     });
-    assert!(end.recv_timeout(LIMIT) != Err(RecvTimeoutError::Timeout), "it hangs");
+    assert!(end.recv_timeout(LIMIT * forkless_tests::patience::factor()) != Err(RecvTimeoutError::Timeout), "it hangs");
     if let Err(panic) = thread.join() {
         resume_unwind(panic);
     }

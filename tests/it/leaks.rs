@@ -28,6 +28,11 @@ fn dropped_handles_leave_nothing() {
     runner::run("leaks-dropped");
 }
 
+#[test]
+fn dropped_children_are_reaped_by_later_launches() {
+    runner::run("dropped-and-reaped");
+}
+
 /// Negative control: planted leaks of each kind are seen.
 #[test]
 fn planted_leaks_are_seen() {

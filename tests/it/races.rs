@@ -48,6 +48,11 @@ fn a_signal_ends_a_child_before_exec_and_runs_no_handler_of_the_host() {
 }
 
 #[test]
+fn a_child_is_seen_to_leave() {
+    runner::run("child-leaves");
+}
+
+#[test]
 fn a_launch_is_woken_by_the_child_that_has_its_descriptors() {
     runner::run("launch-woken");
 }
@@ -196,6 +201,11 @@ fn before_linux_5_16_a_signal_that_dumps_core_ends_the_child_without_a_dump() {
 #[test]
 fn before_linux_5_16_a_program_starts_with_the_right_actions_and_mask() {
     runner::run("dumps-program");
+}
+
+#[test]
+fn before_linux_5_16_a_signal_at_its_default_is_guarded_until_exec() {
+    runner::run("dumps-default");
 }
 
 #[test]

@@ -58,6 +58,16 @@ fn lines_are_the_same_without_bash() {
     is_same(&["--seed", "21", "--executed", "400", "--seconds", "200", "--shell", shell.to_str().expect("text")]);
 }
 
+/// A third reader of the same lines: the rules are POSIX's, not those of one shell.
+#[test]
+fn lines_are_those_that_busybox_reads() {
+    let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists()) else {
+        say("SKIPPED: lines beside busybox, because there is none\n");
+        return;
+    };
+    is_same(&["--seed", "23", "--executed", "500", "--seconds", "200", "--against", busybox]);
+}
+
 /// Broken on purpose, a rule is found to be.
 #[test]
 fn a_broken_rule_is_found() {
@@ -236,7 +246,7 @@ fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
         line.settings().current_dir(place.path());
         let (done, wait) = std::sync::mpsc::channel();
         std::thread::spawn(move || done.send(line.status()));
-        let status = wait.recv_timeout(std::time::Duration::from_secs(100)).expect("an end").expect("a shell");
+        let status = wait.recv_timeout(forkless_tests::patience::limit(100)).expect("an end").expect("a shell");
         let shell =
             Command::new("/bin/sh").args(["-c", "sh -c 'kill -KILL $$' 2>/dev/null"]).status().expect("a shell");
         assert_eq!(status, shell, "{planted}");

@@ -1,9 +1,13 @@
 //! Habits of the project that a machine can check.
 
+use forkless_tests::modules::Modules;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Of `crates/forkless`: too many still.
+const FORKLESS: usize = 54;
 
 /// Files may be longer if they say at their top why.
 const LONGEST: usize = 700;
@@ -99,6 +103,20 @@ fn steps_have_numbers_of_their_own() {
     assert!(seen > 40);
 }
 
+/// Files that need each other can only be understood together. The numbers are today's: they may fall, not rise.
+#[test]
+fn few_files_need_each_other() {
+    let most = [("bench", 6), ("capi", 3), ("cli", 6), ("core", 0), ("forkless", FORKLESS), ("preload", 2)].map(
+        |(name, most)| {
+            let circles = Modules::read(&root().join("crates").join(name).join("src")).circles();
+            let largest = circles.first().map_or(0, |circle| circle.len());
+            assert!(largest <= most, "{largest} files of crates/{name} need each other: {:?}", circles[0]);
+            (name, largest)
+        },
+    );
+    eprintln!("the largest circle of files: {most:?}");
+}
+
 /// `tests/planted.toml`, as far as it is looked at here.
 #[derive(Deserialize)]
 struct Planted {
@@ -112,6 +130,8 @@ struct Fault {
     tests: Vec<(String, String, String)>,
     #[serde(default)]
     central: bool,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 /// The names of planted faults in the sources, and how often each stands there. Comments may speak of them.
@@ -131,6 +151,11 @@ fn planted_in_sources() -> BTreeMap<String, usize> {
 fn planted_faults_are_listed_once_with_a_reason_and_tests() {
     let text = fs::read_to_string(root().join("tests/planted.toml")).expect("the list");
     let list: Planted = toml::from_str(&text).expect("the list");
+    let cases: String = files("toml")
+        .iter()
+        .filter(|path| path.parent().is_some_and(|directory| directory.ends_with("tests/cases")))
+        .map(|path| fs::read_to_string(path).expect("cases"))
+        .collect();
     let mut sources = planted_in_sources();
     for fault in &list.fault {
         assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
@@ -138,6 +163,10 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
         for (package, target, test) in &fault.tests {
             let words = if target == "lib" { test.rsplit("::").next().unwrap_or("") } else { test };
             assert!(has_word(package, words), "{}: {package} has no test {target} {test}", fault.name);
+        }
+        if let Some(case) = fault.env.get("FORKLESS_CASE") {
+            let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
+            assert!(is_named, "{}: the table has no case {case}", fault.name);
         }
     }
     assert!(sources.is_empty(), "not in the list, or twice: {sources:?}");

@@ -4,6 +4,7 @@
 //! rustc makes a static library of everything, from which each shared one is linked with its version script, and each static one
 //! is made anew with the same names and no others: so two Rust libraries can be linked into one program.
 
+use crate::modules;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -55,6 +56,18 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     let archive = target.join("release/libforkless_capi.a");
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, &prefix))?;
     preload(&target.join("release/libforkless_preload.a"), &prefix.join("lib"))
+}
+
+/// As [`install`], unless it was done in this run of `cargo xtask`: for tests, of which several install to one place.
+///
+/// # Errors
+/// As there.
+pub fn install_once(prefix: &Path, target: &Path) -> Result<()> {
+    if modules::is_of_this_run(prefix) {
+        return Ok(());
+    }
+    install(prefix, target)?;
+    modules::done(prefix)
 }
 
 impl Library {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, mutants, noshell, packages, preload, real};
+use xtask::{background, count, dist, fuzz, kernels, mutants, noshell, packages, preload, real, soak};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -50,6 +50,12 @@ enum Task {
     Mutants(mutants::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
+    /// Boots real kernels in qemu and runs the tests in them.
+    Kernels(kernels::Options),
+    /// Launches of all forms, mixed from many threads of one host, for hours.
+    Soak(soak::Options),
+    /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> Result<()> {
@@ -66,13 +72,18 @@ fn main() -> Result<()> {
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Kernels(options) => return kernels::run(options, &target),
+        Task::Soak(options) => return soak::run(options, &target),
+        Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
-        Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
+        Task::Test { no_install, names } => {
+            test(&names, if no_install { Install::Nothing } else { Install::Missing }, &target)
+        }
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
         _ => unreachable!("done above"),
@@ -90,7 +101,7 @@ fn ci(target: &Path) -> Result<()> {
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[], Install::Missing)?;
+    test(&[], Install::Missing, target)?;
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
@@ -126,9 +137,10 @@ enum Install {
 /// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
-fn test(names: &[String], install: Install) -> Result<()> {
+fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
     if install == Install::Missing {
         packages::debian()?;
+        packages::unpack(target)?;
     }
     let mut command =
         cargo(&["test", "--workspace", "--features", FEATURES, "--locked", "--no-fail-fast", "--", "--show-output"]);
@@ -160,12 +172,6 @@ fn test(names: &[String], install: Install) -> Result<()> {
     Ok(())
 }
 
-/// The number before `word` in "ok. 3 passed; 0 failed; …".
-fn count(counts: &str, word: &str) -> i64 {
-    let before = counts.split(word).next().unwrap_or("").trim_end();
-    before.rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 fn require(program: &str, why: &str) -> Result<()> {
     match Command::new(program).arg("--version").stdout(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -187,16 +193,4 @@ fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<()>
         bail!("{name}: {status}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::count;
-
-    #[test]
-    fn counts_are_read_from_the_harness() {
-        let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
-        assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
-        assert_eq!(count("FAILED. nothing", "passed"), 0);
-    }
 }

@@ -148,7 +148,7 @@ pub fn perl(place: &Path, target: &Path) -> Result<Built> {
         return Ok(Err(why));
     }
     let prefix = place.join("prefix");
-    dist::install(&prefix, target)?;
+    dist::install_once(&prefix, target)?;
     perl_with(&prefix, &copy)?;
     done(place)?;
     Ok(Ok(copy))
@@ -233,12 +233,12 @@ fn is_ours(place: &Path) -> bool {
 }
 
 /// Whether it was built in this run of `cargo xtask`.
-fn is_of_this_run(place: &Path) -> bool {
+pub(crate) fn is_of_this_run(place: &Path) -> bool {
     fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
 }
 
 /// Notes that it is built.
-fn done(place: &Path) -> Result<()> {
+pub(crate) fn done(place: &Path) -> Result<()> {
     Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }
 

@@ -199,7 +199,7 @@ impl Trial {
         let trial = format!("{}-{name}-{}", std::process::id(), planted.unwrap_or(""));
         let mut command = Command::new(program);
         command.args([name, "--exact", "--test-threads=1"]).current_dir(directory).envs(&fault.env);
-        command.env(PLANTED, planted.unwrap_or("")).env(TRIAL, &trial).env("CARGO", cargo());
+        command.env(PLANTED, planted.unwrap_or("")).env(TRIAL, &trial).env("CARGO", cargo()).env("RUST_BACKTRACE", "0");
         command.env(modules::RUN, &*modules::THIS_RUN).env(dist::FEATURES, FEATURE);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let limit = fault.limit.unwrap_or(LIMIT);

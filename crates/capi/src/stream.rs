@@ -146,12 +146,7 @@ pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Fail
 
 /// Does the kernel forget how children ended, unless there is a pidfd? Else their ends are asked for by number.
 pub fn forgets() -> bool {
-    // SAFETY: all zeroes is a valid action, into which the present one is written.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) == 0
-            && (action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0)
-    }
+    forkless::sigchld_discards()
 }
 
 /// What the program has at the stream's end of it.

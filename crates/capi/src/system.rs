@@ -23,9 +23,14 @@ unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
     // SAFETY: the header's contract.
     match unsafe { optional(command) } {
         Some(line) => as_libc(-1, || run(line)),
-        // SAFETY: a path.
-        None => as_libc(0, || Ok((unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) } == 0) as c_int)),
+        None => as_libc(0, || Ok(has_shell() as c_int)),
     }
+}
+
+/// May `/bin/sh` be executed? That is what `system(NULL)` asks.
+pub fn has_shell() -> bool {
+    // SAFETY: a path.
+    unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) == 0 }
 }
 
 fn run(line: &OsStr) -> Result<c_int, Failure> {

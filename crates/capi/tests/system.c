@@ -85,7 +85,9 @@ static void hit(int signal) { (void)signal, hits++; }
 /* A handler as servers have it, which reaps whatever child there is. */
 static void reap(int signal) {
     (void)signal;
+    int error = errno;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+    errno = error;
 }
 
 /* SIGINT and SIGQUIT sent to both reach only the program; SIGCHLD waits until the answer is there, so its handler finds no child. */

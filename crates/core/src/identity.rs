@@ -46,7 +46,9 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
         let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
         let mask = sys::set_signal_mask(1 << (SIGTTOU - 1))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
-        sys::set_signal_mask(mask)?;
+        if !planted!("foreground-leaves-a-signal-blocked") {
+            sys::set_signal_mask(mask)?;
+        }
         answer.map(drop)
     }
 }

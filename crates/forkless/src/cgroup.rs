@@ -361,8 +361,7 @@ impl Cgroup {
             // 0 is a process that we cannot see, and to kill(2) our own process group.
             for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0) {
                 for &signal in signals {
-                    // SAFETY: a system call that touches no memory.
-                    let _ = unsafe { sys::kill(pid, signal) };
+                    let _ = sys::kill(pid, signal);
                 }
             }
         }

@@ -150,9 +150,12 @@ impl Error {
     }
 }
 
+/// Bad system call.
+const SIGSYS: i32 = 31;
+
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, signal: _, note } = &*self.0;
+        let Inner { program, step, object, errno, signal, note } = &*self.0;
         match step {
             Step::Wait => write!(out, "lost sight of {program:?}")?,
             _ => write!(out, "failed to start {program:?}")?,
@@ -167,9 +170,14 @@ impl fmt::Display for Error {
             write!(out, ": {}", errno_words(*errno))?;
         }
         match (note, errno) {
-            (Some(note), None) => write!(out, ": {note}"),
-            (Some(note), Some(_)) => write!(out, " ({note})"),
-            (None, _) => Ok(()),
+            (Some(note), None) => write!(out, ": {note}")?,
+            (Some(note), Some(_)) => write!(out, " ({note})")?,
+            (None, _) => {}
+        }
+        match signal {
+            None => Ok(()),
+            Some(SIGSYS) => write!(out, ", by SIGSYS, with which a seccomp filter kills"),
+            Some(signal) => write!(out, ", by signal {signal}"),
         }
     }
 }

@@ -41,6 +41,8 @@ mod stdio;
 
 mod compile;
 
+mod kernel;
+
 mod pipes;
 
 mod quiet;
@@ -88,6 +90,10 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzed;
+
 pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
@@ -122,6 +128,8 @@ pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Synta
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
+#[doc(hidden)]
+pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.

@@ -4,6 +4,7 @@ use crate::settings::{Inherit, Settings, without_us};
 use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Command, Stdio};
+use forkless_core::sys;
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr};
@@ -37,9 +38,8 @@ pub(crate) fn spare(command: &mut Command, settings: &Settings) {
 
 /// Is it open, and not close-on-exec?
 fn outlives_exec(fd: c_int) -> bool {
-    // SAFETY: flags of a descriptor.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-    flags >= 0 && (flags & libc::FD_CLOEXEC == 0 || planted!("preload-close-on-exec-passed"))
+    sys::descriptor_flags(fd)
+        .is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0 || planted!("preload-close-on-exec-passed"))
 }
 
 /// Actions that come to the same in a child that has only the standard streams and what `passed` names: the caller's

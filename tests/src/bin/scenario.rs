@@ -100,6 +100,9 @@ mod sigpipe;
 #[path = "../scenario/exec.rs"]
 mod exec;
 
+#[path = "../scenario/crowd.rs"]
+mod crowd;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -119,6 +122,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("traced", traced::run),
     ("dumps-signals", dumps::signals),
     ("dumps-program", dumps::program),
+    ("dumps-default", dumps::at_its_default),
     ("dumps-filtered", dumps::filtered),
     ("dumps-probe", dumps::probe),
     ("dumps-control", dumps::control),
@@ -133,6 +137,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("leaks-failed", leaks::failed),
     ("leaks-dropped", leaks::dropped),
     ("leaks-control", leaks::control),
+    ("dropped-and-reaped", leaks::dropped_and_reaped),
     ("dropped-before-exec", leaks::dropped_before_exec),
     ("dropped-while-churning", leaks::dropped_while_churning),
     ("failed-is-invisible", visibility::failed_is_invisible),
@@ -145,6 +150,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("held-copy", held::in_a_forked_copy),
     ("launch-woken", held::launch_is_woken),
     ("launch-returns", held::launch_returns),
+    ("child-leaves", held::child_leaves),
     ("clone-refused", held::clone_refused),
     ("busy-forkless", busy::forkless),
     ("busy-control", busy::control),
@@ -213,6 +219,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("groups-before-6.9", ends::groups_of_old),
     ("terminated", ends::terminated),
     ("terminated-groups", ends::terminated_groups),
+    ("dropped-by-a-copy", ends::dropped_by_a_copy),
     ("killed-on-drop", ends::killed_on_drop),
     ("kill-refused", ends::kill_refused),
     ("wait-interrupted", ends::interrupted),
@@ -239,6 +246,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pre-exec-allocates", launchers::pre_exec_allocates),
     ("pre-exec-refused", launchers::refused),
     ("pre-exec-panic-stays", launchers::panic_stays),
+    ("fork-killed-at-once", launchers::killed_at_once),
     ("fork-killed-early", launchers::killed_early),
     ("fork-failed-is-visible", launchers::failed_is_visible),
     ("fork-unwatched", launchers::unwatched),
@@ -288,6 +296,7 @@ fn main() -> ExitCode {
     // What the tests' caller has left open is not the scene's: some count the descriptors, some fill the table.
     // SAFETY: before anything was opened here.
     unsafe { libc::close_range(3, u32::MAX, 0) };
+    crowd::choose(&mut args);
     run(&args[1..]);
     ExitCode::SUCCESS
 }

@@ -166,7 +166,7 @@ pub(crate) fn in_time<T>(how: &Capture, run: impl Fn(&Capture) -> T, out: impl F
             return answer;
         }
     }
-    run(&how.clone().timeout(Duration::from_secs(20)))
+    run(&how.clone().timeout(forkless_tests::patience::limit(20)))
 }
 
 fn run_in_time(command: &mut Command, how: &Capture) -> Captured {

@@ -221,8 +221,8 @@ pub fn keeper_blocks(_: &[String]) {
     let blocked = set_of(&fs::read_to_string(keeper.join("status")).expect("status"), "SigBlk");
     let libcs = if cfg!(target_env = "musl") { bit(32) | bit(33) | bit(34) } else { bit(32) | bit(33) };
     assert_eq!(blocked, !(bit(libc::SIGKILL) | bit(libc::SIGSTOP) | libcs), "what the keeper blocks: {blocked:#x}");
-    // SAFETY: a signal for this process.
-    assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
+    // A signal for this process.
+    assert!(forkless_tests::process::kill(std::process::id() as i32, libc::SIGUSR1));
     let pending = set_of(&fs::read_to_string("/proc/self/status").expect("status"), "ShdPnd");
     assert_eq!((HANDLED.load(Relaxed), pending), (0, bit(libc::SIGUSR1)), "nobody takes it");
     set_mask(0);
@@ -234,9 +234,9 @@ pub fn ids_change(_: &[String]) {
     assert_lives(in_thread(|| cat(With::Process)));
     assert_eq!(keepers(), 1);
     // Should it wait for ever.
-    // SAFETY: the default action ends this process; no id is changed.
+    forkless_tests::patience::end_after(20);
+    // SAFETY: no id is changed.
     unsafe {
-        libc::alarm(20);
         assert_eq!(libc::setresuid(!0, !0, !0), 0);
         assert_eq!(libc::setresgid(!0, !0, !0), 0);
     }

@@ -3,17 +3,19 @@
 use crate::elf::Programs;
 use crate::foreign;
 use crate::hosts::in_a_copy;
+use crate::launched::Command;
 use crate::leaks::churn;
 use crate::observe::{self, Dice, eventually, opening_child};
 use crate::storms;
-use forkless::{Child, Command, Error, Stdio};
+use forkless::{Child, Error, Stdio};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 /// A command whose child is held until somebody opens the FIFO for writing.
-fn held(program: impl AsRef<Path>, fifo: &Path) -> Command {
+fn held(program: impl AsRef<Path>, fifo: &Path) -> forkless::Command {
     let mut command = Command::new(program.as_ref());
     command.fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5);
     command
@@ -116,6 +118,17 @@ pub fn launch_is_woken(_: &[String]) {
     let answer = command.launch().and_then(|mut child| child.wait());
     let error = answer.expect_err("the child wakes nobody");
     assert_eq!(Error::of(&error).and_then(Error::signal), Some(libc::SIGSYS), "{error}");
+    observe::assert_no_orphans();
+}
+
+/// A spawn waits until its child has left the host's memory, and for nothing else.
+pub fn child_leaves(_: &[String]) {
+    let mut child = observe::within("a spawn of a program that sleeps", || {
+        Command::new("/bin/sleep").arg("1000").spawn().expect("spawn")
+    });
+    assert!(child.wait_exec_timeout(Duration::ZERO).expect("a program"), "it has left");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
     observe::assert_no_orphans();
 }
 

@@ -125,8 +125,8 @@ pub fn first_launch_storm(_: &[String]) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: the group is our own (the test made it).
-                unsafe { libc::kill(0, libc::SIGUSR1) };
+                // The group is our own (the test made it).
+                forkless_tests::process::kill(0, libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(1));
             }
@@ -224,8 +224,7 @@ fn temporary(text: &str) -> File {
 
 /// After `unshare(CLONE_NEWPID)` the children are in another pid namespace, where the parent has no number.
 pub fn pid_namespace(_: &[String]) {
-    // SAFETY: a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("launches into a new pid namespace", "that needs root");
     }
     let programs = Programs::new();
@@ -241,7 +240,7 @@ pub fn pid_namespace(_: &[String]) {
     let null = File::open("/dev/null").expect("open");
     assert!(Command::new("/bin/true").fd(null, 7).status().expect("status with a descriptor").success());
     init.kill().expect("kill");
-    assert!(init.wait_timeout(Duration::from_secs(20)).expect("wait").is_some());
+    assert!(init.wait_timeout(forkless_tests::patience::limit(20)).expect("wait").is_some());
     observe::assert_no_orphans();
 }
 

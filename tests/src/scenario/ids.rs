@@ -18,8 +18,7 @@ use tempfile::TempDir;
 const USER: u32 = 1000;
 
 fn is_root(what: &str) -> bool {
-    // SAFETY: a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     if !is_root {
         skip(what, "that needs root");
     }

@@ -200,6 +200,25 @@ pub fn dropped(_: &[String]) {
     before.assert_as_before("dropped handles");
 }
 
+/// Children whose handles were dropped are reaped by the launches after them; nobody has to ask for it.
+pub fn dropped_and_reaped(_: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(3);
+    let dropped: Vec<i32> = (0..40)
+        .map(|_| {
+            let child = Command::new(&program).spawn().expect("spawn");
+            let pid = child.id() as i32;
+            drop(child);
+            pid
+        })
+        .collect();
+    eventually("the end of each", || dropped.iter().all(|&pid| matches!(observe::state_of(pid), None | Some('Z'))));
+    for _ in 0..40 {
+        assert_eq!(Command::new(&program).status().expect("status").code(), Some(3));
+    }
+    assert_eq!(observe::children(), [0; 0], "dropped children that nobody has reaped");
+}
+
 /// The checks see what is left behind: a descriptor, a zombie, a mapping, memory.
 pub fn control(_: &[String]) {
     let programs = Programs::new();

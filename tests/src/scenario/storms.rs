@@ -90,8 +90,8 @@ pub fn signals(_: &[String]) {
         }
         let sender = scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: to this process, which handles it.
-                unsafe { libc::kill(observe::pid(), libc::SIGUSR1) };
+                // To this process, which handles it.
+                forkless_tests::process::kill(observe::pid(), libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(50));
             }
@@ -147,8 +147,8 @@ pub fn signal_control(_: &[String]) {
     };
     // SAFETY: the stack is the child's own until it is reaped below; the entry reads one atomic.
     let pid = unsafe { sys::clone3_call(&args, 64, wait_for_signal, stack.as_mut_ptr()) }.expect("clone3");
-    // SAFETY: our own child.
-    unsafe { libc::kill(pid, libc::SIGUSR1) };
+    // Our own child.
+    forkless_tests::process::kill(pid, libc::SIGUSR1);
     foreign::wait(pid, 0).expect("wait");
     assert_eq!(astray(), 1, "a handler in a child was not seen");
 }
@@ -194,8 +194,8 @@ pub fn kills(_: &[String]) {
         let deadline = Instant::now() + observe::storm_time();
         while Instant::now() < deadline {
             // To the whole group: we handle it, the children, in which no handler is left, die of it.
-            // SAFETY: the group is our own (the test made it).
-            unsafe { libc::kill(0, libc::SIGUSR1) };
+            // The group is our own (the test made it).
+            forkless_tests::process::kill(0, libc::SIGUSR1);
             thread::yield_now();
         }
         done.store(true, Relaxed);

@@ -235,13 +235,14 @@ pub fn pid_reuse(_: &[String]) {
     child.signal_group(libc::SIGKILL).expect_err("there is no such group any more");
     lives("the group with the reused number was killed");
     if observe::kernel_at_least(6, 15) {
-        assert_eq!(child.wait().expect("wait").code(), Some(7), "the handle's status is its own child's");
+        let status = observe::within("a wait for a child that another has reaped", || child.wait().expect("wait"));
+        assert_eq!(status.code(), Some(7), "the handle's status is its own child's");
     }
     drop(child);
     lives("the victim was reaped");
     // Control: a kill by pid hits it.
-    // SAFETY: the victim is our own child and has not been reaped.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // The victim is our own child and has not been reaped.
+    forkless_tests::process::kill(pid, libc::SIGKILL);
     assert!(!victim.wait().expect("wait").success());
     watched_by_number(&programs.exits(7));
 }

@@ -65,8 +65,8 @@ fn helper_pid(zygote: &Zygote) -> i32 {
 }
 
 fn kill(pid: i32, signal: i32) {
-    // SAFETY: a process that this one has started.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    // A process that this one has started.
+    assert!(forkless_tests::process::kill(pid, signal));
 }
 
 /// Children are ours, by every form, and errors are those of any launch.
@@ -212,8 +212,7 @@ fn becomes_another(zygote: &Zygote, helper: i32) {
     assert_eq!(says(zygote, "cat /proc/$$/oom_score_adj"), "77");
     let second = helper_pid(zygote);
     assert_ne!(second, helper, "another helper");
-    // SAFETY: reads a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("becoming another user with a zygote", "it needs root");
     }
     // SAFETY: namespaces and ids of this process alone.
@@ -297,7 +296,7 @@ pub fn held(_: &[String]) {
         kill(helper, libc::SIGKILL);
         eventually("the helper's end", || observe::state_of(helper).is_none_or(|state| state == 'Z'));
         drop(File::options().write(true).open(&fifo).expect("open"));
-        let told = child.wait_exec_timeout(Duration::from_secs(20)).expect("a program that is there");
+        let told = child.wait_exec_timeout(forkless_tests::patience::limit(20)).expect("a program that is there");
         assert!(told, "the exec was never told");
         child.kill().and_then(|()| child.wait()).expect("wait");
         drop(zygote);
@@ -344,8 +343,8 @@ pub fn kill_storm(_: &[String]) {
             // Longer and longer, so that a launch comes to its end in between.
             thread::sleep(Duration::from_millis(3 + n / 100));
             if let Some(pid) = zygote.pid() {
-                // SAFETY: our helper, or a number that was its own a moment ago.
-                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+                // Our helper, or a number that was its own a moment ago.
+                forkless_tests::process::kill(pid as i32, libc::SIGKILL);
             }
         }
         done.store(true, Relaxed);

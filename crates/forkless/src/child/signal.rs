@@ -16,12 +16,13 @@ impl Inner {
             return Ok(());
         }
         let answer = match &self.pidfd {
+            Some(_) if planted!("signalled-by-number") => sys::kill(self.pid, signal),
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
             },
-            // SAFETY: not reaped by us, so the pid is still the child's.
-            None => unsafe { sys::kill(self.pid, signal) },
+            // Not reaped by us, so the pid is still the child's.
+            None => sys::kill(self.pid, signal),
         };
         if answer == Err(errno::ESRCH) { Ok(()) } else { answer }
     }
@@ -34,8 +35,8 @@ impl Inner {
     /// thousands before.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
         if !wait::is_reaped(self.pid, Some(pidfd)) || planted!("signal-to-a-stranger") {
-            // SAFETY: our child, which has not been reaped.
-            return unsafe { sys::kill(self.pid, signal) };
+            // Our child, which has not been reaped.
+            return sys::kill(self.pid, signal);
         }
         // Reaped by another; or, in a forked copy of this process, no child of ours.
         match wait::wait_ended(self.pid, Some(pidfd), Duration::ZERO) {
@@ -48,14 +49,13 @@ impl Inner {
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
         // A number is not given to another process, nor to a group, while a process has it, be it a zombie.
         if planted!("signal-to-a-strangers-group") {
-            // SAFETY: not kept: that is the fault.
-            return unsafe { sys::kill(-self.pid, signal) };
+            return sys::kill(-self.pid, signal);
         }
         if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }
-        // SAFETY: the number is still that of the child's group.
-        unsafe { sys::kill(-self.pid, signal) }
+        // The number is still that of the child's group.
+        sys::kill(-self.pid, signal)
     }
 }
 

@@ -226,6 +226,12 @@ impl Plan {
         self.arena.as_ptr().cast()
     }
 
+    /// The same, to be read.
+    pub(crate) fn head(&self) -> &Header {
+        // SAFETY: the arena begins with its header.
+        unsafe { &*self.header() }
+    }
+
     /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
     pub(crate) fn arena(&self) -> &[u64] {
         &self.arena
@@ -243,15 +249,14 @@ impl Plan {
 
     /// The index of the op that executes the program.
     pub(crate) fn last_op(&self) -> u32 {
-        // SAFETY: the arena begins with its header.
-        unsafe { (*self.header()).op_count - 1 }
+        self.head().op_count - 1
     }
 
     /// The ops of this plan.
     fn ops(&self) -> &[Op] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
         }
     }
@@ -265,7 +270,7 @@ impl Plan {
     pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
         // SAFETY: the header's list lies in the arena.
         let pairs = unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
         };
         pairs.get(usize::try_from(index).ok()?)
@@ -286,9 +291,15 @@ impl Plan {
     pub(crate) fn keep(&self) -> &[i32] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
         }
+    }
+
+    /// The offsets of the candidates of an `Exec` op.
+    pub(crate) fn candidates(&self, exec: &Op) -> &[u32] {
+        // SAFETY: the list at `a` holds `b` offsets.
+        unsafe { std::slice::from_raw_parts(plan::at::<u32>(self.header(), exec.a), exec.b as usize) }
     }
 
     /// A string of this plan.
@@ -300,11 +311,7 @@ impl Plan {
 
     /// The path of a candidate of an `Exec` op.
     pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
-        if index < 0 || index as u32 >= exec.b {
-            return None;
-        }
-        // SAFETY: the list at `a` holds `b` offsets.
-        Some(self.text(unsafe { *plan::at::<u32>(self.header(), exec.a).add(index as usize) }))
+        self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
     }
 }
 

@@ -5,11 +5,12 @@ use crate::compile::arena::Arg;
 use crate::compile::places::{self, Places};
 use crate::compile::setup::Steps;
 use crate::error::Error;
+use crate::kernel::{self, Prctl};
 use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -152,7 +153,7 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     }
     let sandbox = &command.sandbox;
     // Whoever is the caller's user may look at a caller without capabilities anyhow.
-    let is_born_open = sandbox.makes(Namespace::User) && current()[1] != 0;
+    let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if planted!("memory-open-to-a-user-namespace") {
         return None;
@@ -196,7 +197,6 @@ pub(super) fn surroundings(steps: &mut Steps<'_>) {
 }
 
 const PR_SET_KEEPCAPS: u64 = 8;
-const PR_CAPBSET_READ: usize = 23;
 const PR_CAPBSET_DROP: u64 = 24;
 const PR_SET_SECUREBITS: u64 = 28;
 const PR_CAP_AMBIENT: u64 = 47;
@@ -235,8 +235,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
 
 /// Does this kernel know the capability?
 fn exists(number: u64) -> bool {
-    // SAFETY: asks about the caller, changes nothing.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_CAPBSET_READ, number as usize, 0, 0, 0, 0]) }.is_ok()
+    kernel::prctl(Prctl::IsInBoundingSet, number as usize).is_ok()
 }
 
 /// After the ids: the sets themselves. `leaves_root`: the user becomes another one than root.
@@ -289,7 +288,7 @@ fn own(sandbox: &Sandbox) -> [u64; 3] {
     match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
         // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
         true => [known(), known(), 0],
-        false => current(),
+        false => kernel::capabilities(),
     }
 }
 
@@ -315,16 +314,6 @@ fn ranges(bits: u64) -> String {
 /// The capabilities that this kernel knows.
 fn known() -> u64 {
     (0..64).take_while(|&number| exists(number)).fold(0, |bits, number| bits | 1 << number)
-}
-
-/// The caller's effective, permitted and inheritable capabilities: `capget(2)`.
-fn current() -> [u64; 3] {
-    let mut header = [0x2008_0522u32, 0];
-    let mut data = [0u32; 6];
-    let args = [header.as_mut_ptr() as usize, data.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: version 3 of the call writes six words.
-    let _ = unsafe { sys::syscall(uapi::__NR_capget, args) };
-    [0, 1, 2].map(|n| data[n] as u64 | (data[n + 3] as u64) << 32)
 }
 
 /// Restrictions that the steps before must not be under; the filter comes last of all, just before exec.

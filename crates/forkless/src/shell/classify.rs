@@ -390,6 +390,73 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() || byte == b' ' || byte == b'\t'
 }
 
+/// What a fuzzer drives.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed {
+    use super::{How, Redirection, Simple, classify};
+
+    fn quoted(word: &[u8], out: &mut Vec<u8>) {
+        out.push(b'\'');
+        word.iter().for_each(|&byte| match byte {
+            b'\'' => out.extend(b"'\\''"),
+            byte => out.push(byte),
+        });
+        out.push(b'\'');
+    }
+
+    /// The command, as a line in which nothing is left to be guessed.
+    fn written(command: &Simple) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (name, value) in &command.assignments {
+            out.extend(name);
+            out.push(b'=');
+            quoted(value, &mut out);
+            out.push(b' ');
+        }
+        if command.exec {
+            out.extend(b"exec ");
+        }
+        for word in &command.words {
+            quoted(word, &mut out);
+            out.push(b' ');
+        }
+        for redirection in &command.redirections {
+            match redirection {
+                Redirection::Copy { to, from } => out.extend(format!("{to}>&{from} ").bytes()),
+                Redirection::Open { to, path, how } => {
+                    let sign = match how {
+                        How::Read => "<",
+                        How::Write => ">",
+                        How::Append => ">>",
+                    };
+                    out.extend(format!("{to}{sign}").bytes());
+                    quoted(path, &mut out);
+                    out.push(b' ');
+                }
+            }
+        }
+        out
+    }
+
+    pub(crate) fn line(bytes: &[u8]) -> bool {
+        let Ok(command) = classify(bytes) else { return false };
+        let again = written(&command);
+        let bare = Simple { bare: true, ..command };
+        let found = classify(&again);
+        // Quotes make a line longer, and one that is too long is the shell's.
+        if again.len() <= bytes.len() || found != Err(super::Syntax::Long) {
+            assert_eq!(
+                found,
+                Ok(bare),
+                "{:?} for {:?}",
+                again.escape_ascii().to_string(),
+                bytes.escape_ascii().to_string()
+            );
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

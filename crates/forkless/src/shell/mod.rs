@@ -28,6 +28,8 @@ use direct::Direct;
 
 pub use child::ShellChild;
 pub use classify::Syntax;
+#[cfg(any(test, fuzzing))]
+pub(crate) use classify::fuzzed;
 pub use ending::ShellEnding;
 
 /// Where `system(3)` and `popen(3)` find the shell.

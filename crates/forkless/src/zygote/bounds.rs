@@ -5,8 +5,9 @@
 //! that by it, or had it before; who has entered a mount namespace has another root, by the number of its mount.)
 
 use super::namespaces::{Namespaces, Tasks};
+use crate::kernel;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
@@ -149,8 +150,6 @@ impl Identity {
     }
 
     fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
-        // SAFETY: reads a number.
-        let session = unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) };
         // STATX_MNT_ID, Linux 5.8; before that the number is 0.
         let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
         let root = statx(CWD, root, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
@@ -159,7 +158,7 @@ impl Identity {
         });
         Self {
             status,
-            session: session.unwrap_or(0) as i32,
+            session: kernel::session(pid).unwrap_or(0),
             root,
             cgroup,
             oom_score_adj: whole(&files.oom_score_adj, 16).ok(),

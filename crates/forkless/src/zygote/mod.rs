@@ -70,9 +70,13 @@ pub(crate) mod helper;
 
 mod registry;
 
+mod parcel;
+
 mod server;
 
 use helper::{Helper, lock};
+#[cfg(any(test, fuzzing))]
+pub(crate) use parcel::fuzzed;
 pub use registry::Registry;
 pub(crate) use registry::{read_calls, write_calls};
 pub use server::serve_if_asked;

@@ -14,6 +14,7 @@ use forkless::{Child, Command, Error, Released, Stdio, Step};
 use forkless_capi::entry::shielded;
 use forkless_capi::error::Failure;
 use forkless_capi::simple::{DEFAULT_PATH, like_libc, places_in};
+use forkless_core::sys;
 use layout::{Actions, Attributes};
 use libc::{c_char, c_int, pid_t, sigset_t};
 use std::borrow::Cow;
@@ -102,14 +103,8 @@ unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
         return error;
     }
     if let Some(signal) = signal {
-        // SAFETY: a child that has not been waited for.
-        unsafe {
-            if call.gives_pidfd {
-                libc::syscall(libc::SYS_pidfd_send_signal, number, signal, 0, 0);
-            } else {
-                libc::kill(number, signal);
-            }
-        }
+        // A child that has not been waited for: the number is still its own.
+        let _ = if call.gives_pidfd { sys::pidfd_send_signal(number, signal) } else { sys::kill(number, signal) };
     }
     if !call.out.is_null() {
         // SAFETY: the caller's place.
