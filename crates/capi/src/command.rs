@@ -204,6 +204,14 @@ setters! {
         command.kill_on_drop(on != 0);
     }
 
+    fn forkless_command_autoreap(on: c_int) command => {
+        command.autoreap(on != 0);
+    }
+
+    fn forkless_command_pidfd_autokill(on: c_int) command => {
+        command.pidfd_autokill(on != 0);
+    }
+
     fn forkless_command_retry_busy(limit_ms: u32) command => {
         command.retry_busy(Duration::from_millis(limit_ms.into()));
     }

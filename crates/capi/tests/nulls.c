@@ -38,6 +38,8 @@ static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_signal_block(NULL, 1));
     EXPECT(-EINVAL, forkless_command_inherit_signal_mask(NULL, 1));
     EXPECT(-EINVAL, forkless_command_pidfd(NULL, 1));
+    EXPECT(-EINVAL, forkless_command_autoreap(NULL, 1));
+    EXPECT(-EINVAL, forkless_command_pidfd_autokill(NULL, 1));
     EXPECT(-EINVAL, forkless_command_kill_on_free(NULL, 1));
     EXPECT(-EINVAL, forkless_command_retry_busy(NULL, 1));
     EXPECT(-EINVAL, forkless_command_scripts_by_shell(NULL, 1));

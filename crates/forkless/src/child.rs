@@ -47,7 +47,10 @@ pub struct Child {
 /// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
 #[derive(Debug)]
 struct Inner {
+    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
     pid: i32,
+    /// Its process id.
+    id: i32,
     pidfd: Option<OwnedFd>,
     state: State,
     pending: Option<Pending>,
@@ -58,6 +61,8 @@ struct Inner {
     started: Instant,
     route: Route,
     kill_on_drop: bool,
+    /// It is killed when its pidfd is closed, which is when the handle is dropped.
+    autokill: bool,
     /// It leads its process group.
     leads_group: bool,
 }
@@ -149,6 +154,7 @@ impl Child {
         let [stdin, stdout, stderr] = pipes.ours;
         let mut inner = Inner {
             pid: running.pid,
+            id: running.id,
             pidfd: running.pidfd,
             state: State::Running,
             pending: None,
@@ -159,6 +165,7 @@ impl Child {
             started: running.started,
             route: running.route,
             kill_on_drop: plan.kill_on_drop,
+            autokill: plan.is_autokilled(),
             leads_group: plan.leads_group,
         };
         if running.left {
@@ -174,9 +181,9 @@ impl Child {
         })
     }
 
-    /// The process id. It names this child until it has been waited for.
+    /// The process id. It names this child until it has been waited for; an [autoreaped](crate::Command::autoreap) one until it ends.
     pub fn id(&self) -> u32 {
-        self.inner.pid as u32
+        self.inner.id as u32
     }
 
     /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
@@ -259,7 +266,7 @@ impl Child {
         loop {
             let Some(pending) = &self.inner.pending else { return Ok(true) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if launch::wait_while(&pending.stack, self.inner.pid, left, |word| word != LEFT) {
+            if launch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
                 self.settle()?;
                 return Ok(true);
             }
@@ -281,12 +288,13 @@ impl Child {
             if !killed {
                 return Ok(());
             }
-            let error = launch::killed_in_exec(&pending.plan, wait::reap(self.inner.pid));
+            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
+            let error = launch::killed_in_exec(&pending.plan, status);
             self.inner.state = State::Failed(error.clone());
             return Err(error);
         };
         let status = match self.inner.state {
-            State::Running => wait::reap(self.inner.pid),
+            State::Running => wait::reap(self.inner.pid, self.inner.pidfd.as_ref()),
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
@@ -301,15 +309,18 @@ impl Child {
     /// Why it has not done that.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
+        if self.inner.pid == wait::NOBODY {
+            return Err(Error::check(&self.name(), "nobody else can wait for an autoreaped child").into());
+        }
         self.wait_exec()?;
         // It may have been killed in exec, where there is no turning back and nothing done yet.
         if matches!(self.inner.state, State::Running) && !launch::is_program(self.inner.pid) {
-            let status = wait::reap(self.inner.pid);
+            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
         }
         self.inner.state = State::Lost;
-        Ok(Released::Running { pid: self.inner.pid, pidfd: self.inner.pidfd.take() })
+        Ok(Released::Running { pid: self.inner.id, pidfd: self.inner.pidfd.take() })
     }
 
     /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
@@ -341,7 +352,7 @@ impl Child {
         if self.is_filtered() {
             match &self.inner.pending {
                 Some(pending)
-                    if !launch::wait_while(&pending.stack, self.inner.pid, Some(Duration::ZERO), |word| {
+                    if !launch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| {
                         word != LEFT
                     }) =>
                 {
@@ -407,7 +418,7 @@ impl Child {
 
     /// What it is called in errors that come when its plan is gone.
     fn name(&self) -> OsString {
-        format!("pid {}", self.inner.pid).into()
+        format!("pid {}", self.inner.id).into()
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {
@@ -508,6 +519,12 @@ impl Child {
         self.inner.kill_on_drop = kill;
     }
 
+    /// Does the kernel reap it?
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_autoreaped(&self) -> bool {
+        self.inner.pid == wait::NOBODY
+    }
+
     /// Is it to be killed now that its handle is dropped?
     #[cfg(feature = "tokio")]
     pub(crate) fn dies_with_handle(&self) -> bool {
@@ -523,7 +540,7 @@ impl Inner {
     /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
         let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
-        self.kill_on_drop && self.is_running() && is_ours
+        (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
 
@@ -554,8 +571,14 @@ impl Drop for Inner {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }
-        if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
-            let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
+        let has_gone = match self.pid {
+            // It may still be in our memory. Its pidfd is closed now, which is what kills one of `pidfd_autokill`.
+            wait::NOBODY => self.pending.as_ref().is_none_or(Pending::has_left),
+            pid => wait::has_gone(pid, self.pidfd.as_ref()),
+        };
+        if !has_gone {
+            let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
+            let pending = self.pending.take();
             if planted!("dropped-child-forgotten") {
                 return;
             }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// A child without a handle.
 pub(crate) struct Orphan {
+    /// [`wait::NOBODY`]: it is autoreaped.
     pub(crate) pid: i32,
     pub(crate) pidfd: Option<OwnedFd>,
     /// What it may still be reading, if it has not been seen to execute its program.
@@ -125,13 +126,17 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
             std::mem::forget(orphan);
             continue;
         }
-        if wait::has_gone(orphan.pid, orphan.pidfd.as_ref()) {
-            continue;
-        }
         if orphan.pending.as_ref().is_some_and(Pending::has_left) {
             orphan.pending = None;
         }
-        queue.push_back(orphan);
+        // One that is autoreaped is here for its memory alone.
+        let has_gone = match orphan.pid {
+            wait::NOBODY => orphan.pending.is_none(),
+            pid => wait::has_gone(pid, orphan.pidfd.as_ref()),
+        };
+        if !has_gone {
+            queue.push_back(orphan);
+        }
     }
 }
 

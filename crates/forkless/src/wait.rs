@@ -24,6 +24,10 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What stands for the process id of an autoreaped child where the kernel is asked by one: a number that no process has. The kernel
+/// frees the child's own at its end, whether we have looked or not, so it may by then be another child's. Only the pidfd names it.
+pub(crate) const NOBODY: i32 = i32::MAX;
+
 /// A child that has ended and been reaped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
@@ -135,7 +139,10 @@ fn told(
             status: ExitStatus::from_raw(status),
             usage: Some(Usage::new(&usage, started.elapsed())),
         })),
-        Err(errno::ECHILD) => taken_by_another(pid, pidfd, options),
+        Err(errno::ECHILD) => match pidfd {
+            Some(pidfd) if pid == NOBODY => autoreaped(pidfd.as_fd(), options),
+            pidfd => taken_by_another(pid, pidfd, options),
+        },
         Err(error) => Err(io::Error::from_raw_os_error(error)),
     }
 }
@@ -270,7 +277,8 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        if let Some(status) = kept_status(pidfd.as_fd()).filter(|_| !planted!("kept-status-ignored")) {
+        let kept = kept_status(pidfd.as_fd()).ok().flatten().filter(|_| !planted!("kept-status-ignored"));
+        if let Some(status) = kept {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
     }
@@ -282,10 +290,31 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
     Err(Error::new(&OsString::from(format!("pid {pid}")), Step::Wait, errno::ECHILD).note(why).into())
 }
 
-/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15.
+/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, which learns nothing but ECHILD.)
+fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> {
+    let limit = (options & uapi::WNOHANG != 0).then_some(Duration::ZERO);
+    if !wait_readable(pidfd, limit)? {
+        return Ok(None);
+    }
+    loop {
+        match kept_status(pidfd) {
+            Ok(Some(status)) => return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None })),
+            // The kernel is about to store it.
+            Ok(None) if limit.is_none() => {}
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let error = Error::new("an autoreaped child".as_ref(), Step::Wait, error);
+                return Err(error.note("its status comes by PIDFD_GET_INFO alone, which is refused here").into());
+            }
+        }
+    }
+}
+
+/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. None: it is not there
+/// yet, or never will be.
 ///
 /// Source: pidfd_info in linux/pidfd.h, pidfd_info() in fs/pidfs.c.
-fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     /// _IOWR(0xff, 11, struct pidfd_info), of 64 bytes in its first version.
     const PIDFD_GET_INFO: usize = 0xc040_ff0b;
@@ -308,15 +337,15 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
         let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
         // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
         match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
-            Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Some(info.exit_code),
+            Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Ok(Some(info.exit_code)),
             Ok(_) => {}
             // The child was reaped during the call; the next one finds the status, if this kernel keeps it.
             Err(errno::ESRCH) if !vanished => vanished = true,
             // Not known before Linux 6.13, not kept before 6.15.
-            Err(_) => return None,
+            Err(error) => return Err(error),
         }
         if Instant::now() > deadline {
-            return None;
+            return Ok(None);
         }
         std::thread::yield_now();
     }
@@ -368,8 +397,11 @@ fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool
     }
 }
 
-/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal.
-pub(crate) fn reap(pid: i32) -> Option<ExitStatus> {
+/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal. (And the kernel has where it was asked to.)
+pub(crate) fn reap(pid: i32, pidfd: Option<&OwnedFd>) -> Option<ExitStatus> {
+    if pid == NOBODY {
+        return wait(pid, pidfd, Instant::now()).ok().map(|ended| ended.status);
+    }
     loop {
         match by_pid(pid, 0) {
             Err(errno::EINTR) => {}

@@ -68,7 +68,7 @@ impl Flat {
                 let kept = list.iter().copied().filter(|&fd| outlives_exec(fd)).collect();
                 Self::translate(actions, 3, &kept, true)
             }
-            (Inherit::All, Some(first)) if first <= FEW || planted!("preload-closefrom-anywhere") => {
+            (Inherit::All, Some(first)) if first <= FEW => {
                 let kept = (3..first).filter(|&fd| outlives_exec(fd)).collect();
                 Self::translate(actions, first.max(3), &kept, false)
             }

@@ -47,6 +47,9 @@ mod leaks;
 #[path = "../scenario/visibility.rs"]
 mod visibility;
 
+#[path = "../scenario/autoreap.rs"]
+mod autoreap;
+
 #[path = "../scenario/held.rs"]
 mod held;
 
@@ -145,6 +148,18 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("sigchld-ignored", visibility::sigchld_ignored),
     ("foreign-reaper", visibility::foreign_reaper),
     ("pid-reuse", visibility::pid_reuse),
+    ("autoreap-checked", autoreap::checked),
+    ("autoreap-missing", autoreap::missing),
+    ("autoreap-ends", autoreap::ends),
+    ("autoreap-before-exec", autoreap::before_exec),
+    ("autoreap-dropped", autoreap::dropped),
+    ("autoreap-reused", autoreap::reused),
+    ("autoreap-many", autoreap::many),
+    ("autoreap-copy", autoreap::copy),
+    ("autoreap-settings", autoreap::settings),
+    ("autoreap-host", autoreap::host),
+    ("autokill", autoreap::autokilled),
+    ("autokill-unprivileged", autoreap::unprivileged),
     ("held-waits-refused", held::waits_refused),
     ("held-signalled", held::signalled),
     ("held-copy", held::in_a_forked_copy),

@@ -48,9 +48,10 @@ fn say(built: modules::Built) -> Result<()> {
 const HOSTS: &str = "hosts";
 
 /// The shorter ones first, and last the one that leaves the system changed.
-const SUITES: [Suite; 16] = [
+const SUITES: [Suite; 17] = [
     suite("forkless-tests", "faults", 20, nothing),
     suite("forkless-tests", "handle", 20, nothing),
+    suite("forkless-tests", "visibility", 20, nothing),
     suite("forkless-tests", "death", 20, nothing),
     suite("forkless-tests", "launchers", 20, nothing),
     suite("forkless-tests", "procfs", 20, nothing),

@@ -34,6 +34,9 @@ impl Inner {
     /// own, and that between these two calls, would find its number used up and begun again as well: there are some
     /// thousands before.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
+        if self.pid == wait::NOBODY {
+            return Err(refusal);
+        }
         if !wait::is_reaped(self.pid, Some(pidfd)) || planted!("signal-to-a-stranger") {
             // Our child, which has not been reaped.
             return sys::kill(self.pid, signal);
@@ -51,7 +54,7 @@ impl Inner {
         if planted!("signal-to-a-strangers-group") {
             return sys::kill(-self.pid, signal);
         }
-        if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
+        if !self.is_running() || self.pid == wait::NOBODY || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }
         // The number is still that of the child's group.

@@ -73,6 +73,8 @@ pub struct Command {
     pub(crate) signals: Signals,
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
+    pub(crate) autoreap: bool,
+    pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
     pub(crate) scripts_by_shell: bool,
     /// The master of the terminal that the child is on.
@@ -150,6 +152,8 @@ impl Command {
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: true, bad: None },
             pidfd: None,
             kill_on_drop: false,
+            autoreap: false,
+            pidfd_autokill: false,
             busy_ms: BUSY_MS,
             scripts_by_shell: false,
             pty: None,
@@ -369,7 +373,7 @@ impl Command {
     /// but reaped by a later launch or [`reap_orphans`](crate::reap_orphans), as any dropped child is.
     ///
     /// The child alone is killed, not what it has started; and nobody is if this process ends without dropping the handle
-    /// ([`parent_death_signal`](Self::parent_death_signal) is for that).
+    /// ([`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal) are for that).
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
         self

@@ -3,6 +3,7 @@
 use crate::command::posix::FileAction;
 use crate::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::error::Error;
+use crate::launch::clone::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
 use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
@@ -88,6 +89,8 @@ pub(crate) struct Plan {
     pub(crate) kill_on_drop: bool,
     /// The child leads a process group of its own.
     pub(crate) leads_group: bool,
+    /// Flags of `clone3(2)` that the child is made with or not at all.
+    pub(crate) flags: u64,
     /// Was a pidfd asked for, or refused?
     pub(crate) pidfd: Option<bool>,
     /// The way the child is made.
@@ -208,7 +211,8 @@ impl Plan {
             is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
-            pidfd: command.pidfd,
+            flags: launcher::flags(command),
+            pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),
             launcher: command.launcher,
             extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
             closures: command.closures.clone(),
@@ -219,6 +223,16 @@ impl Plan {
         };
         launcher::check_plan(&plan)?;
         Ok(plan)
+    }
+
+    /// Does the kernel reap the child?
+    pub(crate) fn is_autoreaped(&self) -> bool {
+        self.flags & CLONE_AUTOREAP != 0
+    }
+
+    /// Does the kernel kill the child when its pidfd is closed?
+    pub(crate) fn is_autokilled(&self) -> bool {
+        self.flags & CLONE_PIDFD_AUTOKILL != 0
     }
 
     /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
@@ -564,7 +578,7 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
 
 /// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
 fn not_procfs(command: &Command) -> u32 {
-    if command.launcher == Launcher::Fork || planted!("procfs-opened") { 0 } else { NOT_PROCFS }
+    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
 }
 
 /// What the caller asked for in an order of its own.

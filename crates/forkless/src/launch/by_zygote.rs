@@ -103,6 +103,9 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
             "a zygote clones: the command asks for another launcher, or for pre_exec (launch_with is for that)",
         );
     }
+    if plan.flags != 0 {
+        return refuse("a zygote's child is the caller's by CLONE_PARENT, with which it cannot be autoreaped");
+    }
     if plan.inherit_all {
         return refuse("a zygote cannot have everything inherited: it has not got the caller's descriptors");
     }
@@ -182,7 +185,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         table: DescriptorTable::Sent,
         passing: Passing::ScmRights,
     };
-    let running = Running { pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
+    let running = Running { pid, id: pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
     finish(plan, run, base, running, difference)
 }
 
@@ -233,7 +236,7 @@ fn finish(
         }
     }
     if let Some(id_maps) = &plan.id_maps {
-        if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false) {
+        if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false, || true) {
             reap(&running);
             let before = result(&running.stack, plan).err().filter(|outcome| !super::was_sent_away(outcome));
             return Err(before

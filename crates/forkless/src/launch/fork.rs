@@ -88,12 +88,12 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     open_gate(&stack, pidfd.is_ok());
     let pidfd = pidfd.map_err(|error| {
         wait_though_stopped(&stack, pid, None, |word| word != LEFT);
-        wait::reap(pid);
+        wait::reap(pid, None);
         failure::clone_error(plan, true, error)
     })?;
     let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
     let route = Route { launcher: Launcher::Fork, call: Call::Fork, table, passing: Passing::None };
-    let mut running = Running { pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
+    let mut running = Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
     if let Some(id_maps) = &plan.id_maps {
         write_maps(plan, &running, id_maps)?;
     }
@@ -111,7 +111,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
     match result(&running.stack, plan) {
         Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(pid) => {
-            Err(killed_in_exec(plan, wait::reap(pid)))
+            Err(killed_in_exec(plan, wait::reap(pid, None)))
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
@@ -200,7 +200,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps, false).map_err(|(error, what)| {
+    maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {
         wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {

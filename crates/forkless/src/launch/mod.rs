@@ -94,7 +94,10 @@ pub(crate) struct Run<'a> {
 
 /// A child that has been launched; unless `left`, it may still be in our memory.
 pub(crate) struct Running {
+    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
     pub(crate) pid: i32,
+    /// Its process id.
+    pub(crate) id: i32,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) stack: Stack,
     pub(crate) left: bool,
@@ -251,7 +254,9 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
         if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
-            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps, caller.forbids_dumps));
+            let frame = running.stack.frame();
+            let is_there = || frame.state() != LEFT;
+            running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
@@ -275,14 +280,15 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         let outcome = match result(&running.stack, plan) {
             Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
-                return Err(killed_in_exec(plan, wait::reap(running.pid)));
+                let status = wait::reap(running.pid, running.pidfd.as_ref());
+                return Err(killed_in_exec(plan, status));
             }
             Ok(()) => return Ok(running),
             Err(outcome) => outcome,
         };
         let status = match running.ended {
             None if planted!("failed-child-not-reaped") => None,
-            None => wait::reap(running.pid),
+            None => wait::reap(running.pid, running.pidfd.as_ref()),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
         let signal = fatal_signal(&running.stack, status);
@@ -352,6 +358,10 @@ fn passes_descriptors(plan: &Plan, run: &Run<'_>, route: Route) -> bool {
 /// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
     let plain = plan.namespaces == 0 && plan.cgroup.is_none();
+    // Without the flags it would be another child than the one asked for.
+    if plan.flags != 0 {
+        return false;
+    }
     if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.cgroup.is_none() }
 }
 
@@ -429,6 +439,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork,
         tells_pid: writes_meanwhile,
+        flags: if planted!("clone3-flags-left-out") { 0 } else { plan.flags },
         ..plain
     };
     let started = Instant::now();
@@ -456,12 +467,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     }
     let (cloned, maps) = made.map_err(Refused::Creator)?;
     let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
-    Ok(Running { pid, pidfd, stack, left: false, ended: None, started, route, maps })
+    let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
+    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route, maps })
 }
 
 /// The best way that the known features allow.
 fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Route {
-    let call = if features.has(Feature::Clone3) { Call::Clone3 } else { Call::Clone };
+    let call = if features.has(Feature::Clone3) || plan.flags != 0 { Call::Clone3 } else { Call::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
@@ -514,26 +526,26 @@ fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<Next
 
 /// Waits as long as the form asks; sets `left` if the child has left our memory by then.
 fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
-    let (stack, pid, pidfd) = (&running.stack, running.pid, running.pidfd.as_ref());
+    let (stack, id, pidfd) = (&running.stack, running.id, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
         // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
         // it is stopped, since it could be for ever.
-        wait_though_stopped(stack, pid, pidfd, |word| word != LEFT);
-        keep.end(pid);
+        wait_though_stopped(stack, id, pidfd, |word| word != LEFT);
+        keep.end(id);
     }
     match form {
-        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING),
+        Form::Launch if passes_descriptors => wait_though_stopped(stack, id, pidfd, |word| word == RUNNING),
         Form::Launch => {}
         Form::Spawn => {
-            if !wait_while(stack, pid, None, |word| word != LEFT) && passes_descriptors {
-                wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING);
+            if !wait_while(stack, id, None, |word| word != LEFT) && passes_descriptors {
+                wait_though_stopped(stack, id, pidfd, |word| word == RUNNING);
             }
         }
         // What the child is passed stays open as long as the caller of this holds the plan.
         Form::End => {
-            running.ended = Some(wait::wait(pid, running.pidfd.as_ref(), running.started));
+            running.ended = Some(wait::wait(running.pid, pidfd, running.started));
             // It has gone, unless we are not allowed to wait: then it may still be reading the plan.
-            while !wait_while(stack, pid, None, |word| word != LEFT) {}
+            while !wait_while(stack, id, None, |word| word != LEFT) {}
         }
     }
     running.left = stack.frame().state() == LEFT;
@@ -554,14 +566,15 @@ fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: i
 
 /// Reaps a child that has failed or been sent away, and is about to leave; one that is stopped has to go on for that.
 fn reap(running: &Running) -> Option<ExitStatus> {
-    wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
-    wait::reap(running.pid)
+    wait_though_stopped(&running.stack, running.id, running.pidfd.as_ref(), |word| word != LEFT);
+    wait::reap(running.pid, running.pidfd.as_ref())
 }
 
 /// A child between clone and exec that is still there after this is looked at more closely.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Waits on a stack's futex word; false if the time ran out or the child was found stopped.
+/// Waits on a stack's futex word; false if the time ran out or the child was found stopped. `pid`: its process id, which is not
+/// another's as long as the word is not clear.
 pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy: impl Fn(u32) -> bool) -> bool {
     if let Some(shared) = stack.forked() {
         return fork::wait_while(shared, pid, limit);

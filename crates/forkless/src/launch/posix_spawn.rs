@@ -164,7 +164,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
     let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
     let route = Route { launcher: Launcher::PosixSpawn, call: Call::PosixSpawn, table, passing: Passing::None };
-    Ok(Running { pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
+    Ok(Running { pid, id: pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
 }
 
 /// The child's pidfd in place of `room`; none if the child has been reaped by another already.

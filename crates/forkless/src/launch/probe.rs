@@ -198,7 +198,7 @@ fn probe_once() -> Result<u32, ProbeError> {
             Err(error) => return Err(ProbeError::Clone(error)),
         }
     };
-    wait::reap(pid);
+    wait::reap(pid, None);
     let detail = stack.frame().detail.load(Ordering::Acquire);
     if detail & probed::SHARED == 0 {
         // The kernel that does not share memory does not clear our word either.

@@ -208,11 +208,12 @@ impl Stack {
         unsafe { self.frame.as_ref() }
     }
 
-    /// What a thread needs of the frame that writes the id maps while this handle is used to clone: `go`, `asked`, `pid`.
-    pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32) {
+    /// What a thread needs of the frame that writes the id maps while this handle is used to clone: `go`, `asked`, `pid`,
+    /// and the futex word.
+    pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32, &'a AtomicU32) {
         // SAFETY: the mapping outlives the clone: whoever asks joins its thread while it has the handle.
         let frame = unsafe { self.frame.as_ref() };
-        (&frame.go, &frame.asked, &frame.pid)
+        (&frame.go, &frame.asked, &frame.pid, &frame.word)
     }
 
     pub(crate) fn frame_ptr(&self) -> *mut Frame {

@@ -242,7 +242,8 @@ impl Drop for Watched {
             let _ = process.child.kill();
         }
         // What is not watched is reaped by a later launch: the runtime may have no reactor to watch it with.
-        if process.is_watched() && !planted!("awaited-dropped-not-reaped") && matches!(process.try_wait(), Ok(None)) {
+        let is_reaped_here = !process.child.is_autoreaped() && !planted!("awaited-dropped-not-reaped");
+        if process.is_watched() && is_reaped_here && matches!(process.try_wait(), Ok(None)) {
             // A runtime that is gone drops the future at once, and the child with it.
             drop(self.runtime.spawn(async move { process.end().await.map(drop) }));
         }

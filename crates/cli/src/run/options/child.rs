@@ -42,6 +42,10 @@ pub(crate) struct ChildOptions {
     #[arg(long, value_name = "SIG", value_parser = parse::signal)]
     pdeathsig: Option<i32>,
 
+    /// Kill the program when forkless ends, however it ends (Linux 7.1; with --no-new-privs or CAP_SYS_ADMIN)
+    #[arg(long)]
+    pidfd_autokill: bool,
+
     /// Change to the directory open at our file descriptor N; --chdir then starts from there, or a relative --chroot or
     /// --pivot-root
     #[arg(help_heading = EXPERT, long, value_name = "N")]
@@ -135,6 +139,7 @@ impl ChildOptions {
         if let Some(signal) = self.pdeathsig {
             command.parent_death_signal(signal);
         }
+        command.pidfd_autokill(self.pidfd_autokill);
         if let Some(number) = self.chdir_fd {
             command.current_dir_fd(open_fd("--chdir-fd", number)?);
         }
