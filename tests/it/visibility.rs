@@ -28,3 +28,58 @@ fn exit_statuses_are_kept_from_a_foreign_reaper() {
 fn a_handle_does_not_signal_whoever_got_its_pid() {
     runner::run("pid-reuse");
 }
+
+#[test]
+fn autoreap_and_autokill_are_refused_by_name_with_what_excludes_them() {
+    runner::run("autoreap-checked");
+}
+
+#[test]
+fn a_missing_clone3_flag_is_an_error_that_names_it() {
+    runner::run("autoreap-missing");
+}
+
+#[test]
+fn an_autoreaped_child_has_its_status_by_the_pidfd_alone() {
+    runner::run("autoreap-ends");
+}
+
+#[test]
+fn an_autoreaped_child_that_does_not_come_to_exec_is_reported() {
+    runner::run("autoreap-before-exec");
+}
+
+#[test]
+fn a_dropped_autoreaped_child_leaves_nothing() {
+    runner::run("autoreap-dropped");
+}
+
+#[test]
+fn whoever_gets_an_autoreaped_childs_pid_is_left_alone() {
+    runner::run("autoreap-reused");
+}
+
+#[test]
+fn autoreaped_children_are_waited_for_in_sets_and_awaited() {
+    runner::run("autoreap-many");
+}
+
+#[test]
+fn a_forked_copy_sees_an_autoreaped_childs_end() {
+    runner::run("autoreap-copy");
+}
+
+#[test]
+fn autoreaped_children_take_settings() {
+    runner::run("autoreap-settings");
+}
+
+#[test]
+fn an_autokilled_child_ends_with_its_handle_and_its_host() {
+    runner::run("autokill");
+}
+
+#[test]
+fn an_ordinary_user_needs_no_new_privs_for_autokill() {
+    runner::run("autokill-unprivileged");
+}

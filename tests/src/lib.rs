@@ -1,8 +1,12 @@
 //! What the tests share: the parent's state before and after ([`state`]), filters that refuse system calls
-//! ([`filter`]), what a process is ([`observe`]), how long it may take ([`patience`]), the behaviour table and its player ([`table`]).
+//! ([`filter`], and those of others: [`profile`]), what a process is ([`observe`]), how long it may take ([`patience`]), signals
+//! to it ([`process`]), the behaviour table and its player ([`table`]), which files of a crate need each other ([`modules`]).
 
 pub mod filter;
+pub mod modules;
 pub mod observe;
 pub mod patience;
+pub mod process;
+pub mod profile;
 pub mod state;
 pub mod table;

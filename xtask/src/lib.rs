@@ -1,14 +1,19 @@
 //! What tasks and tests share: how the C library and the modules of other languages are built and installed, what comes from other
-//! packages, and what real programs gain.
+//! packages, what real programs gain, and the pages that are written from the sources.
 
 pub mod background;
 pub mod dist;
+pub mod fuzz;
+pub mod inventory;
 pub mod kernels;
 pub mod modules;
+pub mod mutants;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod soak;
+pub mod trust;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".
 pub fn count(counts: &str, word: &str) -> u64 {

@@ -169,7 +169,10 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
         fs::create_dir_all(to.parent().context("a directory")?)?;
         fs::copy(from.join(name), to).with_context(|| name.to_owned())?;
     }
-    run(Command::new("perl").arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix))?;
+    let mut configure = Command::new("perl");
+    configure.arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix);
+    // The module's own part in C has faults too.
+    run(configure.args((!dist::features().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
     run(Command::new("make").current_dir(copy))
 }
 
@@ -211,7 +214,7 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     }
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
-    maturin.args((profile == Profile::Release).then_some("--release"));
+    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::features());
     maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
     run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
     let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

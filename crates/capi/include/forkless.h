@@ -216,6 +216,12 @@ int forkless_command_inherit_signal_mask(forkless_command *command, int on);
 int forkless_command_pidfd(forkless_command *command, int on);
 /* Should forkless_child_free kill the child? */
 int forkless_command_kill_on_free(forkless_command *command, int on);
+/* Linux 7.1, else -EINVAL at the launch. The kernel reaps the child: no zombie, no SIGCHLD at its end, no status for another's waitpid(-1);
+ * its status comes by the pidfd alone, and there is no usage. Not with FORK, POSIX_SPAWN, a zygote, pidfd(0) or seccomp. */
+int forkless_command_autoreap(forkless_command *command, int on);
+/* The same, and the kernel kills the child when the last descriptor of its pidfd is closed: by forkless_child_free, or because your process
+ * has ended, however. Needs forkless_command_no_new_privs or CAP_SYS_ADMIN. */
+int forkless_command_pidfd_autokill(forkless_command *command, int on);
 /* How long to try again while the program is open for writing (ETXTBSY); 100 ms unless told otherwise. */
 int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
 /* Is a file without #! that is no program (ENOEXEC) run by /bin/sh, as execvp(3) does? Unless told otherwise it is an error. */
@@ -441,7 +447,8 @@ void forkless_output_free(forkless_output *output);
  */
 
 void forkless_child_free(forkless_child *child);
-/* Frees the handle and leaves the child to you: its pid, for waitpid(2), when it has executed the program, or why it has not. */
+/* Frees the handle and leaves the child to you: its pid, for waitpid(2), when it has executed the program, or why it has not.
+ * -EINVAL for an autoreaped one. */
 pid_t forkless_child_release(forkless_child *child);
 pid_t forkless_child_pid(forkless_child *child);
 /* The pidfd, readable when the child has ended. The handle's; -ENOENT if it has none. */
@@ -455,7 +462,7 @@ int forkless_child_take_handed_back(forkless_child *child);
 /* How it was launched, in words; who made it, FORKLESS_LAUNCHER_.... */
 int forkless_child_route(forkless_child *child, char *text, size_t size);
 int forkless_child_launcher(forkless_child *child);
-/* What it has used, when it has been waited for: else -ENODATA. */
+/* What it has used, when it has been waited for: else, and of an autoreaped one, -ENODATA. */
 int forkless_child_usage(forkless_child *child, forkless_usage *usage);
 /* The best-effort step that failed, of this index: 1, or 0 if there are no more. */
 int forkless_child_missed(forkless_child *child, size_t index, forkless_error *missed);

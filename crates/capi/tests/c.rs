@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
+mod hosts;
 mod noshell;
 
 /// Where it is installed; none where it cannot be built.
@@ -134,6 +135,18 @@ macro_rules! c_tests {
 }
 
 c_tests! { cgroup child command nulls pipeline pty sets stream system threads zygote }
+
+/// Faults on purpose are for trials: `cargo xtask mutants`, which says what it builds with.
+#[test]
+fn no_planted_faults_are_installed() {
+    let Some(prefix) = prefix() else { return };
+    for library in ["libforkless.so.0", "libforkless.a", "libforkless_preload.so"] {
+        let bytes = fs::read(prefix.join("lib").join(library)).expect("a library");
+        let name = b"FORKLESS_PLANTED=";
+        let is_planted = bytes.windows(name.len()).any(|part| part == name);
+        assert_eq!(is_planted, std::env::var_os(xtask::dist::FEATURES).is_some(), "{library}");
+    }
+}
 
 /// The program in the documentation is one.
 #[test]

@@ -291,6 +291,31 @@ static void system_calls(void) {
     forkless_command_free(command);
 }
 
+/* With the flags of Linux 7.1, or the error that names what is missing. */
+static void autoreaped(void) {
+    forkless_command *command = shell("exit 3");
+    forkless_child *child;
+    forkless_error error;
+    forkless_usage usage;
+    int status;
+    EXPECT(0, forkless_command_no_new_privs(command, 1));
+    EXPECT(0, forkless_command_autoreap(command, 1));
+    EXPECT(0, forkless_command_pidfd_autokill(command, 1));
+    int answer = forkless_command_spawn(command, &child, &error);
+    if (answer == 0) {
+        EXPECT(0, forkless_child_wait(child, &status, NULL));
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+        EXPECT(-ENODATA, forkless_child_usage(child, &usage));
+        EXPECT(-EINVAL, forkless_child_release(child));
+    } else {
+        CHECK(answer == -EINVAL && error.step == FORKLESS_STEP_CLONE && strstr(error.message, "CLONE_PIDFD_AUTOKILL"));
+    }
+    EXPECT(0, forkless_command_pidfd(command, 0));
+    EXPECT(-EINVAL, forkless_command_spawn(command, &child, &error));
+    CHECK(error.step == FORKLESS_STEP_CHECK && strstr(error.message, "pidfd_autokill"));
+    forkless_command_free(command);
+}
+
 static void best_effort(void) {
     forkless_command *command = shell("true");
     forkless_child *child;
@@ -375,6 +400,7 @@ int main(void) {
     sandbox();
     filter();
     system_calls();
+    autoreaped();
     best_effort();
     own_code();
     words();

@@ -172,6 +172,9 @@ fn what_is_refused_is_told() {
         ("seccomp", "seccomp"),
         ("statfs", "/proc"),
         ("clone3", "CLONE_INTO_CGROUP"),
+        ("clone3", "CLONE_AUTOREAP"),
+        ("clone3", "CLONE_PIDFD_AUTOKILL"),
+        ("clone3", "CLONE_NNP"),
     ] {
         if feature(&here, name)["state"] != "here" {
             skipped(&format!("refusing {name}"), "it is not here anyway");

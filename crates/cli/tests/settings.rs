@@ -270,6 +270,21 @@ fn the_program_dies_with_us_on_request() {
     }
 }
 
+#[test]
+fn the_program_is_killed_with_us_or_the_missing_flag_is_named() {
+    let options = &["--no-new-privs", "--pidfd-autokill"];
+    for caller in Caller::all("the_program_is_killed_with_us_or_the_missing_flag_is_named") {
+        if caller.output(&[&options[..], &["true"]].concat()).status.success() {
+            assert_eq!(last_words(caller, options), "");
+        } else {
+            skipped("the_program_is_killed_with_us", "the kernel has no CLONE_PIDFD_AUTOKILL");
+            let words = caller.failure(&[&options[..], &["true"]].concat());
+            assert!(words.contains("CLONE_PIDFD_AUTOKILL") && words.contains("Linux 7.1"), "{words}");
+        }
+        assert!(caller.failure(&["--pidfd-autokill", "--launcher=fork", "true"]).contains("pidfd_autokill"));
+    }
+}
+
 // ---- the program ----
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Called {
     pub function: unsafe extern "C" fn(*mut c_void) -> i32,
     /// Its argument.
     pub argument: *mut c_void,
-    /// The caller's mask, where everything is blocked and the caller's handlers are still to be put away.
+    /// The caller's mask, where everything but SIGSYS is blocked and the caller's handlers are still to be put away.
     pub mask: Option<u64>,
 }
 
@@ -24,10 +24,11 @@ pub struct Called {
 pub unsafe extern "C-unwind" fn call(called: *mut Called) -> ! {
     // SAFETY: the caller stands still, so this and the function's argument stay; the tables of signals are the child's own.
     let status = unsafe {
-        if let Some(mask) = (*called).mask
-            && (signals::reset_handlers(None).is_err() || sys::set_signal_mask(mask).is_err())
-        {
-            sys::exit(127);
+        if let Some(mask) = (*called).mask {
+            signals::block_all();
+            if signals::reset_handlers(None).is_err() || sys::set_signal_mask(mask).is_err() {
+                sys::exit(127);
+            }
         }
         ((*called).function)((*called).argument)
     };

@@ -3,6 +3,7 @@
 use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
@@ -12,11 +13,11 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::LEFT;
-use forkless_core::sys;
+use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -46,7 +47,10 @@ pub struct Child {
 /// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
 #[derive(Debug)]
 struct Inner {
+    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
     pid: i32,
+    /// Its process id.
+    id: i32,
     pidfd: Option<OwnedFd>,
     state: State,
     pending: Option<Pending>,
@@ -57,6 +61,8 @@ struct Inner {
     started: Instant,
     route: Route,
     kill_on_drop: bool,
+    /// It is killed when its pidfd is closed, which is when the handle is dropped.
+    autokill: bool,
     /// It leads its process group.
     leads_group: bool,
 }
@@ -108,7 +114,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() {
+        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }
@@ -148,6 +154,7 @@ impl Child {
         let [stdin, stdout, stderr] = pipes.ours;
         let mut inner = Inner {
             pid: running.pid,
+            id: running.id,
             pidfd: running.pidfd,
             state: State::Running,
             pending: None,
@@ -158,6 +165,7 @@ impl Child {
             started: running.started,
             route: running.route,
             kill_on_drop: plan.kill_on_drop,
+            autokill: plan.is_autokilled(),
             leads_group: plan.leads_group,
         };
         if running.left {
@@ -173,9 +181,9 @@ impl Child {
         })
     }
 
-    /// The process id. It names this child until it has been waited for.
+    /// The process id. It names this child until it has been waited for; an [autoreaped](crate::Command::autoreap) one until it ends.
     pub fn id(&self) -> u32 {
-        self.inner.pid as u32
+        self.inner.id as u32
     }
 
     /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
@@ -211,7 +219,9 @@ impl Child {
 
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
-        drop(self.stdin.take());
+        if !planted!("input-not-ended") {
+            drop(self.stdin.take());
+        }
         for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -256,7 +266,7 @@ impl Child {
         loop {
             let Some(pending) = &self.inner.pending else { return Ok(true) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if launch::wait_while(&pending.stack, self.inner.pid, left, |word| word != LEFT) {
+            if launch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
                 self.settle()?;
                 return Ok(true);
             }
@@ -273,17 +283,18 @@ impl Child {
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
             && !launch::has_executed(&pending.stack, self.inner.pid);
-        let Some(outcome) = launch::failed(&pending.stack, &pending.plan) else {
+        let failed = launch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+        let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
             }
-            wait::reap(self.inner.pid);
-            let error = launch::killed_in_exec(&pending.plan);
+            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
+            let error = launch::killed_in_exec(&pending.plan, status);
             self.inner.state = State::Failed(error.clone());
             return Err(error);
         };
         let status = match self.inner.state {
-            State::Running => wait::reap(self.inner.pid),
+            State::Running => wait::reap(self.inner.pid, self.inner.pidfd.as_ref()),
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
@@ -298,15 +309,18 @@ impl Child {
     /// Why it has not done that.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
+        if self.inner.pid == wait::NOBODY {
+            return Err(Error::check(&self.name(), "nobody else can wait for an autoreaped child").into());
+        }
         self.wait_exec()?;
         // It may have been killed in exec, where there is no turning back and nothing done yet.
         if matches!(self.inner.state, State::Running) && !launch::is_program(self.inner.pid) {
-            let status = wait::reap(self.inner.pid);
+            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
         }
         self.inner.state = State::Lost;
-        Ok(Released::Running { pid: self.inner.pid, pidfd: self.inner.pidfd.take() })
+        Ok(Released::Running { pid: self.inner.id, pidfd: self.inner.pidfd.take() })
     }
 
     /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
@@ -338,7 +352,7 @@ impl Child {
         if self.is_filtered() {
             match &self.inner.pending {
                 Some(pending)
-                    if !launch::wait_while(&pending.stack, self.inner.pid, Some(Duration::ZERO), |word| {
+                    if !launch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| {
                         word != LEFT
                     }) =>
                 {
@@ -387,12 +401,10 @@ impl Child {
     /// The pidfd; opened now if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
-            let open = sys::pidfd_open(self.inner.pid, 0).map_err(|errno| {
+            let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            // SAFETY: a new descriptor, ours.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
-            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
             }
@@ -406,7 +418,7 @@ impl Child {
 
     /// What it is called in errors that come when its plan is gone.
     fn name(&self) -> OsString {
-        format!("pid {}", self.inner.pid).into()
+        format!("pid {}", self.inner.id).into()
     }
 
     fn known(&self) -> Option<io::Result<ExitStatus>> {
@@ -507,6 +519,12 @@ impl Child {
         self.inner.kill_on_drop = kill;
     }
 
+    /// Does the kernel reap it?
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_autoreaped(&self) -> bool {
+        self.inner.pid == wait::NOBODY
+    }
+
     /// Is it to be killed now that its handle is dropped?
     #[cfg(feature = "tokio")]
     pub(crate) fn dies_with_handle(&self) -> bool {
@@ -521,7 +539,8 @@ impl Inner {
 
     /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
-        self.kill_on_drop && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
+        let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
+        (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
 
@@ -548,12 +567,21 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() {
+        if self.dies_with_handle() && !planted!("handle-kills-nobody") {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }
-        if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
-            let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
+        let has_gone = match self.pid {
+            // It may still be in our memory. Its pidfd is closed now, which is what kills one of `pidfd_autokill`.
+            wait::NOBODY => self.pending.as_ref().is_none_or(Pending::has_left),
+            pid => wait::has_gone(pid, self.pidfd.as_ref()),
+        };
+        if !has_gone {
+            let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
+            let pending = self.pending.take();
+            if planted!("dropped-child-forgotten") {
+                return;
+            }
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
         }
     }

@@ -1,6 +1,7 @@
 //! What went wrong with a launch: which program, which step, on what, and why.
 
 use crate::step::Step;
+use forkless_core::planted;
 use std::error::Error as StdError;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -149,9 +150,12 @@ impl Error {
     }
 }
 
+/// Bad system call.
+const SIGSYS: i32 = 31;
+
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, signal: _, note } = &*self.0;
+        let Inner { program, step, object, errno, signal, note } = &*self.0;
         match step {
             Step::Wait => write!(out, "lost sight of {program:?}")?,
             _ => write!(out, "failed to start {program:?}")?,
@@ -166,9 +170,14 @@ impl fmt::Display for Error {
             write!(out, ": {}", errno_words(*errno))?;
         }
         match (note, errno) {
-            (Some(note), None) => write!(out, ": {note}"),
-            (Some(note), Some(_)) => write!(out, " ({note})"),
-            (None, _) => Ok(()),
+            (Some(note), None) => write!(out, ": {note}")?,
+            (Some(note), Some(_)) => write!(out, " ({note})")?,
+            (None, _) => {}
+        }
+        match signal {
+            None => Ok(()),
+            Some(SIGSYS) => write!(out, ", by SIGSYS, with which a seccomp filter kills"),
+            Some(signal) => write!(out, ", by signal {signal}"),
         }
     }
 }
@@ -184,6 +193,7 @@ pub fn errno(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
     match (error.raw_os_error(), inner, Error::of(error)) {
         (Some(errno), ..) => Some(errno),
+        (None, Some(_), _) if planted!("errno-lost-behind-words") => None,
         (None, Some(inner), _) => errno(&inner.error),
         (None, None, detail) => detail.and_then(Error::errno),
     }

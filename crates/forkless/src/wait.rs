@@ -7,19 +7,26 @@
 use crate::child::Child;
 use crate::compile::{Plan, Stream};
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
+use forkless_core::planted;
+use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What stands for the process id of an autoreaped child where the kernel is asked by one: a number that no process has. The kernel
+/// frees the child's own at its end, whether we have looked or not, so it may by then be another child's. Only the pidfd names it.
+pub(crate) const NOBODY: i32 = i32::MAX;
 
 /// A child that has ended and been reaped.
 #[derive(Debug, Clone, Copy)]
@@ -56,13 +63,10 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
 }
 
 /// Does the kernel throw exit statuses away here, because SIGCHLD is ignored? Then only a pidfd keeps them.
-pub(crate) fn sigchld_discards() -> bool {
+pub fn sigchld_discards() -> bool {
     const SIGCHLD: u32 = 17;
-    sys::signal_action(SIGCHLD).is_ok_and(|action| {
-        // SAFETY: an optional function pointer read as the word it is.
-        let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
-        handler == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0
-    })
+    sys::signal_action(SIGCHLD)
+        .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)
 }
 
 /// Waits for the end of a child and reaps it.
@@ -101,8 +105,8 @@ pub(crate) fn has_gone(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
 pub(crate) fn signal(pid: i32, pidfd: Option<&OwnedFd>, signal: i32) {
     let sent = pidfd.map(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), signal));
     if !matches!(sent, Some(Ok(()) | Err(errno::ESRCH))) && !is_reaped(pid, pidfd) {
-        // SAFETY: a child of ours that has not been reaped.
-        let _ = unsafe { sys::kill(pid, signal) };
+        // A child of ours that has not been reaped: the number is still its own.
+        let _ = sys::kill(pid, signal);
     }
 }
 
@@ -135,7 +139,10 @@ fn told(
             status: ExitStatus::from_raw(status),
             usage: Some(Usage::new(&usage, started.elapsed())),
         })),
-        Err(errno::ECHILD) => taken_by_another(pid, pidfd, options),
+        Err(errno::ECHILD) => match pidfd {
+            Some(pidfd) if pid == NOBODY => autoreaped(pidfd.as_fd(), options),
+            pidfd => taken_by_another(pid, pidfd, options),
+        },
         Err(error) => Err(io::Error::from_raw_os_error(error)),
     }
 }
@@ -143,14 +150,14 @@ fn told(
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = ask_once(pid, pidfd, options);
-        if answer.as_ref().err() != Some(&errno::EINTR) {
+        if answer.as_ref().err() != Some(&errno::EINTR) || planted!("wait-ends-at-a-signal") {
             return answer;
         }
     }
 }
 
 fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
-    match pidfd {
+    match pidfd.filter(|_| !planted!("waited-for-by-number")) {
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
@@ -158,11 +165,14 @@ fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Foun
 
 type Found = Option<(i32, uapi::rusage)>;
 
+/// Before a child has used anything.
+// SAFETY: all zeroes is a valid rusage.
+const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
+
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
-    let mut status = 0;
-    // SAFETY: all zeroes is a valid rusage.
-    let mut usage = unsafe { std::mem::zeroed() };
-    match sys::wait4(pid, &mut status, options | uapi::__WALL, Some(&mut usage)) {
+    let (mut status, mut usage) = (0, NO_USAGE);
+    let all = if planted!("failed-child-not-found") { 0 } else { uapi::__WALL };
+    match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
         Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
         found => Ok((found? == pid).then_some((status, usage))),
     }
@@ -178,20 +188,19 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
 
 /// Where one of the two calls that wait is refused the other may not be.
 fn is_refusal(error: i32) -> bool {
-    matches!(error, errno::EINVAL | errno::ENOSYS | errno::EPERM | errno::EACCES)
+    let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
+    refusals.contains(&error) && !planted!("refused-wait-is-final")
 }
 
 fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     const CLD_EXITED: i32 = 1;
     const CLD_DUMPED: i32 = 3;
-    let mut info = sys::SignalInfo::EMPTY;
-    // SAFETY: all zeroes is a valid rusage.
-    let mut usage = unsafe { std::mem::zeroed() };
+    let (mut info, mut usage) = (sys::SignalInfo::EMPTY, NO_USAGE);
     let options = options | uapi::WEXITED | uapi::__WALL;
     sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
     let status = match info.code {
         CLD_EXITED => info.status << 8,
-        CLD_DUMPED => info.status | 0x80,
+        CLD_DUMPED if !planted!("core-dump-untold") => info.status | 0x80,
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
@@ -268,7 +277,8 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        if let Some(status) = kept_status(pidfd.as_fd()) {
+        let kept = kept_status(pidfd.as_fd()).ok().flatten().filter(|_| !planted!("kept-status-ignored"));
+        if let Some(status) = kept {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
     }
@@ -280,10 +290,31 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
     Err(Error::new(&OsString::from(format!("pid {pid}")), Step::Wait, errno::ECHILD).note(why).into())
 }
 
-/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15.
+/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, which learns nothing but ECHILD.)
+fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> {
+    let limit = (options & uapi::WNOHANG != 0).then_some(Duration::ZERO);
+    if !wait_readable(pidfd, limit)? {
+        return Ok(None);
+    }
+    loop {
+        match kept_status(pidfd) {
+            Ok(Some(status)) => return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None })),
+            // The kernel is about to store it.
+            Ok(None) if limit.is_none() => {}
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                let error = Error::new("an autoreaped child".as_ref(), Step::Wait, error);
+                return Err(error.note("its status comes by PIDFD_GET_INFO alone, which is refused here").into());
+            }
+        }
+    }
+}
+
+/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. None: it is not there
+/// yet, or never will be.
 ///
 /// Source: pidfd_info in linux/pidfd.h, pidfd_info() in fs/pidfs.c.
-fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     /// _IOWR(0xff, 11, struct pidfd_info), of 64 bytes in its first version.
     const PIDFD_GET_INFO: usize = 0xc040_ff0b;
@@ -306,15 +337,15 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
         let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
         // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
         match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
-            Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Some(info.exit_code),
+            Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Ok(Some(info.exit_code)),
             Ok(_) => {}
             // The child was reaped during the call; the next one finds the status, if this kernel keeps it.
             Err(errno::ESRCH) if !vanished => vanished = true,
             // Not known before Linux 6.13, not kept before 6.15.
-            Err(_) => return None,
+            Err(error) => return Err(error),
         }
         if Instant::now() > deadline {
-            return None;
+            return Ok(None);
         }
         std::thread::yield_now();
     }
@@ -325,9 +356,8 @@ pub(crate) fn wait_ended(pid: i32, pidfd: Option<&OwnedFd>, limit: Duration) -> 
     if let Some(pidfd) = pidfd {
         return wait_readable(pidfd.as_fd(), Some(limit));
     }
-    match sys::pidfd_open(pid, 0) {
-        // SAFETY: a new descriptor, ours.
-        Ok(fd) => wait_readable(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd(), Some(limit)),
+    match kernel::pidfd_open(pid) {
+        Ok(pidfd) => wait_readable(pidfd.as_fd(), Some(limit)),
         // It has been reaped by someone: the next look will say so.
         Err(errno::ESRCH) => Ok(true),
         Err(_) => poll_for_end(pid, limit),
@@ -367,8 +397,11 @@ fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool
     }
 }
 
-/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal.
-pub(crate) fn reap(pid: i32) -> Option<ExitStatus> {
+/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal. (And the kernel has where it was asked to.)
+pub(crate) fn reap(pid: i32, pidfd: Option<&OwnedFd>) -> Option<ExitStatus> {
+    if pid == NOBODY {
+        return wait(pid, pidfd, Instant::now()).ok().map(|ended| ended.status);
+    }
     loop {
         match by_pid(pid, 0) {
             Err(errno::EINTR) => {}

@@ -243,8 +243,8 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     let sleeping = sleeper().pidfd(pidfd).spawn().unwrap();
     let pid = sleeping.id() as i32;
     drop(sleeping);
-    // SAFETY: our own child, which nobody has reaped, as it has not ended.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    // Our own child, which nobody has reaped, as it has not ended.
+    assert!(forkless_tests::process::kill(pid, libc::SIGKILL));
     while forkless::reap_orphans() > 0 {
         thread::sleep(Duration::from_millis(1));
     }

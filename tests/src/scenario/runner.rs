@@ -71,8 +71,8 @@ fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    // SAFETY: the group was made for the scenario above; whatever is left in it came from there.
-    unsafe { libc::kill(-group, libc::SIGKILL) };
+    // The group was made for the scenario above; whatever is left in it came from there.
+    forkless_tests::process::kill(-group, libc::SIGKILL);
     if status.is_none() {
         let _ = child.wait();
     }

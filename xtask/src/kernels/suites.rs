@@ -44,10 +44,14 @@ fn say(built: modules::Built) -> Result<()> {
     Ok(())
 }
 
-/// The shorter ones first.
-const SUITES: [Suite; 15] = [
+/// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
+const HOSTS: &str = "hosts";
+
+/// The shorter ones first, and last the one that leaves the system changed.
+const SUITES: [Suite; 17] = [
     suite("forkless-tests", "faults", 20, nothing),
     suite("forkless-tests", "handle", 20, nothing),
+    suite("forkless-tests", "visibility", 20, nothing),
     suite("forkless-tests", "death", 20, nothing),
     suite("forkless-tests", "launchers", 20, nothing),
     suite("forkless-tests", "procfs", 20, nothing),
@@ -61,6 +65,7 @@ const SUITES: [Suite; 15] = [
     suite("forkless-preload", "preload", 60, |target| dist::install_once(&target.join("tmp/preload"), target)),
     suite("forkless-capi", "perl", 60, perl),
     suite("forkless-python", "python", 60, python),
+    suite("forkless-tests", HOSTS, 60, nothing),
 ];
 
 /// Which jobs, and how.
@@ -138,7 +143,8 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         let program = quoted(message.executable.as_deref().context("a program")?);
         writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
         let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
-        writeln!(script, "exec {program} --show-output{words}")?;
+        let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
+        writeln!(script, "exec {program} --show-output{threads}{words}")?;
         jobs.push(Job { name: suite.test.into(), script, limit: Duration::from_secs(suite.limit * 60) });
     }
     Ok(jobs)
@@ -166,7 +172,12 @@ impl Choice {
         let (slow, scale) = (self.slow, self.scale);
         let mut lines = format!("export FORKLESS_TEST_SLOW={slow} FORKLESS_TEST_SCALE={scale}\n");
         let run = &*modules::THIS_RUN;
-        let _ = writeln!(lines, "export {}=1 {}={run} RUST_BACKTRACE=0", packages::NO_INSTALL, modules::RUN);
+        let _ = writeln!(
+            lines,
+            "export {}=1 {}={run} FORKLESS_OWN_SYSTEM=1 RUST_BACKTRACE=0",
+            packages::NO_INSTALL,
+            modules::RUN
+        );
         for name in ["PATH", "CARGO", "CARGO_HOME", "RUSTUP_HOME"] {
             if let Some(value) = std::env::var_os(name) {
                 let _ = writeln!(lines, "export {name}={}", quoted(Path::new(&value)));

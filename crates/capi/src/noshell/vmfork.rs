@@ -4,6 +4,7 @@ use crate::entry::as_libc;
 use crate::error::{Failure, bad};
 use forkless::KeepDumpable;
 use forkless_core::called::{Called, call};
+use forkless_core::signals;
 use forkless_core::sys::{self, errno, uapi};
 use libc::{c_int, c_void, pid_t};
 use std::io;
@@ -69,15 +70,13 @@ unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
         answer => return answer,
     }
     // Refused: the handlers are put away in the child, and none may run before that.
-    // SAFETY: put back below; by raw system call, since libc leaves its own two signals out.
-    let mask = unsafe { sys::set_signal_mask(!0) }?;
+    // Put back below; by raw system call, since libc leaves its own two signals out.
+    let mask = sys::set_signal_mask(signals::BLOCKED_IN_CALLER)?;
     called.mask = Some(mask);
     // SAFETY: as above.
-    unsafe {
-        let answer = sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called);
-        let _ = sys::set_signal_mask(mask);
-        answer
-    }
+    let answer = unsafe { sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called) };
+    let _ = sys::set_signal_mask(mask);
+    answer
 }
 
 struct Stack(*mut c_void);

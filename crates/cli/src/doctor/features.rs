@@ -96,7 +96,7 @@ const LAUNCHES: [Words; 6] = [
 ];
 
 /// What some settings and promises rest on.
-const SETTINGS: [Words; 8] = [
+const SETTINGS: [Words; 11] = [
     (
         "PIDFD_GET_INFO",
         "6.15",
@@ -104,6 +104,19 @@ const SETTINGS: [Words; 8] = [
         "a status is lost, with an error that says so, if others reap our children",
     ),
     ("CLONE_INTO_CGROUP", "5.7", "a child is born in its control group", "Command::cgroup is an error"),
+    ("CLONE_AUTOREAP", "7.1", "the kernel reaps a child that nobody waits for", "Command::autoreap is an error"),
+    (
+        "CLONE_PIDFD_AUTOKILL",
+        "7.1",
+        "the kernel kills a child whose caller ends, however it ends",
+        "Command::pidfd_autokill and run --pidfd-autokill are errors",
+    ),
+    (
+        "CLONE_NNP",
+        "7.1",
+        "CLONE_PIDFD_AUTOKILL without CAP_SYS_ADMIN, for a child with no_new_privs",
+        "Command::pidfd_autokill with no_new_privs is an error",
+    ),
     ("execveat", "3.19", "a program is executed by its descriptor", "Command::program_fd is an error"),
     ("memfd", "3.17", "captured output and programs are kept in memory", "Capture::memory_file is an error"),
     (
@@ -160,7 +173,7 @@ fn launch_probes(support: Option<Support>) -> [Found; 6] {
 }
 
 /// In the order of [`SETTINGS`].
-fn setting_probes(support: Option<Support>) -> [Found; 8] {
+fn setting_probes(support: Option<Support>) -> [Found; 11] {
     let launches = support.is_some_and(|support| support.shared_memory);
     let trial = if launches { Trial::find() } else { None };
     let by_launch = |probe: fn(&Trial) -> Found| match &trial {
@@ -170,7 +183,10 @@ fn setting_probes(support: Option<Support>) -> [Found; 8] {
     let in_memory = |trial: io::Result<Trial>| Found::of(trial.and_then(|trial| trial.run(|_| ())));
     [
         by_launch(kept_status),
-        into_cgroup(),
+        clone3_flags(0),
+        clone3_flags(AUTOREAP),
+        clone3_flags(AUTOREAP | libc::CLONE_PIDFD as u64 | NNP | PIDFD_AUTOKILL),
+        clone3_flags(NNP),
         by_launch(|trial| match trial {
             Trial::Memory(_) | Trial::Open(_) => Found::here(None),
             // That another way had to be found says nothing about why.
@@ -225,14 +241,20 @@ fn ioctl(pidfd: BorrowedFd<'_>, request: u64, info: &mut [u64; 8]) -> io::Result
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A group that does not exist: a kernel that knows the flag says EBADF, and makes no child.
+/// `CLONE_AUTOREAP`, `CLONE_NNP` and `CLONE_PIDFD_AUTOKILL` of linux/sched.h. The last needs the first two, and a pidfd.
+const AUTOREAP: u64 = 1 << 34;
+const NNP: u64 = 1 << 35;
+const PIDFD_AUTOKILL: u64 = 1 << 36;
+
+/// Into a group that does not exist: a kernel that knows that flag and the given ones says EBADF, and makes no child.
 ///
 /// Source: `cgroup_css_set_fork()` in kernel/cgroup/cgroup.c.
-fn into_cgroup() -> Found {
+fn clone3_flags(flags: u64) -> Found {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
-    // Flags first, the signal fifth, the group eleventh and last: clone_args in linux/sched.h.
+    let mut pidfd = -1_i32;
+    // Flags first, the pidfd's place second, the group eleventh and last: clone_args in linux/sched.h.
     let mut args = [0_u64; 11];
-    (args[0], args[4], args[10]) = (CLONE_INTO_CGROUP, libc::SIGCHLD as u64, i32::MAX as u64);
+    (args[0], args[1], args[10]) = (CLONE_INTO_CGROUP | flags, &raw mut pidfd as u64, i32::MAX as u64);
     // SAFETY: no memory is shared, and were there a child after all, it would end here at once.
     let answer = unsafe {
         let answer = libc::syscall(libc::SYS_clone3, args.as_mut_ptr(), size_of_val(&args));

@@ -31,6 +31,45 @@ impl Command {
         self
     }
 
+    /// The kernel reaps the child when it ends: `CLONE_AUTOREAP` of `clone3(2)`, Linux 7.1. For children that nobody waits for, and for
+    /// programs in which somebody else waits for all children: no zombie is left, no `waitpid(-1)` elsewhere gets the status, and
+    /// the child's end raises no SIGCHLD (its stops do).
+    ///
+    /// - The exit status comes by the handle's pidfd alone, which keeps it. [`Child::usage`](crate::Child::usage) is none.
+    /// - A dropped child is nobody's concern: [`reap_orphans`](crate::reap_orphans) has it no longer than until its exec.
+    /// - A wait for all children waits for the child too, and then goes without it.
+    /// - Refused ([`Step::Check`](crate::Step::Check)) with other launchers, a zygote, [`pidfd(false)`](Self::pidfd),
+    ///   [`seccomp`](Self::seccomp) and [`exec`](Self::exec).
+    ///
+    /// An older kernel is an error of [`Step::Clone`](crate::Step::Clone), EINVAL; nothing is launched instead.
+    ///
+    /// ```
+    /// let mut command = forkless::Command::new("true");
+    /// match command.autoreap(true).spawn() {
+    ///     Ok(mut child) => assert!(child.wait()?.success() && child.usage().is_none()),
+    ///     Err(error) => assert!(error.to_string().contains("Linux 7.1"), "{error}"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn autoreap(&mut self, autoreap: bool) -> &mut Self {
+        self.autoreap = autoreap;
+        self
+    }
+
+    /// The kernel kills the child with SIGKILL when its handle is dropped, and also when this process ends without dropping it, however
+    /// that comes about: `CLONE_PIDFD_AUTOKILL` of `clone3(2)`, Linux 7.1. It reaps the child too, with all that
+    /// [`autoreap`](Self::autoreap) says.
+    ///
+    /// The child is killed when the last descriptor of the handle's [pidfd](crate::Child::pidfd) is closed. Forked copies of this
+    /// process and copies of the descriptor keep the child alive. The child alone is killed, not what it has started.
+    ///
+    /// Needs [`no_new_privs`](Self::no_new_privs), which the child then has from the start (`CLONE_NNP`), or CAP_SYS_ADMIN: else an
+    /// error of [`Step::Clone`](crate::Step::Clone), EPERM.
+    pub fn pidfd_autokill(&mut self, autokill: bool) -> &mut Self {
+        self.pidfd_autokill = autokill;
+        self
+    }
+
     /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Comes back
     /// only if that fails, with the error.
     ///
@@ -39,7 +78,8 @@ impl Command {
     /// - Other threads go on until the exec, and end there. Buffers are not written, and nothing is dropped.
     /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done: [`Stdio::piped`],
     ///   [`Stdio::socketpair`], [`pty`](Self::pty), [`hand_back`](Self::hand_back), id maps, PID namespaces,
-    ///   [`parent_death_signal`](Self::parent_death_signal). [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and
+    ///   [`parent_death_signal`](Self::parent_death_signal), [`autoreap`](Self::autoreap),
+    ///   [`pidfd_autokill`](Self::pidfd_autokill). [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and
     ///   [`launcher`](Self::launcher) have no meaning here.
     /// - After an error the signal mask is as it was, and so is what signals do. Whatever else was done before the step
     ///   that failed remains, as with std's: descriptors are in their places (and those that the program was not to have

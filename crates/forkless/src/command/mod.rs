@@ -73,6 +73,8 @@ pub struct Command {
     pub(crate) signals: Signals,
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
+    pub(crate) autoreap: bool,
+    pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
     pub(crate) scripts_by_shell: bool,
     /// The master of the terminal that the child is on.
@@ -150,6 +152,8 @@ impl Command {
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: true, bad: None },
             pidfd: None,
             kill_on_drop: false,
+            autoreap: false,
+            pidfd_autokill: false,
             busy_ms: BUSY_MS,
             scripts_by_shell: false,
             pty: None,
@@ -196,7 +200,12 @@ impl Command {
 
     /// What the program sees as `argv[0]`, in place of the name it was started by.
     pub fn arg0<S: AsRef<OsStr>>(&mut self, arg0: S) -> &mut Self {
-        self.args[0] = arg0.as_ref().to_owned();
+        let arg0 = arg0.as_ref().to_owned();
+        match self.args.first_mut() {
+            Some(first) => *first = arg0,
+            // `exactly` may have been given no words at all.
+            None => self.args.push(arg0),
+        }
         self
     }
 
@@ -364,7 +373,7 @@ impl Command {
     /// but reaped by a later launch or [`reap_orphans`](crate::reap_orphans), as any dropped child is.
     ///
     /// The child alone is killed, not what it has started; and nobody is if this process ends without dropping the handle
-    /// ([`parent_death_signal`](Self::parent_death_signal) is for that).
+    /// ([`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal) are for that).
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
         self
@@ -466,7 +475,7 @@ impl Command {
 
     /// The arguments, without `argv[0]`.
     pub fn get_args(&self) -> CommandArgs<'_> {
-        CommandArgs { inner: self.args[1..].iter() }
+        CommandArgs { inner: self.args.get(1..).unwrap_or_default().iter() }
     }
 
     /// The changes to the environment: set (some) or removed (none).
@@ -504,11 +513,12 @@ impl fmt::Debug for Command {
                 write!(out, "{}={value:?} ", key.to_string_lossy())?;
             }
         }
-        if self.program != self.args[0] {
+        let Some((first, others)) = self.args.split_first() else { return write!(out, "[{:?}]", self.program) };
+        if self.program != *first {
             write!(out, "[{:?}] ", self.program)?;
         }
-        write!(out, "{:?}", self.args[0])?;
-        self.args[1..].iter().try_for_each(|arg| write!(out, " {arg:?}"))
+        write!(out, "{first:?}")?;
+        others.iter().try_for_each(|arg| write!(out, " {arg:?}"))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::compile::Plan;
 use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::error::Error;
+use crate::launch::clone::{CLONE_AUTOREAP, CLONE_NNP, CLONE_PIDFD_AUTOKILL};
 use crate::launch::{self, Launcher};
 use crate::step::Step;
 use forkless_core::plan::CALLER_VARIABLES;
@@ -26,6 +27,9 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if command.scripts_by_shell && command.launcher == Launcher::PosixSpawn {
         return refuse("scripts_by_shell is no part of posix_spawn(3)");
     }
+    if is_autoreaped(command) {
+        check_autoreap(command)?;
+    }
     #[allow(unreachable_patterns, reason = "launchers that are not chosen here")]
     match command.launcher {
         Launcher::Fork if command.sandbox.makes(Namespace::Pid) => refuse(
@@ -34,6 +38,41 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         ),
         Launcher::Clone | Launcher::Fork | Launcher::PosixSpawn => Ok(()),
         _ => refuse("this launcher is a thing of its own, and is not chosen by Command::launcher"),
+    }
+}
+
+/// Is the child to be reaped by the kernel?
+pub(super) fn is_autoreaped(command: &Command) -> bool {
+    command.autoreap || command.pidfd_autokill
+}
+
+/// What does not go together with it.
+fn check_autoreap(command: &Command) -> Result<(), Error> {
+    let refuse = |why: &str| {
+        let name = if command.pidfd_autokill { "pidfd_autokill" } else { "autoreap" };
+        Err(Error::check(&command.program, format!("{name} {why}")))
+    };
+    if command.launcher != Launcher::Clone {
+        return refuse("is a flag of clone3(2), which Launcher::Clone alone makes the child by");
+    }
+    if command.pidfd == Some(false) {
+        return refuse("and pidfd(false) exclude each other: nothing else names the child or has its status");
+    }
+    if command.sandbox.seccomp.is_some() {
+        return refuse(
+            "and seccomp exclude each other: that the filter kills the child in exec is seen before it is reaped",
+        );
+    }
+    Ok(())
+}
+
+/// The flags of `clone3(2)` that were asked for. With `CLONE_NNP` the caller needs no privilege for `CLONE_PIDFD_AUTOKILL`.
+pub(super) fn flags(command: &Command) -> u64 {
+    match (command.pidfd_autokill, command.setup.no_new_privs) {
+        (true, true) => CLONE_AUTOREAP | CLONE_PIDFD_AUTOKILL | CLONE_NNP,
+        (true, false) => CLONE_AUTOREAP | CLONE_PIDFD_AUTOKILL,
+        (false, _) if command.autoreap => CLONE_AUTOREAP,
+        (false, _) => 0,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::command::posix::FileAction;
 use crate::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::error::Error;
+use crate::launch::clone::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
 use crate::launch::{Closure, Creator, Extensions, Launcher};
 use crate::stdio::Source;
 use crate::step::Step;
@@ -10,6 +11,7 @@ use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{
     self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
 };
+use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -87,6 +89,8 @@ pub(crate) struct Plan {
     pub(crate) kill_on_drop: bool,
     /// The child leads a process group of its own.
     pub(crate) leads_group: bool,
+    /// Flags of `clone3(2)` that the child is made with or not at all.
+    pub(crate) flags: u64,
     /// Was a pidfd asked for, or refused?
     pub(crate) pidfd: Option<bool>,
     /// The way the child is made.
@@ -188,11 +192,13 @@ impl Plan {
             pty: command.pty.clone(),
             sockets: descriptors.sockets,
             back: descriptors.back,
-            highest_source: descriptors.highest_source,
+            highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
             inherit_all: command.inherit_all,
             changes_ids: changes_ids(command),
             vfork: command.setup.oom_score_adj.is_some(),
-            changes_cgroup: !forks && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+            changes_cgroup: !planted!("change-of-cgroup-unnoticed")
+                && !forks
+                && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
@@ -202,10 +208,11 @@ impl Plan {
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
             cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-            is_filtered: command.sandbox.seccomp.is_some(),
+            is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
-            pidfd: command.pidfd,
+            flags: launcher::flags(command),
+            pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),
             launcher: command.launcher,
             extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
             closures: command.closures.clone(),
@@ -218,9 +225,25 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Does the kernel reap the child?
+    pub(crate) fn is_autoreaped(&self) -> bool {
+        self.flags & CLONE_AUTOREAP != 0
+    }
+
+    /// Does the kernel kill the child when its pidfd is closed?
+    pub(crate) fn is_autokilled(&self) -> bool {
+        self.flags & CLONE_PIDFD_AUTOKILL != 0
+    }
+
     /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
     pub(crate) fn header(&self) -> *const Header {
         self.arena.as_ptr().cast()
+    }
+
+    /// The same, to be read.
+    pub(crate) fn head(&self) -> &Header {
+        // SAFETY: the arena begins with its header.
+        unsafe { &*self.header() }
     }
 
     /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
@@ -240,15 +263,14 @@ impl Plan {
 
     /// The index of the op that executes the program.
     pub(crate) fn last_op(&self) -> u32 {
-        // SAFETY: the arena begins with its header.
-        unsafe { (*self.header()).op_count - 1 }
+        self.head().op_count - 1
     }
 
     /// The ops of this plan.
     fn ops(&self) -> &[Op] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
         }
     }
@@ -262,7 +284,7 @@ impl Plan {
     pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
         // SAFETY: the header's list lies in the arena.
         let pairs = unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
         };
         pairs.get(usize::try_from(index).ok()?)
@@ -283,9 +305,15 @@ impl Plan {
     pub(crate) fn keep(&self) -> &[i32] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
         }
+    }
+
+    /// The offsets of the candidates of an `Exec` op.
+    pub(crate) fn candidates(&self, exec: &Op) -> &[u32] {
+        // SAFETY: the list at `a` holds `b` offsets.
+        unsafe { std::slice::from_raw_parts(plan::at::<u32>(self.header(), exec.a), exec.b as usize) }
     }
 
     /// A string of this plan.
@@ -297,17 +325,14 @@ impl Plan {
 
     /// The path of a candidate of an `Exec` op.
     pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
-        if index < 0 || index as u32 >= exec.b {
-            return None;
-        }
-        // SAFETY: the list at `a` holds `b` offsets.
-        Some(self.text(unsafe { *plan::at::<u32>(self.header(), exec.a).add(index as usize) }))
+        self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
     }
 }
 
 /// Is the child somebody else before it has left our memory?
 fn changes_ids(command: &Command) -> bool {
-    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
+    (command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some())
+        && !planted!("change-of-ids-unnoticed")
 }
 
 /// Is the child kept from looking at its parent?
@@ -332,12 +357,13 @@ fn check(command: &Command) -> Result<(), Error> {
     if has_nul(&command.program) || command.candidates.iter().any(|program| has_nul(program)) {
         return refuse("the program's name contains a NUL byte".into());
     }
-    if let Some(n) = command.args.iter().position(|arg| has_nul(arg)) {
+    if let Some(n) = command.args.iter().position(|arg| has_nul(arg) && !planted!("nul-in-an-argument")) {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
         // A name that no variable can have is removed without a word, as by std.
-        if value.as_deref().is_some_and(|value| has_nul(key) || has_nul(value)) {
+        let is_bad = |value: &OsStr| (has_nul(key) || has_nul(value)) && !planted!("nul-in-the-environment");
+        if value.as_deref().is_some_and(is_bad) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
         }
     }
@@ -429,10 +455,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         steps.ops.push(Op::new(OpCode::Place));
         steps.ops.push(Op::new(OpCode::Taken));
     }
-    if !command.inherit_all {
+    if !command.inherit_all && !planted!("others-not-closed") {
         steps.ops.push(Op::new(OpCode::CloseOthers));
     }
-    for &number in &descriptors.passing {
+    for &number in descriptors.passing.iter().filter(|_| !planted!("own-descriptors-outlive-exec")) {
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
@@ -505,7 +531,11 @@ fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
     // From the last op back: the most that can be missed from each one on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
-        let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
+        let missed = if op.flags & BEST_EFFORT != 0 && !planted!("misses-not-counted") {
+            1 + most[index + 1 + op.skip as usize]
+        } else {
+            0
+        };
         most[index] = missed.max(most[index + 1]);
     }
     if most[0] > MISSES {

@@ -8,6 +8,8 @@
 use super::stack::Stack;
 use super::{dumps, traced};
 use forkless_core::frame::Frame;
+use forkless_core::planted;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -31,6 +33,8 @@ pub(crate) struct How {
     /// `CLONE_PARENT`: the child is the caller's brother. It tells when it has left by its robust list alone: the kernel would
     /// clear the word a moment after that, when it may be the next child's.
     pub(crate) for_parent: bool,
+    /// Flags of `clone3` alone, of Linux 7.1: [`CLONE_AUTOREAP`] and those with it. They are never left out.
+    pub(crate) flags: u64,
 }
 
 impl How {
@@ -43,9 +47,10 @@ impl How {
             pidfd: false,
             namespaces: 0,
             cgroup: -1,
-            vfork: traced::is_traced(),
+            vfork: traced::is_traced() && !planted!("tracer-not-minded"),
             tells_pid: false,
             for_parent: false,
+            flags: 0,
         }
     }
 }
@@ -64,24 +69,25 @@ pub(crate) struct Cloned {
 /// `entry` keeps the rules of `forkless_core::child`, and `stack` is held until the child has left.
 pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> Result<Cloned, i32> {
     let mut pidfd = -1;
-    let mut flags = uapi::CLONE_VM as u64 | how.namespaces;
+    let mut flags = uapi::CLONE_VM as u64 | how.namespaces | how.flags;
     if how.share_files {
         flags |= uapi::CLONE_FILES as u64;
     }
-    if how.vfork {
+    if how.vfork && !planted!("vfork-left-out") {
         flags |= uapi::CLONE_VFORK as u64;
     }
     if how.pidfd {
         flags |= uapi::CLONE_PIDFD as u64;
     }
-    flags |= if how.for_parent { uapi::CLONE_PARENT } else { uapi::CLONE_CHILD_CLEARTID } as u64;
+    let cleartid = if planted!("word-not-cleared") { 0 } else { uapi::CLONE_CHILD_CLEARTID };
+    flags |= if how.for_parent { uapi::CLONE_PARENT } else { cleartid } as u64;
     if how.tells_pid {
         flags |= uapi::CLONE_PARENT_SETTID as u64;
     }
     let guards = dumps::reach_the_parent();
     // By raw system call, since libc leaves its own two signals out.
-    // SAFETY: the mask is put back below, whatever happens.
-    let blocked = (guards || !how.clone3).then(|| unsafe { sys::set_signal_mask(!0) });
+    // The mask is put back below, whatever happens.
+    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(BLOCKED_IN_CALLER));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }
@@ -91,7 +97,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             Err(error)
         } else if how.clone3 {
             by_clone3(stack, flags, how.cgroup, &mut pidfd, entry)
-        } else if how.cgroup >= 0 {
+        } else if how.cgroup >= 0 || how.flags != 0 {
             Err(errno::ENOSYS)
         } else if how.tells_pid && how.pidfd {
             // Here the place for the pid is the one for the pidfd.
@@ -101,9 +107,10 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             by_clone(stack, flags, told, entry)
         }
     };
-    if let Some(Ok(mask)) = blocked {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+    if let Some(Ok(mask)) = blocked
+        && !planted!("mask-not-put-back")
+    {
+        let _ = sys::set_signal_mask(mask);
     }
     match answer {
         // SAFETY: with CLONE_PIDFD the kernel has written a new descriptor, which is ours.
@@ -132,6 +139,16 @@ fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
 /// Linux 5.7; the kernel's header has it as a 64-bit constant.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
+/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes `CLONE_PARENT`.
+pub(crate) const CLONE_AUTOREAP: u64 = 1 << 34;
+
+/// The child has no_new_privs from the start.
+pub(crate) const CLONE_NNP: u64 = 1 << 35;
+
+/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`, [`CLONE_AUTOREAP`],
+/// and [`CLONE_NNP`] or CAP_SYS_ADMIN.
+pub(crate) const CLONE_PIDFD_AUTOKILL: u64 = 1 << 36;
+
 /// No handler of ours is left in the child, so no signal can run one in shared memory, and none has to be blocked.
 unsafe fn by_clone3(
     stack: &mut Stack,
@@ -149,11 +166,11 @@ unsafe fn by_clone3(
         size = size_of::<uapi::clone_args>();
     }
     let args = uapi::clone_args {
-        flags: flags | uapi::CLONE_CLEAR_SIGHAND,
+        flags: flags | if planted!("handlers-cloned") { 0 } else { uapi::CLONE_CLEAR_SIGHAND },
         pidfd: pidfd as *mut i32 as u64,
         child_tid: stack.frame().word.as_ptr() as u64,
         parent_tid: stack.frame().pid.as_ptr() as u64,
-        exit_signal: 0,
+        exit_signal: if planted!("failed-child-signals") { uapi::SIGCHLD.into() } else { 0 },
         stack: base,
         stack_size: length,
         tls: 0,

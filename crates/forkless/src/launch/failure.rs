@@ -1,5 +1,6 @@
 //! A failed launch in the user's words: which step, on what, why, and what to do about it.
 
+use super::clone::CLONE_NNP;
 use super::creator::CreatorError;
 use super::probe::ProbeError;
 use crate::compile::{Plan, describe};
@@ -29,6 +30,13 @@ pub(super) fn stack_error(plan: &Plan, errno: i32) -> Error {
 
 pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
+    let (bare, needs) = match flag_needs(plan, error) {
+        Some((flag, needs)) => (bare.on(format!("with {flag}")), needs),
+        None => (bare, None),
+    };
+    if let Some(needs) = needs {
+        return bare.note(needs);
+    }
     if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
         return bare.on("into a control group").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
@@ -56,6 +64,23 @@ pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
         errno::EMFILE if pidfd => bare.note("no descriptor is left for the pidfd: RLIMIT_NOFILE"),
         _ => bare,
     }
+}
+
+/// The flag of `clone3(2)` that was asked for, and what it needs, if that is why.
+fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static str>)> {
+    let flag = match () {
+        () if plan.is_autokilled() => "CLONE_PIDFD_AUTOKILL",
+        () if plan.is_autoreaped() => "CLONE_AUTOREAP",
+        () => return None,
+    };
+    let has_nnp = plan.flags & CLONE_NNP != 0;
+    let needs = match error {
+        errno::EPERM if plan.is_autokilled() && !has_nnp => Some("needs no_new_privs or CAP_SYS_ADMIN"),
+        errno::ENOSYS => Some("needs clone3 of Linux 7.1, which is refused or missing here"),
+        errno::EINVAL | errno::E2BIG => Some("needs Linux 7.1"),
+        _ => None,
+    };
+    Some((flag, needs))
 }
 
 /// No thread could clone the child.

@@ -10,18 +10,21 @@
 use super::creator::LIBCS;
 use super::stack::Stack;
 use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Route, Run, Running};
-use super::{failure, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
+use super::{failure, fatal_signal, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::wait;
 use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
+use forkless_core::planted;
+use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -85,12 +88,12 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     open_gate(&stack, pidfd.is_ok());
     let pidfd = pidfd.map_err(|error| {
         wait_though_stopped(&stack, pid, None, |word| word != LEFT);
-        wait::reap(pid);
+        wait::reap(pid, None);
         failure::clone_error(plan, true, error)
     })?;
     let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
     let route = Route { launcher: Launcher::Fork, call: Call::Fork, table, passing: Passing::None };
-    let mut running = Running { pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
+    let mut running = Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
     if let Some(id_maps) = &plan.id_maps {
         write_maps(plan, &running, id_maps)?;
     }
@@ -108,16 +111,14 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
     match result(&running.stack, plan) {
         Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(pid) => {
-            wait::reap(pid);
-            Err(killed_in_exec(plan))
+            Err(killed_in_exec(plan, wait::reap(pid, None)))
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
-            if running.ended.is_none() {
-                // By its pidfd if there is one: others may reap a child of ours that forks, and its pid be a stranger's.
-                let _ = wait::wait(pid, running.pidfd.as_ref(), started);
-            }
-            Err(failure::failed(plan, outcome))
+            // By its pidfd if there is one: others may reap a child of ours that forks, and its pid be a stranger's.
+            let ended = running.ended.take().unwrap_or_else(|| wait::wait(pid, running.pidfd.as_ref(), started));
+            let status = ended.ok().map(|ended| ended.status);
+            Err(failure::failed(plan, outcome).by(fatal_signal(&running.stack, status)))
         }
     }
 }
@@ -136,7 +137,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
         frame.slots = run.slots;
         frame.only_pipes = run.only_pipes as u32;
         frame.table = Table::Copied;
-        frame.reset_handlers = 1;
+        frame.reset_handlers = u32::from(!planted!("handlers-in-a-forked-child"));
         frame.has_caller_mask = caller.mask.is_some() as u32;
         frame.caller_mask = caller.mask.unwrap_or(0);
         frame.hook = Some(call_all);
@@ -147,8 +148,8 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 /// `fork(3)`, with no handler of the caller's left in the child. In the child it does not return.
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
-    // SAFETY: put back below; the child sets its own.
-    let mask = unsafe { sys::set_signal_mask(!LIBCS) }?;
+    // Put back below; the child sets its own.
+    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {
@@ -164,17 +165,17 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),
     };
-    // SAFETY: the mask as it was.
-    let _ = unsafe { sys::set_signal_mask(mask) };
+    if !planted!("mask-not-put-back-by-fork") {
+        let _ = sys::set_signal_mask(mask);
+    }
     answer
 }
 
 /// The pidfd of a child that has not begun; none where pidfds are refused. A child that was killed and reaped by another
 /// has none either.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
-    match sys::pidfd_open(pid, 0) {
-        // SAFETY: a new descriptor, ours.
-        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+    match kernel::pidfd_open(pid) {
+        Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
     }
@@ -199,7 +200,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps, false).map_err(|(error, what)| {
+    maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {
         wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
         match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {
@@ -240,7 +241,9 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             // Where nothing says it yet, the child may still be at its plan.
-            if is_gone(pid) || owner == UNWATCHED && executed(pid) == Some(true) {
+            let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
+            let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
+            if is_gone || owner == UNWATCHED && has_executed() {
                 shared.frame.word.store(LEFT, Ordering::Release);
                 return true;
             }
@@ -292,14 +295,10 @@ fn executed(pid: i32) -> Option<bool> {
     if let Some(has_forked_only) = stat(pid) {
         return Some(!has_forked_only);
     }
-    let call = |number, first: i32, second: i32| {
-        // SAFETY: these read numbers, and change nothing.
-        unsafe { sys::syscall(number, [first as usize, second as usize, 0, 0, 0, 0]) }
-    };
-    match call(uapi::__NR_setpgid, pid, NO_GROUP) {
+    match kernel::set_group(pid, NO_GROUP) {
         Err(errno::EACCES) => Some(true),
         // In another session it is EPERM either way.
-        Err(errno::EPERM) if call(uapi::__NR_getsid, pid, 0) == call(uapi::__NR_getsid, 0, 0) => Some(false),
+        Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 use super::dumps;
 use super::stack::Stack;
 use crate::compile::IdMaps;
-use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY};
+use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -16,9 +17,20 @@ pub(super) type MapError = (i32, &'static str);
 /// Writes the maps and lets the child go on, or sends it away; an error says on what. `forbids_dumps`: the process is not to
 /// be dumpable from then on.
 ///
-/// The child has not been reaped and waits for us, so its pid is its own.
-pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps, forbids_dumps: bool) -> Result<(), MapError> {
-    let answer = write_all(pid, maps);
+/// The child waits for us, and we have not reaped it, so its pid is its own. `is_there`: that is still so of one that the kernel
+/// reaps.
+pub(super) fn write(
+    pid: i32,
+    go: &AtomicU32,
+    maps: &IdMaps,
+    forbids_dumps: bool,
+    is_there: impl Fn() -> bool,
+) -> Result<(), MapError> {
+    if planted!("maps-written-late") {
+        go.store(GO, Ordering::Release);
+        sys::futex_wake(go);
+    }
+    let answer = write_all(pid, maps, is_there);
     if forbids_dumps {
         dumps::forbid();
     }
@@ -36,7 +48,7 @@ pub(super) fn write_meanwhile<T>(
     forbids_dumps: bool,
     clone: impl FnOnce(&mut Stack) -> T,
 ) -> io::Result<(T, Option<Result<(), MapError>>)> {
-    let (go, asked, child) = stack.handshake();
+    let (go, asked, child, word) = stack.handshake();
     child.store(0, Ordering::Relaxed);
     asked.store(ASK_WANTED, Ordering::Relaxed);
     thread::scope(|scope| {
@@ -45,7 +57,8 @@ pub(super) fn write_meanwhile<T>(
                 let _ = sys::futex_wait(asked, ASK_WANTED, None);
             }
             // No pid: there is no child.
-            Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0).map(|pid| write(pid, go, maps, forbids_dumps))
+            let pid = Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0);
+            pid.map(|pid| write(pid, go, maps, forbids_dumps, || word.load(Ordering::Acquire) != LEFT))
         };
         let writer = thread::Builder::new().spawn_scoped(scope, wait_and_write)?;
         let cloned = clone(stack);
@@ -60,11 +73,15 @@ pub(super) fn write_meanwhile<T>(
     })
 }
 
-fn write_all(pid: i32, maps: &IdMaps) -> Result<(), (io::Error, &'static str)> {
+fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(), (io::Error, &'static str)> {
     // In one write each: a map can be written once.
     let put = |file: &'static str, text: &str| {
         let path = format!("/proc/{pid}/{file}");
-        let answer = OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        let opened = OpenOptions::new().write(true).open(path);
+        // What was open while the child was there is its own, whoever gets its pid later.
+        let opened =
+            opened.and_then(|file| is_there().then_some(file).ok_or(io::Error::from_raw_os_error(errno::ESRCH)));
+        let answer = opened.and_then(|mut file| file.write_all(text.as_bytes()));
         answer.map_err(|error| (error, file))
     };
     if !maps.uid.is_empty() {
@@ -73,7 +90,7 @@ fn write_all(pid: i32, maps: &IdMaps) -> Result<(), (io::Error, &'static str)> {
     if !maps.gid.is_empty() {
         // Without CAP_SETGID the kernel takes a group map only from who has given setgroups up (CVE-2014-8989).
         match put("gid_map", &maps.gid) {
-            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) => {
+            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) && !planted!("setgroups-not-given-up") => {
                 put("setgroups", "deny")?;
                 put("gid_map", &maps.gid)?;
             }

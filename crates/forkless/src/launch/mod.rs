@@ -13,6 +13,7 @@ use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
+use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
 use std::fmt;
@@ -93,7 +94,10 @@ pub(crate) struct Run<'a> {
 
 /// A child that has been launched; unless `left`, it may still be in our memory.
 pub(crate) struct Running {
+    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
     pub(crate) pid: i32,
+    /// Its process id.
+    pub(crate) id: i32,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) stack: Stack,
     pub(crate) left: bool,
@@ -214,6 +218,9 @@ impl fmt::Display for Route {
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
+    if planted!("errno-overwritten") {
+        nix::errno::Errno::EINVAL.set();
+    }
     if let Some(request) = &run.zygote {
         return by_zygote::run(plan, run, request);
     }
@@ -248,7 +255,9 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
         if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
-            running.maps = Some(maps::write(running.pid, &running.stack.frame().go, maps, caller.forbids_dumps));
+            let frame = running.stack.frame();
+            let is_there = || frame.state() != LEFT;
+            running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
         }
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
@@ -272,8 +281,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         let outcome = match result(&running.stack, plan) {
             Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
-                wait::reap(running.pid);
-                return Err(killed_in_exec(plan));
+                let status = wait::reap(running.pid, running.pidfd.as_ref());
+                return Err(killed_in_exec(plan, status));
             }
             Ok(()) => {
                 features.worked(used(running.route));
@@ -282,7 +291,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(outcome) => outcome,
         };
         let status = match running.ended {
-            None => wait::reap(running.pid),
+            None if planted!("failed-child-not-reaped") => None,
+            None => wait::reap(running.pid, running.pidfd.as_ref()),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
         let signal = fatal_signal(&running.stack, status);
@@ -301,7 +311,7 @@ fn knows_better(
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, signal, route) {
+    match next_best(outcome, signal, route).filter(|_| !planted!("no-other-way-tried")) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -352,6 +362,10 @@ fn passes_descriptors(plan: &Plan, run: &Run<'_>, route: Route) -> bool {
 /// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
     let plain = plan.namespaces == 0 && plan.cgroup.is_none();
+    // Without the flags it would be another child than the one asked for.
+    if plan.flags != 0 {
+        return false;
+    }
     if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.cgroup.is_none() }
 }
 
@@ -370,7 +384,7 @@ pub(crate) fn is_program(pid: i32) -> bool {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
     };
-    sees(0) || !sees(uapi::__WALL)
+    sees(0) || !sees(uapi::__WALL) || planted!("killed-in-exec-believed")
 }
 
 enum Refused {
@@ -386,7 +400,9 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: 
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;
     frame.thread = caller.tid;
-    *frame.missed.get_mut() = 0;
+    if !planted!("misses-of-the-run-before") {
+        *frame.missed.get_mut() = 0;
+    }
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
@@ -427,6 +443,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork,
         tells_pid: writes_meanwhile,
+        flags: if planted!("clone3-flags-left-out") { 0 } else { plan.flags },
         ..plain
     };
     let started = Instant::now();
@@ -454,12 +471,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     }
     let (cloned, maps) = made.map_err(Refused::Creator)?;
     let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
-    Ok(Running { pid, pidfd, stack, left: false, ended: None, started, route, maps })
+    let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
+    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route, maps })
 }
 
 /// The best way that the known features allow.
 fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Route {
-    let call = if features.has(Feature::Clone3) { Call::Clone3 } else { Call::Clone };
+    let call = if features.has(Feature::Clone3) || plan.flags != 0 { Call::Clone3 } else { Call::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
@@ -524,26 +542,26 @@ fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<Next
 
 /// Waits as long as the form asks; sets `left` if the child has left our memory by then.
 fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_dumpable: Option<KeepDumpable>) {
-    let (stack, pid, pidfd) = (&running.stack, running.pid, running.pidfd.as_ref());
+    let (stack, id, pidfd) = (&running.stack, running.id, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
         // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
         // it is stopped, since it could be for ever.
-        wait_though_stopped(stack, pid, pidfd, |word| word != LEFT);
-        keep.end(pid);
+        wait_though_stopped(stack, id, pidfd, |word| word != LEFT);
+        keep.end(id);
     }
     match form {
-        Form::Launch if passes_descriptors => wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING),
+        Form::Launch if passes_descriptors => wait_though_stopped(stack, id, pidfd, |word| word == RUNNING),
         Form::Launch => {}
         Form::Spawn => {
-            if !wait_while(stack, pid, None, |word| word != LEFT) && passes_descriptors {
-                wait_though_stopped(stack, pid, pidfd, |word| word == RUNNING);
+            if !wait_while(stack, id, None, |word| word != LEFT) && passes_descriptors {
+                wait_though_stopped(stack, id, pidfd, |word| word == RUNNING);
             }
         }
         // What the child is passed stays open as long as the caller of this holds the plan.
         Form::End => {
-            running.ended = Some(wait::wait(pid, running.pidfd.as_ref(), running.started));
+            running.ended = Some(wait::wait(running.pid, pidfd, running.started));
             // It has gone, unless we are not allowed to wait: then it may still be reading the plan.
-            while !wait_while(stack, pid, None, |word| word != LEFT) {}
+            while !wait_while(stack, id, None, |word| word != LEFT) {}
         }
     }
     running.left = stack.frame().state() == LEFT;
@@ -556,20 +574,23 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
-        wait::signal(pid, pidfd, SIGCONT);
+        if !planted!("stopped-child-not-continued") {
+            wait::signal(pid, pidfd, SIGCONT);
+        }
     }
 }
 
 /// Reaps a child that has failed or been sent away, and is about to leave; one that is stopped has to go on for that.
 fn reap(running: &Running) -> Option<ExitStatus> {
-    wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
-    wait::reap(running.pid)
+    wait_though_stopped(&running.stack, running.id, running.pidfd.as_ref(), |word| word != LEFT);
+    wait::reap(running.pid, running.pidfd.as_ref())
 }
 
 /// A child between clone and exec that is still there after this is looked at more closely.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Waits on a stack's futex word; false if the time ran out or the child was found stopped.
+/// Waits on a stack's futex word; false if the time ran out or the child was found stopped. `pid`: its process id, which is not
+/// another's as long as the word is not clear.
 pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy: impl Fn(u32) -> bool) -> bool {
     if let Some(shared) = stack.forked() {
         return fork::wait_while(shared, pid, limit);
@@ -617,7 +638,8 @@ fn is_gone(pid: i32) -> bool {
 fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
+    let is_stopped = sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid;
+    is_stopped && !planted!("stop-not-noticed")
 }
 
 /// The signal that ended a child, by its status or by the handler that ended it in the signal's place.
@@ -638,8 +660,9 @@ fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
 }
 
 /// The error of a child that a filter of its own killed in exec.
-pub(crate) fn killed_in_exec(plan: &Plan) -> Error {
-    failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))))
+pub(crate) fn killed_in_exec(plan: &Plan, status: Option<ExitStatus>) -> Error {
+    let error = failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))));
+    error.by(status.and_then(|status| status.signal()))
 }
 
 /// After the child has left: how it failed, if it did not come to execute the program.
@@ -661,7 +684,8 @@ pub(crate) fn launch_error(
     route: Route,
 ) -> Error {
     if route.launcher == Launcher::Zygote {
-        return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(|| failure::failed(plan, outcome));
+        let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
+        return by_zygote::late_function_error(stack, plan, status).unwrap_or_else(failed);
     }
     // It is too late to try another way for this child, but the next one will go it.
     let signal = fatal_signal(stack, status);

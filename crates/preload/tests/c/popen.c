@@ -228,6 +228,19 @@ static void interrupted(void) {
     setitimer(ITIMER_REAL, &never, NULL);
 }
 
+/* A later program has no earlier stream, or that one's program never sees the end of its input: looked at before any waits for that. */
+static void earlier(void) {
+    char looks[60];
+    FILE *first = popen("exec cat >/dev/null", "w");
+    snprintf(looks, sizeof looks, "test ! -e /proc/self/fd/%d", fileno(first));
+    FILE *second = popen(looks, "r");
+    int status = pclose(second);
+    say("an earlier stream: %s\n", status_words(status));
+    if (status)
+        exit(1);
+    say("and its own program: %s\n", status_words(pclose(first)));
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     /* Not every program reads what it is sent. */
@@ -235,6 +248,7 @@ int main(int argc, char **argv) {
     open_some(0);
     /* The first stream of the process is one that is close-on-exec. */
     child("first", "exit 3", "re", 1);
+    earlier();
     commands();
     inheritance();
     foreign();

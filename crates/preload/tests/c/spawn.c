@@ -65,6 +65,14 @@ static void attributes(void) {
     with("session and group", &attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_RESETIDS | POSIX_SPAWN_USEVFORK);
     with("ids, vfork", &attributes);
+    /* Of a program that has put its privileges aside. */
+    if (geteuid() == 0 && seteuid(65534) == 0) {
+        pid_t pid;
+        int error = posix_spawn(&pid, facts, NULL, &attributes, words, environ);
+        if (seteuid(0))
+            abort();
+        outcome("ids, to be reset", error, &pid);
+    }
 
     posix_spawnattr_setschedparam(&attributes, &param);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSCHEDPARAM);

@@ -1,0 +1,36 @@
+//! The pages that are written from the sources are up to date.
+
+use std::fs;
+use std::path::Path;
+use xtask::{dist, inventory, trust};
+
+fn is_up_to_date(page: &str, now: &str, task: &str) {
+    let committed = fs::read_to_string(dist::root().join(Path::new(page))).expect("the page");
+    if let Some(line) = committed.lines().zip(now.lines()).position(|(then, now)| then != now) {
+        panic!("{page} is out of date from line {} on: run `cargo xtask {task}`", line + 1);
+    }
+    assert_eq!(committed.len(), now.len(), "{page} is out of date: run `cargo xtask {task}`");
+}
+
+#[test]
+fn the_list_of_unsafe_code_is_that_of_the_sources() {
+    let now = inventory::page(&dist::root()).expect("a page");
+    assert!(now.contains("| all of it | "), "no totals");
+    assert!(!now.contains("No reason is given."), "a block without a reason");
+    is_up_to_date(inventory::PAGE, &now, "unsafe");
+}
+
+#[test]
+fn the_page_of_promises_is_that_of_its_sources() {
+    let now = trust::Sources::read(&dist::root()).and_then(|sources| sources.page()).expect("a page");
+    is_up_to_date(trust::PAGE, &now, "trust");
+}
+
+#[test]
+fn tests_that_are_named_as_proof_exist() {
+    let sources = trust::Sources::read(&dist::root()).expect("promises");
+    let missing = sources.missing(&dist::root()).expect("sources");
+    assert!(missing.is_empty(), "no such tests: {missing:#?}");
+    let unknown = sources.unknown_faults();
+    assert!(unknown.is_empty(), "no such faults: {unknown:#?}");
+}
