@@ -26,6 +26,8 @@ scenes! {
     errno_is_left_alone
     a_launch_learns_of_a_refusal
     a_launch_learns_of_a_kill
+    a_launch_does_not_try_a_refusal_again
+    a_launch_does_not_try_a_kill_again
     pids_limit
     too_many_descriptors
     waiting_with_a_limit

@@ -24,6 +24,8 @@ fn main() {
         "errno_is_left_alone" => errno_is_left_alone(probe),
         "a_launch_learns_of_a_refusal" => a_launch_learns(probe, "close_range EPERM"),
         "a_launch_learns_of_a_kill" => a_launch_learns(probe, "close_range KILL"),
+        "a_launch_does_not_try_a_refusal_again" => a_launch_does_not_try_again(probe, "close_range EPERM"),
+        "a_launch_does_not_try_a_kill_again" => a_launch_does_not_try_again(probe, "close_range KILL"),
         "pids_limit" => pids_limit(probe),
         "too_many_descriptors" => too_many_descriptors(),
         "waiting_with_a_limit" => waiting_with_a_limit(true),
@@ -86,6 +88,27 @@ fn a_launch_learns(probe: &Path, refusal: &str) {
         assert!(prepared.launch().unwrap().wait().unwrap().success(), "the refusal was not noted");
         State::assert_unchanged(&before);
     }
+}
+
+/// What was refused is tried again after a second, but not by a launch that does not stay to see what comes of it: nor by one that
+/// comes after another that has tried.
+fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
+    let (prepared, missing) = (Command::new(probe).prepare().unwrap(), Command::new("/nonexistent").prepare().unwrap());
+    assert!(prepared.launch().unwrap().wait().unwrap().success());
+    refuse(refusal).unwrap();
+    assert!(prepared.status().unwrap().success(), "by another way");
+    let launches = || {
+        for _ in 0..3 {
+            assert!(prepared.launch().unwrap().wait().unwrap().success(), "what is refused was tried again");
+        }
+    };
+    thread::sleep(Duration::from_millis(1100));
+    launches();
+    // An error of another kind says nothing of the refusal.
+    assert!(missing.launch().and_then(|mut child| child.wait()).is_err());
+    launches();
+    assert!(prepared.status().unwrap().success(), "by another way, after it was tried");
+    launches();
 }
 
 /// A cgroup that may have no second process.

@@ -229,7 +229,8 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         Launcher::PosixSpawn => return posix_spawn::run(plan, run),
         _ => {}
     }
-    let mut features = Features::get().map_err(|error| failure::probe_error(plan, error))?;
+    let features = Features::get_to_launch(run.form != Form::Launch);
+    let mut features = features.map_err(|error| failure::probe_error(plan, error))?;
     let caller = Caller::of(plan, run);
     // No child fetches a descriptor from a process that is not dumpable.
     let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
@@ -283,7 +284,10 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
                 let status = wait::reap(running.pid, running.pidfd.as_ref());
                 return Err(killed_in_exec(plan, status));
             }
-            Ok(()) => return Ok(running),
+            Ok(()) => {
+                features.worked(used(running.route));
+                return Ok(running);
+            }
             Err(outcome) => outcome,
         };
         let status = match running.ended {
@@ -493,6 +497,18 @@ fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_s
         (DescriptorTable::PrivateBelow(highest as u32 + 1), Passing::None)
     };
     Route { launcher: Launcher::Clone, call, table, passing }
+}
+
+/// The features that a launch by this route relied on.
+fn used(route: Route) -> impl Iterator<Item = Feature> {
+    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    let all = [
+        (Feature::Clone3, route.call == Call::Clone3),
+        (Feature::CloseRange, private),
+        (Feature::GetFd, route.passing == Passing::PidfdGetfd),
+        (Feature::ProcFd, route.passing == Passing::Proc),
+    ];
+    all.into_iter().filter_map(|(feature, is_used)| is_used.then_some(feature))
 }
 
 /// What to try after a failure that was a refusal.

@@ -3,7 +3,7 @@
 //! Asked once, by a real child, before the first launch. Containers and service managers refuse system calls with
 //! ENOSYS, EPERM, EINVAL or E2BIG, old kernels do not have them, emulators refuse `CLONE_VM` (qemu-user: EINVAL) or share
 //! nothing by it; each of them answers here, and what is refused later is noted then. One refusal may be for a moment: what was
-//! there once is tried again after a while, by a launch that goes another way if it must. And while the memory is not dumpable,
+//! there once is tried again after a while, by a launch that goes another way if it must; the others are told when it has worked. And while the memory is not dumpable,
 //! `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
 
 use super::clone::{self, How};
@@ -66,14 +66,23 @@ pub(crate) enum Feature {
     ProcFd = 32,
 }
 
-/// What can be used here: a snapshot.
+/// What can be used here: a snapshot. What is only tried again is [`LOST`] besides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features(u32);
 
 impl Features {
     /// Probes, if that has not been done. The error is the step's errno: EINVAL where `CLONE_VM` does not share memory.
     pub(crate) fn get() -> Result<Self, ProbeError> {
-        match KNOWN.get(dumpable::now, dumpable::is_dumpable) {
+        Self::found(0)
+    }
+
+    /// The same for a launch, which tries again what was lost: of what only the child meets, only if it stays to see how that goes.
+    pub(super) fn get_to_launch(stays: bool) -> Result<Self, ProbeError> {
+        Self::found(if stays { ALL } else { Feature::Clone3 as u32 })
+    }
+
+    fn found(tries: u32) -> Result<Self, ProbeError> {
+        match KNOWN.get(tries, dumpable::now, dumpable::is_dumpable) {
             Some(found) => Ok(found),
             None => Ok(KNOWN.note(run()?, dumpable::is_dumpable())),
         }
@@ -81,6 +90,14 @@ impl Features {
 
     pub(crate) fn has(self, feature: Feature) -> bool {
         self.0 & feature as u32 != 0
+    }
+
+    /// After a launch that used these: what was tried again is there.
+    pub(super) fn worked(self, used: impl Iterator<Item = Feature>) {
+        let back = used.fold(0, |bits, feature| bits | feature as u32) & self.0 & self.0 >> LOST;
+        if back != 0 {
+            KNOWN.regain(back);
+        }
     }
 
     /// After a refusal to a launch that began at `mark`: what is left for this launch. Later ones are told too, unless others were
@@ -99,28 +116,29 @@ impl Known {
     }
 
     /// None: nothing has been probed. Asks for the time, or whether the memory is dumpable, only where something is missing for it.
-    fn get(&self, now: impl FnOnce() -> u64, is_dumpable: impl FnOnce() -> bool) -> Option<Features> {
+    fn get(&self, tries: u32, now: impl FnOnce() -> u64, is_dumpable: impl FnOnce() -> bool) -> Option<Features> {
         let found = self.found.load(Ordering::Relaxed);
         if found & PROBED == 0 {
             return None;
         }
         let (lost, hidden) = (found >> LOST & ALL, found >> HIDDEN & ALL);
-        let mut back = 0;
-        if lost != 0 && now() >= self.again.load(Ordering::Relaxed) {
-            back |= lost << LOST;
-        }
-        if hidden != 0 && is_dumpable() {
-            back |= hidden << HIDDEN;
-        }
-        if back == 0 {
-            return Some(Features(found));
-        }
-        let give = |found: u32| {
-            let back = found & back;
-            Some(found & !back | back >> LOST & ALL | back >> HIDDEN & ALL)
-        };
-        let before = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
-        Some(Features(before.ok().and_then(give).unwrap_or(found)))
+        // For this launch alone: one that did not stay would fail by what is still refused.
+        let tried = lost & tries;
+        let tried = if tried != 0 && now() >= self.again.load(Ordering::Relaxed) { tried } else { 0 };
+        let found = if hidden != 0 && is_dumpable() { self.give(hidden << HIDDEN, HIDDEN) } else { found };
+        Some(Features(found | tried))
+    }
+
+    /// What was tried again has worked.
+    fn regain(&self, features: u32) {
+        self.give(features << LOST, LOST);
+    }
+
+    /// Features that were shifted are there again.
+    fn give(&self, shifted: u32, by: u32) -> u32 {
+        let give = |found: u32| found & !shifted | (found & shifted) >> by;
+        let before = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(give(found)));
+        before.map_or_else(give, give)
     }
 
     /// What the probe found. Threads that come here at the same time find the same; what the first one has lost since stays lost.
@@ -142,6 +160,7 @@ impl Known {
             self.pause.store(pause, Ordering::Relaxed);
             self.again.store(now.saturating_add(pause), Ordering::Relaxed);
         }
+        // What was only tried is lost already.
         let take = |found: u32| Some(found & !feature | (found & feature) << to);
         let _ = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
     }
@@ -229,7 +248,7 @@ mod tests {
     }
 
     fn has(known: &Known, feature: Feature, now: u64, is_dumpable: bool) -> bool {
-        known.get(|| now, || is_dumpable).expect("probed").has(feature)
+        known.get(ALL, || now, || is_dumpable).expect("probed").has(feature)
     }
 
     #[test]
@@ -248,6 +267,11 @@ mod tests {
         }
         assert!(!has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST - 1, true));
         assert!(has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST, true));
+        // For a launch that stays alone, until that has worked.
+        let untold = |now| known.get(0, || now, || true).expect("probed");
+        assert!(!untold(u64::MAX).has(Feature::GetFd));
+        known.regain(Feature::GetFd as u32);
+        assert!(untold(0).has(Feature::GetFd));
         // It was there for a long time: another matter.
         known.lose(Feature::GetFd, 5000 * SHORTEST, true);
         assert!(has(&known, Feature::GetFd, 5001 * SHORTEST, true));
@@ -271,7 +295,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_where_nothing_is_missing() {
         let known = all();
-        let found = known.get(|| panic!("the time"), || panic!("the state"));
+        let found = known.get(ALL, || panic!("the time"), || panic!("the state"));
         assert!(found.is_some_and(|found| found.0 == ALL | PROBED));
     }
 }
