@@ -237,8 +237,8 @@ impl Ids {
         if (ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX)) && !planted!("id-that-changes-nothing") {
             return Err(refuse(format!("{} is no user or group id", u32::MAX)));
         }
-        let is_root = nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");
-        if ids.uid.is_some() && ids.groups.is_none() && is_root {
+        let loses_groups = || nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");
+        if ids.uid.is_some() && ids.groups.is_none() && loses_groups() {
             ids.groups = Some(Vec::new());
         }
         Ok(ids)
