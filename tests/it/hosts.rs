@@ -243,6 +243,38 @@ fn of_package(package: &str, file: &str) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::other(format!("/{file} of Debian's package {package} is missing")))
 }
 
+/// What `host` does can be seen: otherwise all of these would be tests of an ordinary host.
+#[test]
+fn hosts_are_what_they_are_called() {
+    let filters = Filters::new();
+    let filter = filters.kind("no umask", filter::programs(&refusals_of("umask EPERM")).map_err(io::Error::other));
+    let no_change = format!("exec perl -e 'exit(syscall({}, 66, 0, 0, 0, 0) != 1)'", libc::SYS_prctl);
+    let hosts: [(&[&str], &str); 11] = [
+        (&[&filter.expect("a filter")], "grep -q 'Seccomp:.2' /proc/self/status"),
+        (&["capabilities=CAP_CHOWN,CAP_KILL"], "grep -q 'CapBnd:.0*21$' /proc/self/status"),
+        (&[USER], "test $(id -u) = 54321"),
+        (&["limit=nofile:20"], "test $(ulimit -Hn) = 20"),
+        (&["deny-write-execute"], &no_change),
+        (&["hidepid=2", USER], "! test -e /proc/1"),
+        (&["no-proc"], "! test -e /proc/self"),
+        (&["read-only=/mnt"], "! test -w /etc && touch $TMPDIR/x"),
+        (&["process-1"], "test $$ = 1 && test $(readlink /proc/self) -lt 10"),
+        (&["cgroup=pids:pids.max:24"], "grep -q forkless-host- /proc/self/cgroup"),
+        (&["cgroup=memory:memory.max:100000000"], "grep -q forkless-host- /proc/self/cgroup"),
+    ];
+    for (kinds, line) in hosts {
+        let host = Host::new("control", kinds);
+        match run(&host, "/bin/sh", &["-c".to_owned(), line.to_owned()]) {
+            Found::Good => {}
+            Found::NoSuchHost(why) => say(&format!("SKIPPED: control of host {kinds:?} because {why}\n")),
+            Found::Wrong(what) => panic!("{kinds:?} is no such host: {what}"),
+        }
+        let plain = Host::new("control", &[]);
+        let seen = run(&plain, "/bin/sh", &["-c".to_owned(), line.to_owned()]);
+        assert!(matches!(seen, Found::Wrong(_)), "an ordinary host looks as one that is {kinds:?}");
+    }
+}
+
 /// Docker's and containerd's default profiles are the same but for three calls that no launch makes; containerd's is Go code.
 #[test]
 fn containers() {

@@ -127,6 +127,9 @@ fn run(options: &BenchOptions) -> Result<()> {
     let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
     sweeps.notes.extend(stage.engines.absences());
+    if forkless::Support::probe().is_ok_and(|support| support.shared_memory && !support.clone3) {
+        sweeps.notes.push("clone3 is refused or missing here: forkless launches by clone".to_owned());
+    }
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
     let Raced { mut rows, notes } = measure(options, &stage, &sweeps.conditions, &contestants, &stop)?;

@@ -294,6 +294,29 @@ fn bad_options_are_refused() {
     }
 }
 
+/// A filter is no condition that can be left again, so a record of launches by `clone` says that it is one.
+#[test]
+fn a_record_without_clone3_says_so() {
+    const NOTE: &str = "clone3 is refused or missing here: forkless launches by clone";
+    let words = ["bench", "--no-progress", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.1"];
+    let table = |before: &[&str]| {
+        let out = directory();
+        let program = env!("CARGO_BIN_EXE_forkless");
+        let mut command = Command::new(program);
+        command.args(before);
+        if !before.is_empty() {
+            command.arg(program);
+        }
+        command.args(words).args(["--launchers=floor,forkless-status", "--out"]).arg(out.path());
+        let output = command.output().expect("forkless starts");
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(out.path().join("table.txt")).expect("a table")
+    };
+    assert!(!table(&[]).contains(NOTE));
+    let refused = table(&["run", "--system-call-filter=~clone3:ENOSYS"]);
+    assert!(refused.contains(NOTE), "{refused}");
+}
+
 #[test]
 fn the_temporary_program_is_removed() {
     let out = directory();
