@@ -56,11 +56,23 @@ struct Ended {
 type H = *mut c_void;
 type Text = *const c_char;
 
+macro_rules! declare {
+    ($name:ident ($($arg:ty),*)) => {
+        unsafe extern "C" {
+            fn $name($(_: $arg),*) -> c_int;
+        }
+    };
+}
+
+macro_rules! signature {
+    (($($arg:ty),*)) => { unsafe extern "C" fn($($arg),*) -> c_int };
+}
+
 /// Declares functions of one type, and lists them.
 macro_rules! functions {
-    ($list:ident: fn($($arg:ty),*) = $($name:ident)*) => {
-        unsafe extern "C" { $(fn $name($(_: $arg),*) -> c_int;)* }
-        const $list: &[unsafe extern "C" fn($($arg),*) -> c_int] = &[$($name),*];
+    ($list:ident: fn $args:tt = $($name:ident)*) => {
+        $(declare!($name $args);)*
+        const $list: &[signature!($args)] = &[$($name),*];
     };
 }
 

@@ -20,11 +20,11 @@ pub struct Options {
 /// A target and what it needs of libFuzzer. Children of the C library's target share memory with it, where the sanitizer's copy of
 /// the stack would be in their way, and a leak would be looked for among them.
 const TARGETS: [(&str, &[&str]); 6] = [
-    ("plan", &["-max_len=2048"]),
-    ("parcel", &["-max_len=4096"]),
+    ("plan", &["-max_len=2048", "-len_control=0"]),
+    ("parcel", &["-max_len=4096", "-len_control=0"]),
     ("words", &["-max_len=48", "-dict=dictionaries/words"]),
     ("line", &["-max_len=200", "-dict=dictionaries/line"]),
-    ("capi", &["-max_len=512", "-timeout=60"]),
+    ("capi", &["-max_len=512", "-timeout=60", "-len_control=0"]),
     (SHELLS, &[]),
 ];
 
