@@ -186,15 +186,7 @@ unsafe fn ended(status: *mut c_int, work: impl FnOnce() -> Result<Option<c_int>,
     if status.is_null() {
         return Err(bad("no place for the result"));
     }
-    let Some(found) = work()? else {
-        // SAFETY: the caller's.
-        return if planted!("c-status-without-an-end") {
-            unsafe { status.write(0) };
-            Ok(1)
-        } else {
-            Ok(0)
-        };
-    };
+    let Some(found) = work()?.or_else(|| planted!("c-status-without-an-end").then_some(0)) else { return Ok(0) };
     // SAFETY: the caller's.
     unsafe { status.write(found) };
     Ok(1)

@@ -107,9 +107,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             by_clone(stack, flags, told, entry)
         }
     };
-    if let Some(Ok(mask)) = blocked
-        && !planted!("mask-not-put-back")
-    {
+    if let Some(Ok(mask)) = blocked.filter(|_| !planted!("mask-not-put-back")) {
         let _ = sys::set_signal_mask(mask);
     }
     match answer {

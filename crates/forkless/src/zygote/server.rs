@@ -296,10 +296,9 @@ impl<'a> Server<'a> {
         let own = &mut *self.own;
         // The clone itself is counted against the limit of processes, so that is taken on here.
         let nproc = uapi::RLIMIT_NPROC as usize;
-        if asked.values[nproc] != own.values[nproc] {
-            if kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
-                own.values[nproc] = asked.values[nproc];
-            }
+        let differs = asked.values[nproc] != own.values[nproc];
+        if differs && kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
+            own.values[nproc] = asked.values[nproc];
         }
         asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
         let words = (asked.cpu_words as usize).min(CPU_WORDS);
