@@ -129,11 +129,11 @@ fn commit() -> String {
     described.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Adds the results to today's record, `bench/record/DATE-kernels`, and writes the table between its marks in docs/platforms.md.
+/// Adds a kernel's results to today's record, `bench/record/DATE-kernels`, and writes the table between its marks in docs/platforms.md.
 ///
 /// # Errors
 /// A file cannot be written, or has no marks.
-pub fn record(runs: Vec<Run>) -> Result<()> {
+pub fn record(run: Run) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let date = String::from_utf8(date.stdout)?.trim().to_owned();
     let place = root().join(format!("bench/record/{date}-kernels"));
@@ -143,11 +143,9 @@ pub fn record(runs: Vec<Run>) -> Result<()> {
         Ok(text) => serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?,
         Err(_) => Vec::new(),
     };
-    for run in runs {
-        match all.iter_mut().find(|known| known.version == run.version) {
-            Some(known) => known.add(run),
-            None => all.push(run),
-        }
+    match all.iter_mut().find(|known| known.version == run.version) {
+        Some(known) => known.add(run),
+        None => all.push(run),
     }
     // By number, not by letter.
     let number = |run: &Run| run.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();

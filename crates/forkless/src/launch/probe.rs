@@ -3,8 +3,8 @@
 //! Asked once, by a real child, before the first launch. Containers and service managers refuse system calls with
 //! ENOSYS, EPERM, EINVAL or E2BIG, old kernels do not have them, emulators refuse `CLONE_VM` (qemu-user: EINVAL) or share
 //! nothing by it; each of them answers here, and what is refused later is noted then. One refusal may be for a moment: what was
-//! there once is tried again after a while, by a launch that goes another way if it must; the others are told when it has worked. And while the memory is not dumpable,
-//! `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
+//! there once is tried again after a while, by a launch that goes another way if it must; the others are told when it has worked.
+//! And while the memory is not dumpable, `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
 
 use super::clone::{self, How};
 use super::dumpable::{self, KeepDumpable, Mark};
