@@ -176,8 +176,9 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
 
 /// Does a source of the package have the word? Tests may be named by a macro.
 fn has_word(package: &str, word: &str) -> bool {
-    let is_it =
-        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("\nname = \"{package}\"\n")));
+    let is_it = |path: &PathBuf| {
+        fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("[package]\nname = \"{package}\"\n")))
+    };
     let manifest = files("toml").into_iter().find(is_it).expect("a package");
     let directory = manifest.parent().expect("a directory");
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
