@@ -181,8 +181,8 @@ impl Trial {
                 None => *passes.entry(key).or_insert(self.run(test, fault, None)?),
             };
             let verdict = match without {
-                Verdict::Survived => self.run(test, fault, Some(&fault.name))?,
-                Verdict::Skipped => Verdict::Skipped,
+                // A part of it may be skipped here, and another one see the fault.
+                Verdict::Survived | Verdict::Skipped => self.run(test, fault, Some(&fault.name))?,
                 _ => Verdict::Unproven,
             };
             worst = worst.max(verdict);
