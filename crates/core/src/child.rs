@@ -7,6 +7,7 @@
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
+use crate::sent::what;
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -49,6 +50,14 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     if frame.guards_dumps != 0 {
         // SAFETY: this is the child (module contract).
         unsafe { signals::guard(frame) };
+    }
+    if frame.reset_handlers != 0 {
+        frame.detail.store(what::HANDLERS, Relaxed);
+        if let Err(error) = signals::reset_handlers(Some(frame)) {
+            frame.errno.store(error, Relaxed);
+            return;
+        }
+        frame.detail.store(-1, Relaxed);
     }
     let plan = frame.plan.load(Relaxed).cast_const();
     // SAFETY: the plan outlives the child's use of it (module contract).
@@ -120,9 +129,6 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 ///
 /// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
-    if frame.reset_handlers != 0 {
-        signals::reset_handlers(Some(frame))?;
-    }
     match frame.table {
         // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
         Table::Private => unsafe { sys::close_range(frame.keep_below, u32::MAX, sys::CLOSE_RANGE_UNSHARE) },

@@ -142,17 +142,27 @@ pub struct KeepDumpable {
 
 impl KeepDumpable {
     /// The memory is left as it is: the child changes that.
-    pub fn begin() -> Self {
+    ///
+    /// # Errors
+    /// A filter forbids to make it dumpable again.
+    pub fn begin() -> Result<Self, i32> {
+        let mut refused = Ok(());
         loop {
             let (word, note) = Note::look();
             if note.is_busy() {
                 sleep(note, MOMENT);
             } else if note.launches() == 0 {
                 let first = || {
+                    let state = state();
+                    if state == 1 {
+                        // As it is. What cannot be done now cannot be done then either.
+                        refused = set_state(1);
+                    }
                     DUE.store(now().saturating_add(nanoseconds(OVERDUE)), Ordering::Relaxed);
-                    Note::with(state(), 1)
+                    if refused.is_ok() { Note::with(state, 1) } else { Note::with(0, 0) }
                 };
                 if note.alone(word, first) {
+                    refused?;
                     break;
                 }
             } else if let Some(wait) = wait_for_others(now(), &DUE) {
@@ -162,7 +172,7 @@ impl KeepDumpable {
             }
         }
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        Self { process: process::generation() }
+        Ok(Self { process: process::generation() })
     }
 
     /// Ends it for a child that has been seen to leave. The kernel says so a moment before it takes the memory from the child, so

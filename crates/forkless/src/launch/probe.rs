@@ -168,7 +168,7 @@ fn run() -> Result<u32, ProbeError> {
     // SAFETY: put back below, whatever happens.
     let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER) };
     // Nor may a filter that kills it end us.
-    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
+    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {
         dumps::forbid();
     }
