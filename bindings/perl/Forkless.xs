@@ -48,14 +48,14 @@ static void failed(pTHX_ int answer, const forkless_error *error, const char *wh
     (void)hv_stores(hash, "message", message);
     sv_bless(object, gv_stashpvs("Forkless::Error", GV_ADD));
     sv_setsv(place, object);
-    errno = -answer;
+    errno = PLANTED("perl-errno-lost") ? 0 : -answer;
 }
 
 /* ---- Handles: a pointer of the library's, in magic that only this file can make, so a forged object is none ---- */
 
 static int forget_copy(pTHX_ MAGIC *magic, CLONE_PARAMS *params) {
     /* A new thread has a copy of the object, and the handle stays where it was. */
-    magic->mg_ptr = NULL;
+    if (!PLANTED("perl-handle-of-another-thread")) magic->mg_ptr = NULL;
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int fd_of(pTHX_ SV *value) {
         croak("a tied handle has no descriptor that a program could use");
     if (IoIFP(io) == NULL) return -1;
     int fd = PerlIO_fileno(IoIFP(io));
-    if (fd < 0) croak("a handle in memory has no descriptor that a program could use");
+    if (fd < 0 && !PLANTED("perl-handle-in-memory")) croak("a handle in memory has no descriptor that a program could use");
     return fd;
 }
 
@@ -207,7 +207,7 @@ static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
         SV **one = av_fetch(array, n, 0);
         STRLEN size = 0;
         texts[n] = one != NULL ? SvPVbyte(*one, size) : (char *)"";
-        if (strlen(texts[n]) != size) {
+        if (strlen(texts[n]) != size && !PLANTED("perl-nul-in-a-fast-argument")) {
             errno = EINVAL;
             return NULL;
         }

@@ -1,6 +1,8 @@
 /* Proc::FastSpawn's functions, but for perl. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "fast.h"
 
+#include "start.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -40,7 +42,7 @@ static int go_over_all(struct fast *last, const char *path, char *const *argv, i
         if (!go_over(last, *argv, &at, same)) return 0;
     for (char *const *entry = environ; entry != NULL && *entry != NULL; entry++)
         if (!go_over(last, *entry, &at, same)) return 0;
-    if (same) return at == last->size;
+    if (same) return at == last->size || PLANTED("perl-command-of-before");
     last->size = at;
     return 1;
 }

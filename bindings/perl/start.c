@@ -28,7 +28,7 @@ static int set_signals(forkless_command *command, const struct start *how) {
     TRY(answer, forkless_command_inherit_signal_mask(command, 0));
     for (int signal = 1; signal < NSIG; signal++)
         if (sigismember(how->mask, signal) == 1) TRY(answer, forkless_command_signal_block(command, signal));
-    TRY(answer, set_signal(command, SIGINT, how->interrupt));
+    if (!PLANTED("perl-line-ignores-interrupts")) TRY(answer, set_signal(command, SIGINT, how->interrupt));
     TRY(answer, set_signal(command, SIGQUIT, how->quit));
     return answer;
 }
@@ -89,7 +89,7 @@ pid_t start(const struct start *how) {
     const char *program = how->program != NULL && *how->program != '\0' ? how->program : how->argv[0];
     if (program == NULL || *program == '\0') return -ENOENT;
     pid_t pid = start_once(how, program, how->argv);
-    if (pid != -ENOEXEC) return pid;
+    if (pid != -ENOEXEC || PLANTED("perl-script-not-run")) return pid;
     char *file = find(program, getenv("PATH"));
     char **argv = file != NULL ? for_shell(file, how->argv) : NULL;
     if (argv != NULL) pid = start_once(how, "/bin/sh", argv);

@@ -32,7 +32,7 @@ fn bounded<F: Future<Output = ()>>(mut runtime: Builder, test: impl FnOnce() -> 
         let _over = over;
         runtime.enable_all().build().expect("a runtime").block_on(test());
     });
-    assert!(end.recv_timeout(LIMIT) != Err(RecvTimeoutError::Timeout), "it hangs");
+    assert!(end.recv_timeout(LIMIT * forkless_tests::patience::factor()) != Err(RecvTimeoutError::Timeout), "it hangs");
     if let Err(panic) = thread.join() {
         resume_unwind(panic);
     }
@@ -293,7 +293,8 @@ async fn dropped_futures_kill_if_they_are_to() {
         let stream = std::process::ChildStdout::from(std::os::fd::OwnedFd::from(read));
         let mut found = String::new();
         let mut stream = forkless::tokio::ChildStdout::from_std(stream).expect("a stream");
-        stream.read_to_string(&mut found).await.expect("read");
+        let end = timeout(Duration::from_secs(20), stream.read_to_string(&mut found)).await;
+        end.expect("a child lives on").expect("read");
         found
     }
     let (mut command, read) = held("exec sleep 1000", true);

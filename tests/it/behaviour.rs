@@ -110,8 +110,7 @@ fn controls() {
 /// What a child does to its parent's state where nobody puts it back is noticed.
 #[test]
 fn unguarded_children_are_noticed() {
-    // SAFETY: reads a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     for (what, change, needs_root) in [("ids", "dumpable: was 1, is ", true), ("oom", "oom_score_adj: was ", false)] {
         if needs_root && !is_root {
             say(&format!("SKIPPED: control {what} because it needs root\n"));

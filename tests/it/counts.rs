@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// As in the scenario.
 const MARK: u64 = 0x7eed_0000;
@@ -16,6 +16,8 @@ struct Trace {
     parent: Vec<Call>,
     /// Up to and with `execve`.
     child: Vec<Call>,
+    /// As what the child was announced: `PTRACE_EVENT_…`.
+    announced: Vec<i32>,
 }
 
 #[derive(Clone, Copy)]
@@ -69,9 +71,9 @@ fn trace_command(what: &str, mut command: Command) -> Option<Trace> {
     let (over, limit) = mpsc::channel::<()>();
     // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
     let guard = std::thread::spawn(move || {
-        if limit.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // SAFETY: the tracer has not reaped it, or the channel would have been closed.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+        if limit.recv_timeout(forkless_tests::patience::limit(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // The tracer has not reaped it, or the channel would have been closed.
+            forkless_tests::process::kill(pid, libc::SIGKILL);
         }
     });
     let trace = Tracer { main: pid, marks: 0, trace: Trace::default(), children: HashMap::new() }.run();
@@ -131,6 +133,7 @@ impl Tracer {
                 // SAFETY: our stopped tracee; the kernel writes one word.
                 unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child) };
                 if self.marks == 1 {
+                    self.trace.announced.push(event);
                     self.children.insert(child as i32, false);
                 }
                 0
@@ -221,7 +224,7 @@ fn name(number: i64) -> String {
         fcntl SYS_fcntl futex SYS_futex chdir SYS_chdir getpid SYS_getpid getppid SYS_getppid brk SYS_brk mmap SYS_mmap
         munmap SYS_munmap openat SYS_openat pidfd_getfd SYS_pidfd_getfd pidfd_open SYS_pidfd_open pipe2 SYS_pipe2
         rt_sigaction SYS_rt_sigaction rt_sigprocmask SYS_rt_sigprocmask wait4 SYS_wait4 waitid SYS_waitid
-        gettid SYS_gettid epoll_ctl SYS_epoll_ctl epoll_pwait SYS_epoll_pwait
+        gettid SYS_gettid kcmp SYS_kcmp epoll_ctl SYS_epoll_ctl epoll_pwait SYS_epoll_pwait
     }
 }
 
@@ -288,6 +291,47 @@ fn an_end_in_a_set_takes_a_wait_and_a_close() {
     assert_eq!(names(&trace.parent), expected);
 }
 
+/// A child that is announced as a thread is one of the host's to a debugger, which loses the host when that executes a program.
+#[test]
+fn a_traced_caller_launches_by_vfork() {
+    for what in ["status", "spawn-pipes"] {
+        let Some(trace) = trace(what) else { return };
+        assert_eq!(trace.announced, [libc::PTRACE_EVENT_VFORK], "{what}");
+    }
+}
+
+/// What the parent does after the clone of a child that changes its user, with this filter.
+fn after_change_of_ids(refusals: &str) -> Option<Vec<String>> {
+    // SAFETY: reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        let _ = io::Write::write_all(
+            &mut io::stderr(),
+            b"SKIPPED: system calls of a change of ids because it needs root\n",
+        );
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_case"));
+    command.args(["--traced", "uid = 7", refusals]);
+    let names = names(&trace_command("uid = 7", command)?.parent);
+    let clone = names.iter().position(|name| name == "clone3").expect("a child");
+    Some(names[clone..].to_vec())
+}
+
+/// The kernel clears the word that tells that a child has left a moment before the child gives up the memory.
+#[test]
+fn a_change_of_ids_waits_until_the_child_has_given_up_the_memory() {
+    let Some(names) = after_change_of_ids("") else { return };
+    assert!(names.iter().any(|name| name == "kcmp"), "{names:?}");
+}
+
+/// By `/proc` then, which is opened and read.
+#[test]
+fn a_change_of_ids_waits_without_kcmp_too() {
+    let Some(names) = after_change_of_ids("kcmp EPERM") else { return };
+    let refused = names.iter().rposition(|name| name == "kcmp").expect("kcmp");
+    assert!(names[refused..].iter().any(|name| name == "openat"), "{names:?}");
+}
+
 #[test]
 fn three_pipes_take_two_calls_each_in_the_child() {
     let pipe = ["pidfd_getfd", "dup3"];
@@ -313,8 +357,7 @@ fn a_directory_takes_one_call_more() {
 /// Each setting costs as many calls as it says, and nothing else changes.
 #[test]
 fn a_simple_setting_takes_one_call() {
-    // SAFETY: reads a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     let settings = [
         ("", 0, false),
         ("umask = 0o27", 1, false),

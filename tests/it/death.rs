@@ -16,6 +16,11 @@ fn a_child_gets_the_signal_when_the_process_ends() {
 }
 
 #[test]
+fn a_program_does_not_start_when_its_host_has_died() {
+    runner::run("death-host-gone");
+}
+
+#[test]
 fn a_forked_copy_launches_from_any_thread() {
     runner::run("death-fork-copy");
 }

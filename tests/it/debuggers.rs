@@ -39,8 +39,8 @@ fn end(mut child: Child, tool: &str) -> Output {
     let guard = std::thread::spawn(move || {
         let late = limit.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         if late {
-            // SAFETY: it has not been reaped, or the channel would have been closed.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // It has not been reaped, or the channel would have been closed.
+            forkless_tests::process::kill(pid, libc::SIGKILL);
         }
         late
     });

@@ -30,6 +30,7 @@ scenarios! {
     groups_are_signalled_before_linux_6_9 "groups-before-6.9"
     an_end_is_asked_for_and_then_made "terminated"
     the_end_of_a_group_is_asked_for_and_then_made "terminated-groups"
+    a_forked_copy_that_drops_a_handle_kills_nobody "dropped-by-a-copy"
     dropped_handles_kill_if_they_are_to "killed-on-drop"
     waits_end_at_a_signal "wait-interrupted"
 }

@@ -27,6 +27,7 @@ by_launcher! {
     spawn_does_not_wait_for_a_stopped_child: "stopped-before-exec" by fork;
     spawn_does_not_wait_for_a_stopped_child_among_signals: "stopped-among-signals" by fork;
     a_group_launches_through_a_storm_of_stops: "stop-storm" by fork posix_spawn;
+    a_signal_ends_a_forked_child_before_exec_and_runs_no_handler_of_the_host: "held-signalled" by fork;
     launches_are_right_in_a_storm_of_signals: "signal-storm" by fork posix_spawn;
     killed_children_cost_later_launches_nothing: "kill-storm" by fork posix_spawn;
     launches_are_right_among_busy_threads: "thread-storm" by fork posix_spawn;
@@ -51,6 +52,7 @@ scenarios! {
     closures_allocate: "pre-exec-allocates";
     closures_without_fork_are_refused: "pre-exec-refused";
     a_panic_does_not_leave_the_child: "pre-exec-panic-stays";
+    a_child_killed_at_once_is_noticed: "fork-killed-at-once";
     a_child_killed_early_is_noticed: "fork-killed-early";
     a_forked_child_that_fails_is_visible: "fork-failed-is-visible";
     a_forked_child_is_waited_for_without_descriptors_too: "fork-unwatched";

@@ -9,6 +9,11 @@ fn good_launches_leave_nothing() {
 }
 
 #[test]
+fn a_running_child_costs_the_caller_its_own_ends_alone() {
+    runner::run("leaks-running");
+}
+
+#[test]
 fn launches_at_once_are_each_their_own() {
     runner::run("leaks-batch");
 }
@@ -21,6 +26,11 @@ fn failed_launches_leave_nothing() {
 #[test]
 fn dropped_handles_leave_nothing() {
     runner::run("leaks-dropped");
+}
+
+#[test]
+fn dropped_children_are_reaped_by_later_launches() {
+    runner::run("dropped-and-reaped");
 }
 
 /// Negative control: planted leaks of each kind are seen.
@@ -37,4 +47,14 @@ fn what_a_child_reads_outlives_every_handle() {
 #[test]
 fn what_a_child_reads_outlives_every_handle_under_load() {
     runner::run("dropped-while-churning");
+}
+
+#[test]
+fn what_a_child_uses_is_left_to_it_where_nobody_may_wait() {
+    runner::run("held-waits-refused");
+}
+
+#[test]
+fn a_clone_that_fails_leaves_no_stack_behind() {
+    runner::run("clone-refused");
 }

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -236,6 +236,29 @@ fn a_child_that_shares_our_memory_opens_nothing_in_procfs() {
         let _ = symlink("loop", ways.path("loop"));
         assert_eq!(refused(Path::new(path), here, flags).errno(), Some(errno), "{path}");
     }
+}
+
+/// The file may be another one the second time. What would be asked for again is told by a flag that nothing else is opened with.
+#[test]
+fn a_file_that_may_not_be_opened_is_asked_for_once() {
+    let ways = Ways::new();
+    let path = ways.path("closed");
+    fs::write(&path, SECRET).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("one's own file");
+    let inside = || {
+        let again = Refusal::of(libc::SYS_openat, Answer::Kill).with_bits(2, libc::O_DSYNC as u64);
+        refuse(&[again]).expect("a filter");
+        let mut command = Command::new("true");
+        command.fd(Stdio::open(&path, libc::O_RDONLY | libc::O_DSYNC, 0), 5);
+        // SAFETY: a number.
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(1000);
+        }
+        let error = command.spawn().expect_err("it is not opened");
+        let error = Error::of(&error).expect("a launch's error");
+        assert_eq!((error.step(), error.errno()), (Step::Open, Some(libc::EACCES)), "{error}");
+    };
+    std::thread::scope(|scope| scope.spawn(inside).join().expect("a thread"));
 }
 
 /// A procfs by another name, in a mount namespace of this thread's.

@@ -43,6 +43,26 @@ fn a_group_launches_through_a_storm_of_stops() {
 }
 
 #[test]
+fn a_signal_ends_a_child_before_exec_and_runs_no_handler_of_the_host() {
+    runner::run("held-signalled");
+}
+
+#[test]
+fn a_child_is_seen_to_leave() {
+    runner::run("child-leaves");
+}
+
+#[test]
+fn a_launch_is_woken_by_the_child_that_has_its_descriptors() {
+    runner::run("launch-woken");
+}
+
+#[test]
+fn a_launch_returns_when_the_child_has_its_descriptors() {
+    runner::run("launch-returns");
+}
+
+#[test]
 fn launches_are_right_in_a_storm_of_signals() {
     runner::run("signal-storm");
 }
@@ -94,6 +114,16 @@ fn a_forked_copy_of_the_same_pid_is_another_process() {
 }
 
 #[test]
+fn a_copy_finds_the_stacks_of_its_originals_children_free() {
+    runner::run("held-copy");
+}
+
+#[test]
+fn what_a_host_is_is_noted_once_for_all_changes_of_ids_that_overlap() {
+    runner::run("ids-overlap");
+}
+
+#[test]
 fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
     runner::run("ids-closed");
 }
@@ -101,6 +131,11 @@ fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
 #[test]
 fn a_host_that_always_launches_children_of_other_ids_is_dumpable_now_and_then() {
     runner::run("ids-restored");
+}
+
+#[test]
+fn a_child_of_another_user_has_none_of_its_hosts_groups() {
+    runner::run("ids-groups");
 }
 
 #[test]
@@ -144,6 +179,11 @@ fn launches_into_a_new_pid_namespace() {
 }
 
 #[test]
+fn a_stranger_with_the_hosts_number_passes_no_descriptor() {
+    runner::run("pid-namespace-stranger");
+}
+
+#[test]
 fn a_changed_environment_is_noticed() {
     runner::run("environment-changes");
 }
@@ -161,6 +201,11 @@ fn before_linux_5_16_a_signal_that_dumps_core_ends_the_child_without_a_dump() {
 #[test]
 fn before_linux_5_16_a_program_starts_with_the_right_actions_and_mask() {
     runner::run("dumps-program");
+}
+
+#[test]
+fn before_linux_5_16_a_signal_at_its_default_is_guarded_until_exec() {
+    runner::run("dumps-default");
 }
 
 #[test]

@@ -287,8 +287,7 @@ fn say(text: &str) {
 
 #[test]
 fn as_root() {
-    // SAFETY: reads a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return say("SKIPPED: random settings as root because it needs root\n");
     }
     run("root");

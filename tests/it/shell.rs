@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use forkless::{Reason, ShellRoute, Step};
+use forkless::{Reason, ShellCommand, ShellRoute, Step};
 
 /// Past the test harness, which keeps what good tests say.
 fn say(text: &str) {
@@ -58,6 +58,16 @@ fn lines_are_the_same_without_bash() {
     is_same(&["--seed", "21", "--executed", "400", "--seconds", "200", "--shell", shell.to_str().expect("text")]);
 }
 
+/// A third reader of the same lines: the rules are POSIX's, not those of one shell.
+#[test]
+fn lines_are_those_that_busybox_reads() {
+    let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists()) else {
+        say("SKIPPED: lines beside busybox, because there is none\n");
+        return;
+    };
+    is_same(&["--seed", "23", "--executed", "500", "--seconds", "200", "--against", busybox]);
+}
+
 /// Broken on purpose, a rule is found to be.
 #[test]
 fn a_broken_rule_is_found() {
@@ -74,16 +84,104 @@ fn real_lines_are_the_same() {
 #[test]
 fn failures_are_told_by_the_shell() {
     let place = tempfile::tempdir().expect("a directory");
-    let mut line = forkless::shell("no-such-program >made 2>told");
+    let mut line = forkless::shell("no-such-program >made");
     // A directory in PATH that may not be searched would be another reason.
     line.settings().current_dir(place.path()).env("PATH", "/usr/bin:/bin");
-    if line.route() != ShellRoute::Direct {
+    if !is_direct(&line, "what a shell says of a program that is not there") {
         return;
     }
-    assert_eq!(line.status().expect("a shell").code(), Some(127));
+    let told = line.output().expect("a shell");
+    assert_eq!(told.status.code(), Some(127));
     assert_eq!(line.taken(), Some(&ShellRoute::Shell(Reason::Failed(Step::Exec))));
     assert!(place.path().join("made").exists());
-    assert!(fs::read_to_string(place.path().join("told")).expect("told").contains("not found"));
+    assert!(text(&told.stderr).contains("not found"), "{}", text(&told.stderr));
+}
+
+/// Whether it would run without a shell; if not, it is said that the test has nothing to show.
+fn is_direct(line: &ShellCommand, what: &str) -> bool {
+    let route = line.route();
+    if matches!(route, ShellRoute::Shell(Reason::Shell | Reason::Waits)) {
+        say(&format!("SKIPPED: {what}, because of {route}\n"));
+        return false;
+    }
+    assert_eq!(route, ShellRoute::Direct);
+    true
+}
+
+/// A line that has run directly leaves nothing behind that a later run by the shell would show.
+#[test]
+fn a_line_runs_directly_and_then_by_the_shell() {
+    let mut line = forkless::shell("sh -c 'echo $PPID'");
+    if !is_direct(&line, "a line that runs directly and then by the shell") {
+        return;
+    }
+    let me = format!("{}\n", std::process::id());
+    let parent = |line: &mut ShellCommand| text(&line.output().expect("output").stdout);
+    assert_eq!(parent(&mut line), me);
+    line.settings().rlimit(forkless::Resource::Files, 50, 50);
+    assert_eq!(line.route(), ShellRoute::Shell(Reason::Setting));
+    let waits = text(&Command::new("/bin/sh").args(["-c", "sh -c 'echo $PPID'"]).output().expect("a shell").stdout);
+    assert_eq!(parent(&mut line) == me, waits == me, "the shell is the parent, if it waits");
+}
+
+/// What a shell would feel too, or give up, or unblock, is the shell's business.
+#[test]
+fn settings_that_a_shell_would_feel_are_left_to_it() {
+    type Set = fn(&mut forkless::Command);
+    let settings: [(Set, Reason); 9] = [
+        (|settings| _ = settings.rlimit(forkless::Resource::Files, 50, 50), Reason::Setting),
+        (|settings| _ = settings.chroot("/"), Reason::Setting),
+        (|settings| _ = settings.uid(0), Reason::Setting),
+        (|settings| _ = settings.groups(&[1]), Reason::Setting),
+        (|settings| _ = settings.unshare(forkless::Namespace::Mount), Reason::Setting),
+        (|settings| _ = settings.parent_death_signal(9), Reason::Setting),
+        (|settings| _ = settings.securebits(1), Reason::Setting),
+        (|settings| _ = settings.or_else("/bin/true"), Reason::Setting),
+        (|settings| _ = settings.signal_block(libc::SIGCHLD), Reason::Blocked),
+    ];
+    if !is_direct(&forkless::shell("ls"), "settings that a shell would feel") {
+        return;
+    }
+    for (n, (set, why)) in settings.into_iter().enumerate() {
+        let mut line = forkless::shell("ls");
+        set(line.settings());
+        assert_eq!(line.route(), ShellRoute::Shell(why), "setting {n}");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mut line = forkless::shell("ls >made");
+    line.settings().current_dir(place.path()).umask(0o277);
+    assert_eq!(line.route(), ShellRoute::Shell(Reason::Umask), "the shell could not open the file again");
+    // In a thread of another effective user.
+    let route = std::thread::spawn(|| {
+        // SAFETY: by the plain call it is this thread's alone.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) };
+        (changed == 0).then(|| forkless::shell("ls").route())
+    });
+    match route.join().expect("a thread") {
+        Some(route) => assert_eq!(route, ShellRoute::Shell(Reason::Privileged)),
+        None => say("SKIPPED: lines of a caller with another's privileges, because it needs root\n"),
+    }
+}
+
+/// A shell's words for a program that was killed wait for nobody who reads.
+#[test]
+fn the_shells_words_do_not_wait_for_a_reader() {
+    let (_read, mut write) = std::io::pipe().expect("a pipe");
+    let full = write.try_clone().expect("a copy");
+    // SAFETY: flags of a pipe of our own.
+    unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&write), libc::F_SETFL, libc::O_NONBLOCK) };
+    while std::io::Write::write(&mut write, &[b'x'; 4096]).is_ok() {}
+    // SAFETY: as above.
+    unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&write), libc::F_SETFL, 0) };
+    let mut line = forkless::shell("sh -c 'kill -TERM $$'");
+    if !is_direct(&line, "the words of a shell into a full pipe") {
+        return;
+    }
+    line.settings().stderr(std::os::fd::OwnedFd::from(full));
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(line.status()));
+    let status = wait.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for a reader");
+    status.expect("a run");
 }
 
 /// Whatever bash can do itself, or takes for a word of its language, is left to the shell.
@@ -129,6 +227,7 @@ fn a_pipe_is_not_opened_here() {
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
     let mut line = forkless::shell(format!("cat <{}", fifo.display()));
     line.settings().stdout(forkless::Stdio::piped());
+    assert_ne!(line.route(), ShellRoute::Direct);
     let child = line.spawn().expect("a shell");
     fs::write(&fifo, "through").expect("a reader");
     assert_eq!(child.wait_with_output().expect("output").stdout, b"through");
@@ -147,7 +246,7 @@ fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
         line.settings().current_dir(place.path());
         let (done, wait) = std::sync::mpsc::channel();
         std::thread::spawn(move || done.send(line.status()));
-        let status = wait.recv_timeout(std::time::Duration::from_secs(100)).expect("an end").expect("a shell");
+        let status = wait.recv_timeout(forkless_tests::patience::limit(100)).expect("an end").expect("a shell");
         let shell =
             Command::new("/bin/sh").args(["-c", "sh -c 'kill -KILL $$' 2>/dev/null"]).status().expect("a shell");
         assert_eq!(status, shell, "{planted}");
@@ -211,6 +310,39 @@ fn the_shell_of_another_root_is_looked_at_anew() {
     assert_eq!(line(), ShellRoute::Direct);
 }
 
+/// One file, by names that lead to it in two roots: what it is called there says which shell it is.
+#[test]
+fn a_shell_that_has_another_name_in_another_root_is_looked_at_anew() {
+    let place = tempfile::tempdir().expect("a directory");
+    let [known, other] = ["known", "other"].map(|root| place.path().join(root));
+    for root in [&known, &other] {
+        fs::create_dir_all(root.join("bin")).expect("a directory");
+    }
+    fs::write(known.join("bin/dash"), "").expect("a file");
+    symlink("dash", known.join("bin/sh")).expect("a link");
+    fs::hard_link(known.join("bin/dash"), other.join("bin/sh")).expect("a second name");
+    let inside = |root: &Path| {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // SAFETY: changes this thread alone.
+                let own = unsafe { libc::unshare(libc::CLONE_FS) } == 0;
+                (own && std::os::unix::fs::chroot(root).is_ok()).then(|| {
+                    std::env::set_current_dir("/").expect("a directory");
+                    let mut line = forkless::shell("ls");
+                    line.settings().env_clear().env("PATH", "/bin");
+                    line.route()
+                })
+            });
+            thread.join().expect("a thread")
+        })
+    };
+    let Some(route) = inside(&known) else {
+        return say("SKIPPED: one file as the shell of two roots, because it needs root\n");
+    };
+    assert_eq!(route, ShellRoute::Direct);
+    assert_eq!(inside(&other), Some(ShellRoute::Shell(Reason::Shell)));
+}
+
 /// A shell that is replaced is looked at anew as well.
 #[test]
 fn a_shell_that_is_replaced_is_looked_at_anew() {
@@ -224,5 +356,17 @@ fn a_shell_that_is_replaced_is_looked_at_anew() {
     assert_eq!(route(), ShellRoute::Direct);
     fs::remove_file(&shell).expect("a link");
     symlink("busybox", &shell).expect("a link");
+    assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
+    // The file is the same, and has another name.
+    let again = place.path().join("again");
+    fs::write(place.path().join("dash"), "").expect("a file");
+    symlink("dash", &again).expect("a link");
+    let route = || forkless::shell("ls").shell_path(&again).route();
+    assert_eq!(route(), ShellRoute::Direct);
+    // Times of files are those of the last tick.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::rename(place.path().join("dash"), place.path().join("busybox")).expect("another name");
+    fs::remove_file(&again).expect("a link");
+    symlink("busybox", &again).expect("a link");
     assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
 }

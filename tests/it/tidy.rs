@@ -1,7 +1,13 @@
 //! Habits of the project that a machine can check.
 
+use forkless_tests::modules::Modules;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Of `crates/forkless`: too many still.
+const FORKLESS: usize = 54;
 
 /// Files may be longer if they say at their top why.
 const LONGEST: usize = 700;
@@ -95,4 +101,105 @@ fn steps_have_numbers_of_their_own() {
         }
     }
     assert!(seen > 40);
+}
+
+/// Files that need each other can only be understood together. The numbers are today's: they may fall, not rise.
+#[test]
+fn few_files_need_each_other() {
+    let most = [("bench", 6), ("capi", 3), ("cli", 6), ("core", 0), ("forkless", FORKLESS), ("preload", 2)].map(
+        |(name, most)| {
+            let circles = Modules::read(&root().join("crates").join(name).join("src")).circles();
+            let largest = circles.first().map_or(0, |circle| circle.len());
+            assert!(largest <= most, "{largest} files of crates/{name} need each other: {:?}", circles[0]);
+            (name, largest)
+        },
+    );
+    eprintln!("the largest circle of files: {most:?}");
+}
+
+/// `tests/planted.toml`, as far as it is looked at here.
+#[derive(Deserialize)]
+struct Planted {
+    fault: Vec<Fault>,
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    name: String,
+    why: String,
+    tests: Vec<(String, String, String)>,
+    #[serde(default)]
+    central: bool,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+/// The names of planted faults in the sources, and how often each stands there. Comments may speak of them.
+fn planted_in_sources() -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).expect("a source");
+        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for part in code.split(concat!("planted", "!(\"")).skip(1) {
+            *found.entry(part.split('"').next().unwrap_or("").to_owned()).or_default() += 1;
+        }
+    }
+    found
+}
+
+#[test]
+fn planted_faults_are_listed_once_with_a_reason_and_tests() {
+    let text = fs::read_to_string(root().join("tests/planted.toml")).expect("the list");
+    let list: Planted = toml::from_str(&text).expect("the list");
+    let cases: String = files("toml")
+        .iter()
+        .filter(|path| path.parent().is_some_and(|directory| directory.ends_with("tests/cases")))
+        .map(|path| fs::read_to_string(path).expect("cases"))
+        .collect();
+    let mut sources = planted_in_sources();
+    for fault in &list.fault {
+        assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
+        assert!(!fault.why.is_empty() && !fault.tests.is_empty(), "{} has no reason, or no test", fault.name);
+        for (package, target, test) in &fault.tests {
+            let words = if target == "lib" { test.rsplit("::").next().unwrap_or("") } else { test };
+            assert!(has_word(package, words), "{}: {package} has no test {target} {test}", fault.name);
+        }
+        if let Some(case) = fault.env.get("FORKLESS_CASE") {
+            let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
+            assert!(is_named, "{}: the table has no case {case}", fault.name);
+        }
+    }
+    assert!(sources.is_empty(), "not in the list, or twice: {sources:?}");
+    let central = list.fault.iter().filter(|fault| fault.central).count();
+    assert!(central <= 10, "CI tries ten faults, not {central}");
+}
+
+/// Does a source of the package have the word? Tests may be named by a macro.
+fn has_word(package: &str, word: &str) -> bool {
+    let is_it =
+        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("\nname = \"{package}\"\n")));
+    let manifest = files("toml").into_iter().find(is_it).expect("a package");
+    let directory = manifest.parent().expect("a directory");
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    files("rs").iter().filter(|path| path.starts_with(directory)).any(|path| {
+        let text = fs::read_to_string(path).expect("a source");
+        text.split(|letter| !is_part(letter)).any(|part| part == word)
+    })
+}
+
+/// The feature is for trials: nothing has it by default, and one task alone builds with it.
+#[test]
+fn planted_faults_are_in_no_release() {
+    for path in files("toml").iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let text = fs::read_to_string(path).expect("a manifest");
+        let lines = text.lines().filter(|line| line.contains("planted") && !line.starts_with('#'));
+        let defines = |line: &str| line.starts_with("planted = [");
+        assert!(lines.clone().all(defines), "{path:?}: {:?}", lines.collect::<Vec<_>>());
+        assert!(!text.contains("\ndefault = "), "{path:?} has features by default");
+    }
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).expect("a source");
+        let builds = text.contains(concat!("forkless/", "planted"));
+        assert_eq!(builds, path.ends_with("xtask/src/mutants.rs"), "{path:?}");
+    }
 }

@@ -351,6 +351,9 @@ pub fn launcher(route: &str) -> Launcher {
 fn known(route: &str) -> &str {
     ROUTES.iter().find(|known| known.name == route).map_or(route, |known| known.refusals)
 }
+/// Before the refusals of a route where the host refuses these already, and the case installs no filter.
+pub const GIVEN: &str = "given:";
+
 /// A route of its own, on which nothing is refused: every launch is a zygote's.
 pub const BY_ZYGOTE: &str = "by a zygote";
 
@@ -359,7 +362,7 @@ pub fn refusals(route: &str) -> &str {
     if route == BY_ZYGOTE {
         return "";
     }
-    let route = route.strip_prefix("later:").unwrap_or(route).trim();
+    let route = ["later:", GIVEN].iter().find_map(|start| route.strip_prefix(start)).unwrap_or(route).trim();
     let known = known(route);
     ["fork:", "posix_spawn:"].iter().find_map(|launcher| known.strip_prefix(launcher)).unwrap_or(known)
 }

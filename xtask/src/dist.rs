@@ -4,6 +4,7 @@
 //! rustc makes a static library of everything, from which each shared one is linked with its version script, and each static one
 //! is made anew with the same names and no others: so two Rust libraries can be linked into one program.
 
+use crate::modules;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -26,6 +27,14 @@ const LIBRARIES: [Library; 2] = [
 /// What the static libraries need of the system's; gcc adds its own.
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
+/// The variable that has features for what tests build: the trials of [`mutants`](crate::mutants) set it, and nobody else.
+pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
+
+/// The options of cargo for [`FEATURES`].
+pub(crate) fn features() -> Vec<String> {
+    std::env::var(FEATURES).map_or_else(|_| Vec::new(), |features| vec!["--features".to_owned(), features])
+}
+
 /// The workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -42,11 +51,23 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.current_dir(root()).args(["build", "--quiet", "--release", "--locked"]);
-    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]);
+    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features());
     run(build.arg("--target-dir").arg(&target))?;
     let archive = target.join("release/libforkless_capi.a");
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, &prefix))?;
     preload(&target.join("release/libforkless_preload.a"), &prefix.join("lib"))
+}
+
+/// As [`install`], unless it was done in this run of `cargo xtask`: for tests, of which several install to one place.
+///
+/// # Errors
+/// As there.
+pub fn install_once(prefix: &Path, target: &Path) -> Result<()> {
+    if modules::is_of_this_run(prefix) {
+        return Ok(());
+    }
+    install(prefix, target)?;
+    modules::done(prefix)
 }
 
 impl Library {

@@ -3,8 +3,30 @@
 
 pub mod background;
 pub mod dist;
+pub mod fuzz;
+pub mod kernels;
 pub mod modules;
+pub mod mutants;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod soak;
+
+/// The number before `word` in "ok. 3 passed; 0 failed; …".
+pub fn count(counts: &str, word: &str) -> u64 {
+    let before = counts.split(word).next().unwrap_or("").trim_end();
+    before.rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn counts_are_read_from_the_harness() {
+        let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
+        assert_eq!(count("FAILED. nothing", "passed"), 0);
+    }
+}

@@ -1,13 +1,13 @@
 //! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask record`,
 //! `cargo xtask real`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
-use xtask::{background, dist, noshell, packages, preload, real};
+use xtask::{background, count, dist, fuzz, kernels, mutants, noshell, packages, preload, real, soak};
 
 #[derive(Parser)]
 #[command(about = "Tasks of the forkless project")]
@@ -46,8 +46,16 @@ enum Task {
     Preload(preload::Options),
     /// Measures real programs with and without libforkless_preload.so.
     Real(real::Options),
+    /// Breaks rules on purpose, one at a time, and sees whether the tests that are there for them fail.
+    Mutants(mutants::Options),
     /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
     Background(background::Options),
+    /// Boots real kernels in qemu and runs the tests in them.
+    Kernels(kernels::Options),
+    /// Launches of all forms, mixed from many threads of one host, for hours.
+    Soak(soak::Options),
+    /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> Result<()> {
@@ -55,25 +63,35 @@ fn main() -> Result<()> {
     // Relative paths of these are the caller's.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
     match &options.task {
-        Task::Dist { prefix } => return dist::install(prefix, &target),
+        Task::Dist { prefix } => {
+            ensure!(std::env::var_os(dist::FEATURES).is_none(), "{} is set: that is for trials alone", dist::FEATURES);
+            return dist::install(prefix, &target);
+        }
+        Task::Mutants(options) => return mutants::run(options, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Kernels(options) => return kernels::run(options, &target),
+        Task::Soak(options) => return soak::run(options, &target),
+        Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
     // Cargo sets the directory of this crate; the tasks run at the workspace's root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
-        Task::Test { no_install, names } => test(&names, if no_install { Install::Nothing } else { Install::Missing }),
+        Task::Test { no_install, names } => {
+            test(&names, if no_install { Install::Nothing } else { Install::Missing }, &target)
+        }
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
-        Task::Dist { .. } | Task::Noshell(_) | Task::Preload(_) | Task::Real(_) | Task::Background(_) => {
-            unreachable!("done above")
-        }
+        _ => unreachable!("done above"),
     }
 }
+
+/// Of all crates: what releases have. (`planted` breaks rules on purpose, and is for trials alone.)
+const FEATURES: &str = "forkless/tokio";
 
 fn ci(target: &Path) -> Result<()> {
     require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
@@ -81,9 +99,11 @@ fn ci(target: &Path) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
-    let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
+    let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[], Install::Missing)?;
+    test(&[], Install::Missing, target)?;
+    println!("== planted faults");
+    mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
     // Those of the tests: the figures say nothing anyway.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
@@ -117,12 +137,13 @@ enum Install {
 /// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
-fn test(names: &[String], install: Install) -> Result<()> {
+fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
     if install == Install::Missing {
         packages::debian()?;
+        packages::unpack(target)?;
     }
     let mut command =
-        cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast", "--", "--show-output"]);
+        cargo(&["test", "--workspace", "--features", FEATURES, "--locked", "--no-fail-fast", "--", "--show-output"]);
     command.args(names).env(modules::RUN, &*modules::THIS_RUN);
     if install == Install::Nothing {
         command.env(packages::NO_INSTALL, "1");
@@ -151,12 +172,6 @@ fn test(names: &[String], install: Install) -> Result<()> {
     Ok(())
 }
 
-/// The number before `word` in "ok. 3 passed; 0 failed; …".
-fn count(counts: &str, word: &str) -> i64 {
-    let before = counts.split(word).next().unwrap_or("").trim_end();
-    before.rsplit([' ', ';']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 fn require(program: &str, why: &str) -> Result<()> {
     match Command::new(program).arg("--version").stdout(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -178,16 +193,4 @@ fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<()>
         bail!("{name}: {status}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::count;
-
-    #[test]
-    fn counts_are_read_from_the_harness() {
-        let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
-        assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
-        assert_eq!(count("FAILED. nothing", "passed"), 0);
-    }
 }

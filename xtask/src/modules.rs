@@ -148,7 +148,7 @@ pub fn perl(place: &Path, target: &Path) -> Result<Built> {
         return Ok(Err(why));
     }
     let prefix = place.join("prefix");
-    dist::install(&prefix, target)?;
+    dist::install_once(&prefix, target)?;
     perl_with(&prefix, &copy)?;
     done(place)?;
     Ok(Ok(copy))
@@ -169,7 +169,10 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
         fs::create_dir_all(to.parent().context("a directory")?)?;
         fs::copy(from.join(name), to).with_context(|| name.to_owned())?;
     }
-    run(Command::new("perl").arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix))?;
+    let mut configure = Command::new("perl");
+    configure.arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix);
+    // The module's own part in C has faults too.
+    run(configure.args((!dist::features().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
     run(Command::new("make").current_dir(copy))
 }
 
@@ -211,7 +214,7 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     }
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
-    maturin.args((profile == Profile::Release).then_some("--release"));
+    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::features());
     maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
     run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
     let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -230,12 +233,12 @@ fn is_ours(place: &Path) -> bool {
 }
 
 /// Whether it was built in this run of `cargo xtask`.
-fn is_of_this_run(place: &Path) -> bool {
+pub(crate) fn is_of_this_run(place: &Path) -> bool {
     fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
 }
 
 /// Notes that it is built.
-fn done(place: &Path) -> Result<()> {
+pub(crate) fn done(place: &Path) -> Result<()> {
     Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }
 

@@ -44,6 +44,38 @@ const DEBIAN: &[(&str, &str)] = &[
     ("rakudo", "the background's curve of Raku"),
 ];
 
+/// Debian's packages of which tests read files: only unpacked, since each would bring many others.
+const UNPACKED: &[(&str, &str)] = &[
+    ("golang-github-docker-docker-dev", "tests under Docker's seccomp profile"),
+    ("golang-github-containers-common", "tests under Podman's seccomp profile"),
+];
+
+/// Unpacks what tests read of packages into `packages/NAME` of cargo's directory `target`; says so if it cannot.
+///
+/// # Errors
+/// Where nothing can be written there.
+pub fn unpack(target: &Path) -> Result<()> {
+    for (package, what) in UNPACKED {
+        let place = std::path::absolute(target)?.join("packages").join(package);
+        if place.exists() || installed(package) {
+            continue;
+        }
+        let new = place.with_extension("new");
+        let _ = fs::remove_dir_all(&new);
+        fs::create_dir_all(&new)?;
+        let download = ["-q", "-o", "APT::Sandbox::User=", "download", package];
+        let script = "dpkg-deb -x ./*.deb . && rm ./*.deb";
+        let made = run(Command::new("apt-get").args(download).current_dir(&new))
+            .and_then(|()| run(Command::new("sh").args(["-c", script]).current_dir(&new)));
+        match made {
+            // Last, so that one which was left half made is made again.
+            Ok(()) => fs::rename(&new, &place)?,
+            Err(error) => println!("SKIPPED: {what} because {package} cannot be unpacked: {error}"),
+        }
+    }
+    Ok(())
+}
+
 /// Installs what is missing of the list, if this is Debian and we are root; says so if it cannot.
 ///
 /// # Errors

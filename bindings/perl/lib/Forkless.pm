@@ -263,9 +263,9 @@ forked copy of perl may launch; children of the original are not its own, and it
 
 =head1 SPEED
 
-    perl -Mblib ../../bench/engines/perl/compare.pl PROGRAM
+    perl -Mblib ../../crates/bench/engines/perl/compare.pl PROGRAM
 
-launches in turn, in one process, and prints medians. With a static program that only exits (F<crates/cli/c/target.c> of the sources), in microseconds
+launches in turn, in one process, and prints medians. With a static program that only exits (F<crates/bench/c/target.c> of the sources), in microseconds
 from before the call until the program has been waited for, on 2 cores that others kept busy (perl 5.36, Proc::FastSpawn 1.2, Linux 6.18):
 
                                        small perl  200 MiB more  1 GiB more

@@ -1,6 +1,7 @@
 //! Errors as Python's callers of `subprocess` expect them, with what forkless knows beside.
 
 use crate::convert::{self, Text};
+use forkless::planted;
 use forkless::{Error, Step};
 use pyo3::exceptions::{
     PyBaseException, PyIndexError, PyOSError, PyOverflowError, PyTypeError, PyUnicodeError, PyValueError,
@@ -24,7 +25,9 @@ pub(crate) fn of(
     };
     let made = match (detail.errno(), detail.step()) {
         // As the standard module names them: the program, the directory, or neither.
+        (Some(_), _) if planted!("python-error-of-one-class") => PyOSError::new_err(in_python(&detail.to_string())),
         (Some(errno), Step::Exec) => of_errno(py, errno, program),
+        (Some(errno), Step::Chdir) if planted!("python-directory-untold") => of_errno(py, errno, program),
         (Some(errno), Step::Chdir) => of_errno(py, errno, directory),
         (Some(errno), _) => of_errno(py, errno, None),
         (None, Step::Check) => PyValueError::new_err(in_python(&detail.to_string())),

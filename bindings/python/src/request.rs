@@ -2,6 +2,7 @@
 
 use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, owned, pairs};
 use crate::{error, settings};
+use forkless::planted;
 use forkless::{Command, Prepared, Stdio, Step};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -51,7 +52,10 @@ impl<'py> Request<'py> {
     /// `restore_signals`: what Python ignores, and programs do not expect to be, at its default.
     pub(crate) fn signals(&mut self, restore: bool) {
         if restore {
-            self.command.signal_default(SIGPIPE).signal_default(SIGXFSZ);
+            self.command.signal_default(SIGPIPE);
+            if !planted!("python-sigxfsz-ignored") {
+                self.command.signal_default(SIGXFSZ);
+            }
         } else {
             self.command.signal_inherit(SIGPIPE);
         }
@@ -79,7 +83,7 @@ impl<'py> Request<'py> {
         self.command.env_clear();
         let mut set = |key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>| -> PyResult<()> {
             let key = key.extract::<Text<'_>>()?;
-            if key.as_bytes().contains(&b'=') {
+            if key.as_bytes().contains(&b'=') && !planted!("python-variable-of-any-name") {
                 return Err(PyValueError::new_err("illegal environment variable name"));
             }
             self.command.env(key, value.extract::<Text<'_>>()?);

@@ -4,6 +4,7 @@ use crate::convert::{DEVNULL, PIPE, STDOUT};
 use crate::error;
 use crate::request::{Names, Request};
 use crate::spawn::statuses_are_lost;
+use forkless::planted;
 use forkless::{Child, Prepared, Step};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -189,7 +190,8 @@ pub(crate) fn to_the_end<'py>(
 
 /// `subprocess`' return code: the exit status, or the signal that ended it, negative.
 pub(crate) fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+    let sign = if planted!("python-signal-positive") { 1 } else { -1 };
+    status.code().unwrap_or_else(|| sign * status.signal().unwrap_or(0))
 }
 
 /// A program that has been launched.
@@ -264,7 +266,9 @@ impl Running {
             Ok(count) => *input = &input[count..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // It reads no more.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !planted!("python-broken-pipe-raised") => {
+                self.stdin = None
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -277,7 +281,7 @@ impl Running {
         /// One that cannot die now is reaped by a later launch.
         const DEATH: Duration = Duration::from_secs(1);
         let ended = is_interrupt && matches!(self.child.wait_timeout(SIGINT_GRACE), Ok(Some(_)));
-        if !ended && self.child.kill().is_ok() {
+        if !ended && !planted!("python-abandoned-lives-on") && self.child.kill().is_ok() {
             let _ = self.child.wait_timeout(DEATH);
         }
     }

@@ -5,6 +5,7 @@ use crate::convert::{Int, Passed};
 use crate::error;
 use crate::request::Request;
 use forkless::Released;
+use forkless::planted;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,7 +51,7 @@ pub(crate) fn spawn<'py>(
     request.streams(streams.map(|fd| (fd.0 >= 0).then_some(fd.0)), &pass_fds.0)?;
     request.groups(start_new_session, (process_group >= 0).then_some(process_group));
     let command = &mut request.command;
-    command.inherit_all(!close_fds);
+    command.inherit_all(!close_fds || planted!("python-fds-not-closed"));
     if let Ok(umask) = u32::try_from(umask.0) {
         command.umask(umask);
     }
@@ -141,7 +142,7 @@ fn identity(
     }
     if let Some(uid) = uid {
         command.uid(uid);
-        if gids.is_none() && rustix::process::geteuid().is_root() {
+        if gids.is_none() && !planted!("python-groups-dropped") && rustix::process::geteuid().is_root() {
             let groups =
                 rustix::process::getgroups().map_err(|errno| error::of_errno(py, errno.raw_os_error(), None))?;
             command.groups(&groups.iter().map(|gid| gid.as_raw()).collect::<Vec<_>>());
@@ -166,7 +167,7 @@ pub(crate) fn statuses_are_lost() -> bool {
         libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
         action
     };
-    action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
+    !planted!("python-status-lost") && action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
 }
 
 /// Reaps ended children whose handles (of `Prepared`) were dropped; the number of those that still run.

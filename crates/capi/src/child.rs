@@ -7,6 +7,7 @@ use crate::output::{OutputHandle, Usage};
 use crate::run::raw;
 use crate::simple::released;
 use forkless::{Change, Child, Launcher, Stream};
+use forkless_core::planted;
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -185,7 +186,15 @@ unsafe fn ended(status: *mut c_int, work: impl FnOnce() -> Result<Option<c_int>,
     if status.is_null() {
         return Err(bad("no place for the result"));
     }
-    let Some(found) = work()? else { return Ok(0) };
+    let Some(found) = work()? else {
+        // SAFETY: the caller's.
+        return if planted!("c-status-without-an-end") {
+            unsafe { status.write(0) };
+            Ok(1)
+        } else {
+            Ok(0)
+        };
+    };
     // SAFETY: the caller's.
     unsafe { status.write(found) };
     Ok(1)

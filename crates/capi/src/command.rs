@@ -4,6 +4,7 @@ use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
 use forkless::{Command, Stdio};
+use forkless_core::planted;
 use libc::{c_char, c_int, mode_t, pid_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -68,7 +69,7 @@ unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
 
 /// A name that a variable can have.
 fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
-    if name.is_empty() || name.as_bytes().contains(&b'=') {
+    if (name.is_empty() || name.as_bytes().contains(&b'=')) && !planted!("c-variable-of-any-name") {
         return Err(bad("no name of a variable: empty, or with a = in it"));
     }
     Ok(name)
@@ -78,7 +79,9 @@ fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
 /// no name.
 pub(crate) fn set_environment(command: &mut Command, envp: &[&OsStr]) {
     command.env_clear();
-    for entry in envp.iter().rev() {
+    let entries: Vec<_> =
+        if planted!("c-last-variable-counts") { envp.to_vec() } else { envp.iter().rev().copied().collect() };
+    for entry in &entries {
         let bytes = entry.as_bytes();
         if let Some(end) = bytes.iter().position(|&byte| byte == b'=').filter(|&end| end > 0) {
             command.env(OsStr::from_bytes(&bytes[..end]), OsStr::from_bytes(&bytes[end + 1..]));

@@ -1,6 +1,7 @@
 //! The border: what every function of the header does before and after its work.
 
 use crate::error::{Error, Failure};
+use forkless_core::planted;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,13 +18,15 @@ pub(crate) unsafe fn answer(error: *mut Error, work: impl FnOnce() -> Result<c_i
         // SAFETY: the caller's.
         unsafe { error.write(Error::new(&failure)) };
     }
-    -failure.errno()
+    if planted!("c-error-positive") { failure.errno() } else { -failure.errno() }
 }
 
 /// Runs the work of a function that answers as libc's of the same name does: `failed`, and errno set.
 pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     shielded(work).unwrap_or_else(|failure| {
-        set_errno(failure.errno());
+        if !planted!("c-errno-not-set") {
+            set_errno(failure.errno());
+        }
         failed
     })
 }
@@ -46,10 +49,14 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failu
     }
     let (errno, mut cancel) = (errno(), 0);
     // A cancelled thread unwinds: through Rust's frames it may not.
-    pthread_setcancelstate(DISABLE, Some(&mut cancel));
+    if !planted!("c-cancelled-inside") {
+        pthread_setcancelstate(DISABLE, Some(&mut cancel));
+    }
     let done = catch_unwind(AssertUnwindSafe(work));
     pthread_setcancelstate(cancel, None);
-    set_errno(errno);
+    if !planted!("c-errno-spoiled") {
+        set_errno(errno);
+    }
     done.unwrap_or(Err(Failure::Panic))
 }
 

@@ -1,6 +1,7 @@
 //! What comes over the border: handles, texts, lists, numbers.
 
 use crate::error::{Error, Failure, bad};
+use forkless_core::planted;
 use libc::{c_char, c_int, size_t};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -28,6 +29,9 @@ pub(crate) unsafe fn with<T, R>(
     let handle = unsafe { shared(handle) }?;
     match handle.try_lock() {
         Ok(mut inside) => work(&mut inside),
+        Err(TryLockError::WouldBlock) if planted!("c-busy-handle-waits") => {
+            work(&mut *handle.lock().map_err(|_| Failure::Panic)?)
+        }
         Err(TryLockError::WouldBlock) => Err(Failure::Refused(libc::EBUSY, "another thread is using this handle")),
         Err(TryLockError::Poisoned(_)) => Err(Failure::Panic),
     }
@@ -47,7 +51,7 @@ pub(crate) unsafe fn shared<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
 /// # Safety
 /// `place` is null or may be written to.
 pub(crate) unsafe fn give<T>(place: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<c_int, Failure> {
-    if place.is_null() {
+    if place.is_null() && !planted!("c-null-place-written-to") {
         return Err(bad("no place for the result"));
     }
     let made = make()?;
@@ -131,6 +135,10 @@ pub(crate) fn copy(fd: c_int) -> Result<OwnedFd, Failure> {
     if fd < 0 {
         return Err(Failure::Refused(libc::EBADF, "no descriptor"));
     }
+    if planted!("c-copy-without-close-on-exec") {
+        // SAFETY: a number; what is made is ours.
+        return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::dup(fd)) });
+    }
     // SAFETY: it is copied at once, and a number that is not open is an error of the copying.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
 }
@@ -146,6 +154,9 @@ pub(crate) fn signal(signal: c_int) -> Result<c_int, Failure> {
 
 /// Milliseconds; none if negative.
 pub(crate) fn limit(ms: i64) -> Option<Duration> {
+    if planted!("c-no-limit-is-no-time") {
+        return Some(Duration::from_millis(ms.max(0) as u64));
+    }
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
@@ -165,7 +176,8 @@ pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
 
 /// The same of bytes, which may be cut anywhere.
 fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
-    let Some(most) = room.len().checked_sub(1) else { return };
+    let spare = if planted!("c-bytes-without-their-end") { 0 } else { 1 };
+    let Some(most) = room.len().checked_sub(spare) else { return };
     for (place, byte) in room.iter_mut().zip(bytes.iter().take(most).chain([&0])) {
         *place = *byte as c_char;
     }

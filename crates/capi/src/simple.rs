@@ -4,6 +4,8 @@ use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use forkless::{Child, Command, Released};
+use forkless_core::planted;
+use forkless_core::sys::{self, uapi};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +38,7 @@ unsafe extern "C" fn forkless_spawn(
         }
         // No search for it, as by execve(2).
         let is_path = path.as_bytes().contains(&b'/');
-        let mut program = OsString::from(if is_path { "" } else { "./" });
+        let mut program = OsString::from(if is_path || planted!("c-spawn-searches") { "" } else { "./" });
         program.push(path);
         // SAFETY: the header's contract.
         unsafe { spawn(&program, argv, envp) }
@@ -118,15 +120,11 @@ pub fn places_in(path: &[u8], file: &OsStr) -> Vec<OsString> {
 #[unsafe(no_mangle)]
 extern "C" fn forkless_fd_inherit(fd: c_int, on: c_int) -> c_int {
     let set = || {
-        let last_error = |answer: c_int| match answer {
-            -1 => Err(Failure::Io(std::io::Error::last_os_error())),
-            answer => Ok(answer),
-        };
-        // SAFETY: flags of a descriptor.
-        let flags = last_error(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
+        let failed = |errno| Failure::Io(std::io::Error::from_raw_os_error(errno));
+        let flags = sys::descriptor_flags(fd).map_err(failed)?;
         let flags = if on != 0 { flags & !libc::FD_CLOEXEC } else { flags | libc::FD_CLOEXEC };
-        // SAFETY: flags of a descriptor.
-        last_error(unsafe { libc::fcntl(fd, libc::F_SETFD, flags) }).map(|_| 0)
+        // SAFETY: flags of a descriptor that the caller names.
+        unsafe { sys::fcntl(fd, uapi::F_SETFD, flags as usize) }.map(|_| 0).map_err(failed)
     };
     // SAFETY: no error to write to.
     unsafe { answer(NULL, set) }

@@ -5,6 +5,7 @@ use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use crate::simple::like_libc;
 use forkless::{Child, Command, ShellChild, ShellCommand, Stdio};
+use forkless_core::planted;
 use libc::{FILE, c_char, c_int};
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -24,7 +25,7 @@ const STDERR_MERGE: c_int = 2;
 /// A line for `/bin/sh`, which runs without it where that makes no difference, started as libc starts it.
 pub fn shell(line: &OsStr) -> ShellCommand {
     let line = line.as_bytes();
-    let is_like_option = matches!(line.first(), Some(b'-' | b'+'));
+    let is_like_option = !planted!("c-line-taken-for-an-option") && matches!(line.first(), Some(b'-' | b'+'));
     let mut command = if is_like_option { forkless::shell([b" ", line].concat()) } else { forkless::shell(line) };
     like_libc(command.settings());
     command
@@ -145,12 +146,7 @@ pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Fail
 
 /// Does the kernel forget how children ended, unless there is a pidfd? Else their ends are asked for by number.
 pub fn forgets() -> bool {
-    // SAFETY: all zeroes is a valid action, into which the present one is written.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) == 0
-            && (action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0)
-    }
+    forkless::sigchld_discards()
 }
 
 /// What the program has at the stream's end of it.
@@ -159,7 +155,7 @@ pub fn plug(settings: &mut Command, end: End) {
         End::Reads => settings.stdout(Stdio::piped()),
         End::Writes => settings.stdin(Stdio::piped()),
     }
-    .pidfd(forgets());
+    .pidfd(forgets() && !planted!("c-stream-status-forgotten"));
 }
 
 /// The stream of what has been started.
@@ -170,6 +166,10 @@ pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure>
         End::Writes => child.stdin.take().map(OwnedFd::from),
     };
     let stream = Stream::open(pipe, end)?;
+    if planted!("c-stream-outlives-exec") {
+        // SAFETY: flags of a descriptor of ours.
+        unsafe { libc::fcntl(libc::fileno(stream.0), libc::F_SETFD, 0) };
+    }
     table::insert(Entry { stream: stream.0, running })?;
     Ok(stream.release())
 }

@@ -6,6 +6,7 @@ use crate::handle::optional;
 use crate::lock::Lock;
 use crate::stream::shell;
 use forkless::{Command, Step};
+use forkless_core::planted;
 use libc::{c_char, c_int, sigaction};
 use std::ffi::OsStr;
 use std::mem::zeroed;
@@ -22,9 +23,14 @@ unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
     // SAFETY: the header's contract.
     match unsafe { optional(command) } {
         Some(line) => as_libc(-1, || run(line)),
-        // SAFETY: a path.
-        None => as_libc(0, || Ok((unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) } == 0) as c_int)),
+        None => as_libc(0, || Ok(has_shell() as c_int)),
     }
+}
+
+/// May `/bin/sh` be executed? That is what `system(NULL)` asks.
+pub fn has_shell() -> bool {
+    // SAFETY: a path.
+    unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) == 0 }
 }
 
 fn run(line: &OsStr) -> Result<c_int, Failure> {
@@ -54,7 +60,9 @@ impl Waiting {
             let mut child: libc::sigset_t = std::mem::zeroed();
             let mut mask = child;
             libc::sigemptyset(&mut child);
-            libc::sigaddset(&mut child, libc::SIGCHLD);
+            if !planted!("system-status-taken") {
+                libc::sigaddset(&mut child, libc::SIGCHLD);
+            }
             libc::pthread_sigmask(libc::SIG_BLOCK, &child, &mut mask);
             mask
         };
@@ -68,6 +76,9 @@ impl Waiting {
                 libc::SIG_IGN => command.signal_ignore(signal),
                 _ => command.signal_default(signal),
             };
+        }
+        if planted!("system-line-blocks-sigchld") {
+            return;
         }
         command.inherit_signal_mask(false);
         for signal in 1..=64 {
@@ -83,7 +94,11 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         IGNORING.with(Ignoring::end);
         // SAFETY: the mask that this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, null_mut()) };
+        unsafe {
+            if !planted!("system-mask-not-put-back") {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, null_mut());
+            }
+        }
     }
 }
 
@@ -99,12 +114,12 @@ impl Ignoring {
     fn begin(&mut self, me: u32) -> [sigaction; 2] {
         if self.process != me && self.threads > 0 {
             // A copy that was forked while threads waited ignores the signals too, and has none of the threads.
-            self.threads = 0;
+            self.threads = if planted!("system-copy-counts-threads") { self.threads } else { 0 };
         } else if self.threads == 0 {
             for (signal, old) in IGNORED.into_iter().zip(&mut self.actions) {
                 // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
                 let mut ignore: sigaction = unsafe { std::mem::zeroed() };
-                ignore.sa_sigaction = libc::SIG_IGN;
+                ignore.sa_sigaction = if planted!("system-ends-with-its-line") { libc::SIG_DFL } else { libc::SIG_IGN };
                 // SAFETY: actions of our own.
                 unsafe { libc::sigaction(signal, &ignore, old) };
             }
@@ -116,7 +131,7 @@ impl Ignoring {
 
     fn end(&mut self, _: u32) {
         self.threads -= 1;
-        if self.threads == 0 {
+        if self.threads == 0 && !planted!("system-signals-not-put-back") {
             for (signal, old) in IGNORED.into_iter().zip(&self.actions) {
                 // SAFETY: what was there before.
                 unsafe { libc::sigaction(signal, old, null_mut()) };

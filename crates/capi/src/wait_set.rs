@@ -6,6 +6,7 @@ use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, limit, out};
 use crate::run::raw;
 use forkless::{Ended, Key, WaitSet};
+use forkless_core::planted;
 use libc::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -70,7 +71,7 @@ unsafe extern "C" fn forkless_waitset_insert(
                 let taken = place.take().ok_or(bad("the child is in a wait set"))?;
                 set.insert(taken, Value(value)).map_err(|mut not| {
                     let why = std::mem::replace(&mut not.error, std::io::Error::from_raw_os_error(0));
-                    *place = Some(not.into_inner().0);
+                    *place = Some(not.into_inner().0).filter(|_| !planted!("c-refused-child-lost"));
                     why.into()
                 })
             })
@@ -123,6 +124,9 @@ unsafe extern "C" fn forkless_waitset_wait(
     let wait = |set: &mut WaitSet<Value>| {
         if ended.is_null() {
             return Err(bad("no place for the result"));
+        }
+        if planted!("c-set-value-lost") {
+            set.iter_mut().for_each(|(_, value)| value.0 = std::ptr::null_mut());
         }
         let found = match limit(timeout_ms) {
             Some(limit) => set.wait_timeout(limit)?,

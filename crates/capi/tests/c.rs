@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
+mod hosts;
 mod noshell;
 
 /// Where it is installed; none where it cannot be built.
@@ -17,7 +18,7 @@ fn prefix() -> Option<&'static Path> {
     let made = PREFIX.get_or_init(|| {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let prefix = own.join("c");
-        match xtask::dist::install(&prefix, own.parent().expect("a directory of cargo's")) {
+        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
             // Where the tree is someone else's, they may have installed it there before.
             Err(_) if !is_writable(own) && prefix.join("lib/pkgconfig/forkless.pc").exists() => Some(prefix),
@@ -134,6 +135,18 @@ macro_rules! c_tests {
 }
 
 c_tests! { cgroup child command nulls pipeline pty sets stream system threads zygote }
+
+/// Faults on purpose are for trials: `cargo xtask mutants`, which says what it builds with.
+#[test]
+fn no_planted_faults_are_installed() {
+    let Some(prefix) = prefix() else { return };
+    for library in ["libforkless.so.0", "libforkless.a", "libforkless_preload.so"] {
+        let bytes = fs::read(prefix.join("lib").join(library)).expect("a library");
+        let name = b"FORKLESS_PLANTED=";
+        let is_planted = bytes.windows(name.len()).any(|part| part == name);
+        assert_eq!(is_planted, std::env::var_os(xtask::dist::FEATURES).is_some(), "{library}");
+    }
+}
 
 /// The program in the documentation is one.
 #[test]

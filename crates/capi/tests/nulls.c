@@ -382,9 +382,52 @@ static void no_result(void) {
     forkless_waitset_free(NULL);
 }
 
+/* errno is the caller's, whatever came of a call that does not answer by it; and what the library keeps ends with exec. */
+static void errno_and_copies(void) {
+    enum { NUMBERS = 100 };
+    int inherited[NUMBERS], kept = 0;
+    forkless_command *other;
+    for (int fd = 0; fd < NUMBERS; fd++) inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+    errno = 77;
+    EXPECT(-EBADF, forkless_command_program_fd(command, 9999));
+    EXPECT(77, errno);
+    EXPECT(0, forkless_command_new("true", &other));
+    EXPECT(0, forkless_command_program_fd(other, 0));
+    EXPECT(77, errno);
+    for (int fd = 0; fd < NUMBERS; fd++) {
+        int flags = inherited[fd] ? -1 : fcntl(fd, F_GETFD);
+        CHECK(flags < 0 || (flags & FD_CLOEXEC));
+        kept += flags >= 0;
+    }
+    EXPECT(1, kept);
+    forkless_command_free(other);
+}
+
+/* Names that no variable can have, and options that another version of the library would know. */
+static void nonsense(void) {
+    static const char *const names[] = {"", "=", "A=", "=A", "A=B"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        EXPECT(-EINVAL, forkless_command_env(command, names[n], "x"));
+        EXPECT(-EINVAL, forkless_command_env_remove(command, names[n]));
+    }
+    forkless_capture options = FORKLESS_CAPTURE_INIT;
+    forkless_output *output = NULL;
+    static const int sizes[] = {-8, -1, 1, 8};
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+        options.size = sizeof options + (size_t)sizes[n];
+        EXPECT(-EINVAL, forkless_command_capture(command, &options, &output, NULL));
+    }
+    options.size = sizeof options;
+    options.flags = 1 << 10;
+    EXPECT(-EINVAL, forkless_command_capture(command, &options, &output, NULL));
+    CHECK(output == NULL);
+}
+
 int main(void) {
     EXPECT(0, forkless_command_new("true", &command));
     strcpy(text, "word");
+    errno_and_copies();
+    nonsense();
     no_command();
     no_text();
     no_result();

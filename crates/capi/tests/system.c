@@ -85,7 +85,9 @@ static void hit(int signal) { (void)signal, hits++; }
 /* A handler as servers have it, which reaps whatever child there is. */
 static void reap(int signal) {
     (void)signal;
+    int error = errno;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+    errno = error;
 }
 
 /* SIGINT and SIGQUIT sent to both reach only the program; SIGCHLD waits until the answer is there, so its handler finds no child. */
@@ -140,6 +142,18 @@ static void signals_as_by_libc(void) {
     signal(SIGPIPE, SIG_DFL), signal(SIGQUIT, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     close(fd), unlink(path);
+}
+
+/* The handler of SIGCHLD is called when the answer is there, and not for each change of the program: one that stops, goes on and ends. */
+static void one_sigchld(void) {
+    struct sigaction action, old;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = hit;
+    sigaction(SIGCHLD, &action, &old);
+    hits = 0;
+    EXPECT(5 << 8, forkless_system("(sleep 0.2; kill -CONT $$) & kill -STOP $$; wait; exit 5"));
+    sigaction(SIGCHLD, &old, NULL);
+    EXPECT(1, hits);
 }
 
 static void *many(void *argument) {
@@ -205,12 +219,13 @@ static void forked_copy(void) {
     }
     int status;
     EXPECT(pid, waitpid(pid, &status, 0));
-    EXPECT(0, status);
+    /* First of all, or what waits there would outlive a failure. */
     int go = open(fifo, O_WRONLY | O_CLOEXEC);
     CHECK(go >= 0);
     close(go);
     EXPECT(0, pthread_join(thread, NULL));
     unlink(fifo), rmdir(directory);
+    EXPECT(0, status);
 }
 
 int main(void) {
@@ -221,6 +236,7 @@ int main(void) {
     long_line();
     signals_meanwhile();
     signals_as_by_libc();
+    one_sigchld();
     in_threads();
     cancelled();
     forked_copy();

@@ -43,7 +43,7 @@ static void *waits(void *argument) {
 /* A second thread at a handle is told so, and nothing is lost. */
 static void a_child_is_one_threads(void) {
     pthread_t thread;
-    forkless_command *command = shell("exec sleep 100");
+    forkless_command *command = shell("exec sleep 20");
     forkless_child *child;
     EXPECT(0, forkless_command_spawn(command, &child, NULL));
     forkless_command_free(command);

@@ -7,7 +7,6 @@
 )]
 
 mod run;
-mod bench;
 mod doctor;
 
 use std::{ffi::OsStr, process::ExitCode};
@@ -25,7 +24,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunOptions>),
-    Bench(Box<bench::BenchOptions>),
+    Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     /// Serve a program that starts a zygote and cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
             eprintln!("forkless: zygote: this is for programs that start one (forkless::zygote), not for hands");
             ExitCode::from(2)
         }
-        Command::Bench(options) => bench::main(&options),
+        Command::Bench(options) => forkless_bench::main(&options),
     }
 }
 

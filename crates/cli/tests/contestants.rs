@@ -52,7 +52,7 @@ fn install() -> Option<String> {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = own.join("c/lib/libforkless_preload.so");
     let option = Some(format!("--preload={}", library.display()));
-    match xtask::dist::install(&own.join("c"), own.parent().expect("a directory of cargo's")) {
+    match xtask::dist::install_once(&own.join("c"), own.parent().expect("a directory of cargo's")) {
         Ok(()) => option,
         // In a tree of someone else's it may be there, or not; elsewhere a failing build is one.
         Err(_) if tempfile::tempfile_in(own).is_err() && library.exists() => option,

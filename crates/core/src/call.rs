@@ -6,6 +6,7 @@
 
 use crate::frame::Frame;
 use crate::plan::{Call, Header, Op, TRIES, TRY_AGAIN, argument_is_offset, argument_is_variable, at};
+use crate::planted;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -35,10 +36,10 @@ pub unsafe fn call(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
     }
     if let Some(variable) = (call.result as usize).checked_sub(1).and_then(|n| variables.get_mut(n)) {
         // A later call must not take an older descriptor for the one that could not be had.
-        *variable = answer.unwrap_or(usize::MAX);
+        *variable = answer.unwrap_or(if planted!("variable-of-before") { *variable } else { usize::MAX });
     }
     match answer {
-        Err(error) if error as u32 == call.accept => Ok(()),
+        Err(error) if error as u32 == call.accept && !planted!("accepted-answer-fails") => Ok(()),
         answer => answer.map(drop),
     }
 }
@@ -107,6 +108,6 @@ pub fn note_miss(frame: &Frame, index: u32, errno: i32) -> bool {
     let n = frame.missed.load(Relaxed);
     let Some(miss) = frame.misses.get(n as usize) else { return false };
     miss.store(u64::from(index) << 32 | u64::from(errno as u32), Relaxed);
-    frame.missed.store(n + 1, Relaxed);
+    frame.missed.store(n + u32::from(!planted!("miss-not-counted")), Relaxed);
     true
 }

@@ -5,6 +5,7 @@
 
 use crate::frame::Frame;
 use crate::plan::{Header, Op, TRY_ALL, at, environment};
+use crate::planted;
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -20,14 +21,14 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
     // The step must be seen by who sees the futex word cleared, which the kernel does with a plain store.
     fence(Release);
     for n in 0..op.b {
-        if !is_remembered {
+        if !is_remembered || planted!("last-candidate-blamed") {
             frame.detail.store(n as i32, Relaxed);
         }
         // SAFETY: the list at `a` holds `b` offsets of strings in the arena.
         let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
         // SAFETY: the vectors are relocated and end in zero words (the compiler's part).
         let error = unsafe { exec_one(plan, path, op.c) };
-        if error == errno::ENOEXEC && op.set != 0 {
+        if error == errno::ENOEXEC && op.set != 0 && !planted!("script-without-shell") {
             frame.detail.store(n as i32, Relaxed);
             // SAFETY: there is a vector for each candidate, which begins with the shell.
             unsafe {
@@ -43,7 +44,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         }
         if !is_remembered {
             answer = error;
-            is_remembered = !is_absent(error);
+            is_remembered = !is_absent(error) && !planted!("forbidden-candidate-forgotten");
         }
     }
     answer
@@ -51,7 +52,8 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 
 /// Is the next candidate tried after such a failure?
 pub fn goes_on(error: i32, flags: u32) -> bool {
-    is_absent(error) || error == errno::EACCES || flags & TRY_ALL != 0
+    let is_forbidden = error == errno::EACCES && !planted!("forbidden-candidate-is-final");
+    is_absent(error) || is_forbidden || flags & TRY_ALL != 0 || planted!("search-never-ends")
 }
 
 /// Does the errno mean that there is no such program?
@@ -67,11 +69,9 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     loop {
         // SAFETY: the plan's path and vectors.
         match unsafe { execve(path, argv, envp) } {
-            errno::ETXTBSY if left > 0 => {
+            errno::ETXTBSY if left > 0 && !planted!("busy-not-tried-again") => {
                 left -= 1;
-                let pause = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-                // SAFETY: the kernel reads the pause.
-                let _ = unsafe { sys::syscall(uapi::__NR_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
+                sys::pause(core::time::Duration::from_millis(1));
             }
             error => return error,
         }

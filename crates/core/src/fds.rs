@@ -11,6 +11,7 @@
 use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
 use crate::identity;
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, PAIR_NULL, Pair, SURELY, at};
+use crate::planted;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -33,7 +34,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
             LEAVE
         } else if source < 0 || !is_present(frame, source) {
             ABSENT
-        } else if source != pair.target && is_overwritten(frame, pairs, source) {
+        } else if source != pair.target && is_overwritten(frame, pairs, source) && !planted!("source-overwritten") {
             // SAFETY: a copy in the child's own table.
             unsafe { step_aside(source, pairs) }?
         } else {
@@ -55,8 +56,9 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
             frame.detail.store(n as i32, Relaxed);
             let source = source_of(frame, pair);
             let fd = if source == SLOT_NULL {
+                let cloexec = if planted!("null-at-two-numbers") { 0 } else { uapi::O_CLOEXEC };
                 // SAFETY: the path ends in NUL.
-                unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) }?
+                unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | cloexec, 0) }?
             } else {
                 parent.fetch(source, pairs, own_pipe_mode(frame, pair))?
             };
@@ -140,6 +142,9 @@ unsafe fn step_aside(fd: i32, pairs: &[Pair]) -> Result<i32> {
 
 /// Makes `target` the file that `fd` is, to be kept over exec.
 unsafe fn settle(fd: i32, target: i32) -> Result<()> {
+    if fd == target && planted!("passed-but-close-on-exec") {
+        return Ok(());
+    }
     // SAFETY: both numbers are in the child's own table (caller).
     unsafe { if fd == target { sys::fcntl(fd, uapi::F_SETFD, 0) } else { sys::dup3(fd, target, 0) } }.map(drop)
 }
@@ -190,16 +195,18 @@ impl Parent {
     /// Does the number still, and here, name our parent? One that has died has given it back; and in a process-id
     /// namespace that the parent has made for its children it may be anybody's.
     fn check_is_ours(&self) -> Result<()> {
-        if sys::getppid() == self.pid { Ok(()) } else { Err(errno::EPERM) }
+        if sys::getppid() == self.pid || planted!("parent-not-checked") { Ok(()) } else { Err(errno::EPERM) }
     }
 
     fn getfd(&mut self, fd: i32, pairs: &[Pair]) -> Result<i32> {
         if self.pidfd < 0 {
-            let flags = if self.thread == self.pid { 0 } else { sys::PIDFD_THREAD };
-            let opened = sys::pidfd_open(self.thread, flags);
+            let thread = if planted!("first-threads-descriptors") { self.pid } else { self.thread };
+            let flags = if thread == self.pid { 0 } else { sys::PIDFD_THREAD };
+            let opened = sys::pidfd_open(thread, flags);
             self.check_is_ours()?;
             let pidfd = opened?;
-            self.pidfd = if pairs.last().is_none_or(|last| pidfd > last.target) {
+            let is_above = pairs.last().is_none_or(|last| pidfd > last.target);
+            self.pidfd = if is_above || planted!("pidfd-at-a-target") {
                 pidfd
             } else {
                 // The lowest free number may be a target: step aside, or the target would replace it.
@@ -253,10 +260,10 @@ impl ProcFdPath {
 pub fn announce_taken(frame: &Frame) {
     // Never over LEFT: only the kernel writes that, after us. A plain store, as everywhere in this crate: on aarch64 an
     // atomic exchange may be a call of a helper that is not ours (outline atomics).
-    if frame.is_robust == 0 {
+    if frame.is_robust == 0 && !planted!("taken-not-told") {
         frame.word.store(TOOK_FDS, Release);
     }
-    if frame.announce != 0 {
+    if frame.announce != 0 && !planted!("taken-without-wake") {
         sys::futex_wake(&frame.word);
     }
 }
@@ -268,7 +275,8 @@ pub fn announce_taken(frame: &Frame) {
 pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
     // SAFETY: both numbers are in the child's own table.
     unsafe {
-        if sys::fcntl(source, uapi::F_GETFD, 0)? & uapi::FD_CLOEXEC as i32 != 0 {
+        let flags = sys::fcntl(source, uapi::F_GETFD, 0)?;
+        if flags & uapi::FD_CLOEXEC as i32 != 0 && !planted!("helper-copied") {
             return Err(errno::EBADF);
         }
         sys::dup3(source, target, 0).map(drop)
@@ -279,7 +287,7 @@ pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
 pub unsafe fn open_as(path: *const u8, op: &Op) -> Result<()> {
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
     unsafe {
-        let fd = open(path, op, uapi::O_CLOEXEC)?;
+        let fd = open(path, op, if planted!("opened-at-two-numbers") { 0 } else { uapi::O_CLOEXEC })?;
         if op.set as i32 == NOWHERE { sys::close(fd) } else { settle(fd, op.set as i32) }
     }
 }
@@ -308,7 +316,7 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
     let (flags, mode) = (op.b | more, op.c);
     // SAFETY: the path ends in NUL (caller); what is closed is this function's own.
     unsafe {
-        if op.flags & NOT_PROCFS == 0 {
+        if op.flags & NOT_PROCFS == 0 || planted!("procfs-opened") {
             return sys::open(path, flags, mode);
         }
         let fd = match sys::open_without_magic(path, flags, mode) {
@@ -324,17 +332,18 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
             // A filter says so too in place of the call. Of the file itself it is the answer: the other call might meet another file.
             Err(error @ (errno::EPERM | errno::EACCES)) if op.flags & SURELY == 0 => {
                 match sys::open_without_magic(c"/".as_ptr().cast(), uapi::O_PATH | uapi::O_CLOEXEC, 0) {
-                    Ok(root) => {
+                    Ok(root) if !planted!("refused-file-asked-for-twice") => {
                         let _ = sys::close(root);
                         return Err(error);
                     }
-                    Err(_) => sys::open(path, flags, mode)?,
+                    _ => sys::open(path, flags, mode)?,
                 }
             }
             answer => answer?,
         };
         match sys::is_in_procfs(fd) {
             Ok(false) => Ok(fd),
+            Ok(_) if planted!("procfs-by-another-name") => Ok(fd),
             answer => {
                 let _ = sys::close(fd);
                 Err(answer.err().unwrap_or(IN_PROCFS))
@@ -353,7 +362,7 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     let keep = unsafe { core::slice::from_raw_parts(at::<i32>(plan, (*plan).keep), (*plan).keep_count as usize) };
     let mut from = 0;
     for &number in keep {
-        if number > from {
+        if number > from && !planted!("gaps-left-open") {
             // SAFETY: closes what no one is to have, in the child's own table.
             unsafe { close_span(frame, from as u32, number as u32 - 1) }?;
         }
@@ -365,7 +374,7 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
 
 /// Closes `first..=last`, or has exec close them, by `close_range(2)` or one by one.
 unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
-    let at_exec = frame.table == Table::Own;
+    let at_exec = frame.table == Table::Own && !planted!("callers-descriptors-closed");
     if frame.no_close_range == 0 {
         let flags = if at_exec { sys::CLOSE_RANGE_CLOEXEC } else { 0 };
         // SAFETY: the caller's span.

@@ -14,6 +14,7 @@
 
 use crate::child;
 use crate::frame::Frame;
+use crate::planted;
 use crate::sys::{self, uapi};
 use core::cell::UnsafeCell;
 use core::ptr::null;
@@ -75,7 +76,8 @@ unsafe fn watch(shared: *mut Shared) {
         list.write(Robust { first: entry.cast(), offset, pending: null(), entry: list });
         // With FUTEX_WAITERS, or the kernel wakes nobody. By the number that the child has in its own namespace.
         (*owner).store(sys::gettid() as u32 | uapi::FUTEX_WAITERS, Release);
-        if sys::syscall(uapi::__NR_set_robust_list, [list as usize, HEAD, 0, 0, 0, 0]).is_err() {
+        let answer = sys::syscall(uapi::__NR_set_robust_list, [list as usize, HEAD, 0, 0, 0, 0]);
+        if answer.is_err() && !planted!("unwatched-child-not-told") {
             (*owner).store(UNWATCHED, Release);
         }
     }
@@ -83,7 +85,7 @@ unsafe fn watch(shared: *mut Shared) {
 
 /// A child that is not let in has nothing more to do.
 fn pass_gate(gate: &AtomicU32, frame: &Frame) {
-    if child::await_word(gate, frame).is_err() {
+    if !planted!("gate-not-awaited") && child::await_word(gate, frame).is_err() {
         sys::exit(127);
     }
 }

@@ -4,6 +4,7 @@
 //! As for [`child`](crate::child). The child has its own `fs_struct` (no `CLONE_FS`), so the directory is its own.
 
 use crate::frame::Frame;
+use crate::planted;
 use crate::sys::{self, Result, errno, uapi};
 use core::mem::MaybeUninit;
 
@@ -30,7 +31,8 @@ pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
     const PR_SET_PDEATHSIG: usize = 1;
     // SAFETY: changes the calling process, the child.
     unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_PDEATHSIG, signal as usize, 0, 0, 0, 0]) }?;
-    if sys::getppid() == frame.parent { Ok(()) } else { Err(errno::ESRCH) }
+    let lives = sys::getppid() == frame.parent || planted!("death-signal-without-look");
+    if lives { Ok(()) } else { Err(errno::ESRCH) }
 }
 
 /// `tcsetpgrp(3)` of the caller's own process group, on the terminal at `fd`.
@@ -44,7 +46,9 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
         let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
         let mask = sys::set_signal_mask(1 << (SIGTTOU - 1))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
-        sys::set_signal_mask(mask)?;
+        if !planted!("foreground-leaves-a-signal-blocked") {
+            sys::set_signal_mask(mask)?;
+        }
         answer.map(drop)
     }
 }

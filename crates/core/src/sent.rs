@@ -17,6 +17,7 @@
 
 use crate::child::{await_word, play};
 use crate::frame::{Frame, GO};
+use crate::planted;
 use crate::signals;
 use crate::sys::{self, Result, uapi};
 use core::cell::UnsafeCell;
@@ -181,8 +182,9 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         // SAFETY: each changes the child alone; what it reads lies in `adopt`.
         unsafe { sys::syscall(number, args) }.map(drop)
     };
+    let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
     // SAFETY: changes the child, which shares its directory with nobody.
-    let _ = unsafe { sys::syscall(uapi::__NR_umask, [adopt.umask as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) };
     call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
     call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;
     for (number, value) in adopt.values.iter().enumerate() {
@@ -201,10 +203,11 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     call(what::TIMER_SLACK, uapi::__NR_prctl, [PR_SET_TIMERSLACK, adopt.timer_slack as usize, 0, 0, 0, 0])?;
     call(what::PERSONALITY, uapi::__NR_personality, [adopt.personality as usize, 0, 0, 0, 0, 0])?;
     frame.detail.store(what::SIGNALS, Relaxed);
+    let ignored = if planted!("ignored-signals-of-the-helper") { 0 } else { adopt.ignored };
     // SAFETY: the signal table is the child's own; who cloned it ignores nothing.
-    unsafe { signals::set_ignored(adopt.ignored) }?;
+    unsafe { signals::set_ignored(ignored) }?;
     frame.detail.store(what::CHECKED, Relaxed);
-    if sent.checked.load(SeqCst) != GO {
+    if sent.checked.load(SeqCst) != GO && !planted!("namespaces-not-awaited") {
         sent.waits.store(1, SeqCst);
         await_word(&sent.checked, frame)?;
     }

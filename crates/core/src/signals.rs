@@ -9,6 +9,7 @@
 
 use crate::frame::Frame;
 use crate::plan::Op;
+use crate::planted;
 use crate::sys::{self, Result, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -37,8 +38,7 @@ pub const BLOCKED_IN_CALLER: u64 = !bit(uapi::SIGSYS);
 
 /// The first act of a child that still has its caller's handlers. A filter has let the caller do the same.
 pub fn block_all() {
-    // SAFETY: the child's own mask.
-    let _ = unsafe { sys::set_signal_mask(!0) };
+    let _ = sys::set_signal_mask(!0);
 }
 
 /// Gives every signal in `set` (bit n-1 is signal n) its default action. `frame`: in the child that runs it.
@@ -81,13 +81,16 @@ pub unsafe fn guard(frame: &Frame) {
     // SAFETY: the kernel reads the structure; exec forgets what it says.
     let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
     for signal in (1..=64).filter(|&signal| DUMPING & bit(signal) != 0) {
-        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0) {
+        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0 || planted!("guard-of-ignored-signals")) {
             // SAFETY: `end` keeps the child's rules; the table is the child's own.
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
         }
     }
-    // SAFETY: the child's own mask.
-    let _ = unsafe { sys::set_signal_mask(frame.guarded_mask) };
+    if planted!("guarded-child-blocks-all") {
+        return;
+    }
+    // The child's own mask.
+    let _ = sys::set_signal_mask(frame.guarded_mask);
 }
 
 /// Ends the child, and leaves the signal in the frame.
@@ -100,7 +103,9 @@ unsafe extern "C" fn end(signal: i32) {
     };
     // SAFETY: `guard` has put the frame there, which is valid until the child has left. Null where a filter refuses the question.
     if let Some(frame) = unsafe { place.ss_sp.cast::<Frame>().as_ref() } {
-        frame.ended_by.store(signal as u32, Relaxed);
+        if !planted!("guard-without-a-word") {
+            frame.ended_by.store(signal as u32, Relaxed);
+        }
     }
     fence(Release);
     sys::exit(127)
@@ -120,7 +125,7 @@ fn ending() -> uapi::kernel_sigaction {
 }
 
 /// The handler's address, 0 for SIG_DFL or 1 for SIG_IGN.
-fn handler(action: &uapi::kernel_sigaction) -> usize {
+pub fn handler(action: &uapi::kernel_sigaction) -> usize {
     // SAFETY: an optional function pointer read as the word it is.
     unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() }
 }
@@ -128,7 +133,7 @@ fn handler(action: &uapi::kernel_sigaction) -> usize {
 /// The default action, or where a dump would end the parent what stands for it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
     let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal) != 0;
-    if is_guarded { ending() } else { action(0) }
+    if is_guarded && !planted!("default-in-place-of-guard") { ending() } else { action(0) }
 }
 
 fn action(handler: usize) -> uapi::kernel_sigaction {
@@ -147,19 +152,18 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
         (0, _) => op.set,
         // The caller's own mask came with the clone, unless that was made with everything blocked.
         (_, 0) if op.set == 0 => return Ok(()),
-        // SAFETY: the child's own mask.
-        (_, 0) => return unsafe { sys::block_signals(op.set) },
+        (_, 0) => return sys::block_signals(op.set),
+        (_, _) if planted!("mask-of-another-thread") => op.set,
         (_, _) => frame.caller_mask | op.set,
     };
-    // SAFETY: the child's own mask.
-    unsafe { sys::set_signal_mask(mask) }.map(drop)
+    sys::set_signal_mask(mask).map(drop)
 }
 
 /// What `CLONE_CLEAR_SIGHAND` would have done: no handler of the parent's is left. Every signal is blocked while this runs.
 pub fn reset_handlers(frame: Option<&Frame>) -> Result<()> {
     for signal in 1..=64 {
         let Ok(old) = sys::signal_action(signal) else { continue };
-        if handler(&old) > 1 {
+        if handler(&old) > 1 && !planted!("handlers-not-reset") {
             // SAFETY: the table is the child's own, as no CLONE_SIGHAND was asked for; the action is as in `set_all`.
             unsafe { sys::set_signal_action(signal, &default_for(frame, signal)) }?;
         }

@@ -2,6 +2,7 @@
 
 use crate::child::{SIGCONT, SIGKILL};
 use crate::error::reworded;
+use forkless_core::planted;
 use forkless_core::sys;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -300,6 +301,9 @@ impl Cgroup {
     /// # Errors
     /// Those of writing.
     pub fn kill(&self) -> io::Result<()> {
+        if planted!("cgroup-nobody-killed") {
+            return Ok(());
+        }
         match self.set("cgroup.kill", "1") {
             Err(error) if error.kind() == ErrorKind::NotFound => self.kill_each(),
             answer => answer.map(drop),
@@ -343,7 +347,7 @@ impl Cgroup {
         let frozen = self.freeze();
         let told = frozen.and_then(|()| self.signal_frozen(signals));
         // Whatever came of it, nobody is left frozen.
-        let thawed = self.thaw();
+        let thawed = if planted!("cgroup-left-frozen") { Ok(()) } else { self.thaw() };
         told.and(thawed)
     }
 
@@ -357,8 +361,7 @@ impl Cgroup {
             // 0 is a process that we cannot see, and to kill(2) our own process group.
             for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0) {
                 for &signal in signals {
-                    // SAFETY: a system call that touches no memory.
-                    let _ = unsafe { sys::kill(pid, signal) };
+                    let _ = sys::kill(pid, signal);
                 }
             }
         }
@@ -383,7 +386,7 @@ impl AsFd for Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        if !self.removed {
+        if !self.removed && !planted!("cgroup-left-behind") {
             let _ = remove(&self.path);
         }
     }
@@ -433,6 +436,7 @@ fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
             entries => entries.map_err(|error| about(error, directory))?,
         };
         let groups = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let groups = groups.filter(|_| !planted!("cgroup-groups-below-forgotten"));
         found.extend(groups.map(|entry| entry.path()).collect::<Vec<_>>());
     }
     Ok(found)

@@ -3,6 +3,7 @@
 use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::output::{Chunks, Lines};
@@ -12,11 +13,11 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::LEFT;
-use forkless_core::sys;
+use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -108,7 +109,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() {
+        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }
@@ -211,7 +212,9 @@ impl Child {
 
     /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
-        drop(self.stdin.take());
+        if !planted!("input-not-ended") {
+            drop(self.stdin.take());
+        }
         for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -273,7 +276,8 @@ impl Child {
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
             && !launch::has_executed(&pending.stack, self.inner.pid);
-        let Some(outcome) = launch::failed(&pending.stack, &pending.plan) else {
+        let failed = launch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+        let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
             }
@@ -386,12 +390,10 @@ impl Child {
     /// The pidfd; opened now if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
-            let open = sys::pidfd_open(self.inner.pid, 0).map_err(|errno| {
+            let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            // SAFETY: a new descriptor, ours.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(open) };
-            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
                 return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
             }
@@ -520,7 +522,8 @@ impl Inner {
 
     /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
-        self.kill_on_drop && self.is_running() && !wait::is_reaped(self.pid, self.pidfd.as_ref())
+        let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
+        self.kill_on_drop && self.is_running() && is_ours
     }
 }
 
@@ -547,12 +550,15 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() {
+        if self.dies_with_handle() && !planted!("handle-kills-nobody") {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }
         if !wait::has_gone(self.pid, self.pidfd.as_ref()) {
             let (pidfd, pending) = (self.pidfd.take(), self.pending.take());
+            if planted!("dropped-child-forgotten") {
+                return;
+            }
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
         }
     }

@@ -1,6 +1,7 @@
 //! What went wrong with a launch: which program, which step, on what, and why.
 
 use crate::step::Step;
+use forkless_core::planted;
 use std::error::Error as StdError;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -192,6 +193,7 @@ pub fn errno(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
     match (error.raw_os_error(), inner, Error::of(error)) {
         (Some(errno), ..) => Some(errno),
+        (None, Some(_), _) if planted!("errno-lost-behind-words") => None,
         (None, Some(inner), _) => errno(&inner.error),
         (None, None, detail) => detail.and_then(Error::errno),
     }

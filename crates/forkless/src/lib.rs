@@ -41,6 +41,8 @@ mod stdio;
 
 mod compile;
 
+mod kernel;
+
 mod pipes;
 
 mod quiet;
@@ -88,6 +90,10 @@ mod step;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzed;
+
 pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
@@ -102,6 +108,8 @@ pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Res
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
+#[doc(hidden)]
+pub use forkless_core::planted;
 #[doc(hidden)]
 pub use launch::KeepDumpable;
 #[doc(hidden)]
@@ -120,6 +128,8 @@ pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Synta
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;
+#[doc(hidden)]
+pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
 /// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.

@@ -9,6 +9,7 @@
 use crate::child::Pending;
 use crate::process;
 use crate::wait;
+use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -60,7 +61,7 @@ impl Queue {
         if let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             // A holder that is another process is the one that this process was forked from, amid its work. Its thread
             // is not here to finish that, and the children are not ours.
-            let stale = holder != me;
+            let stale = holder != me && !planted!("queue-held-for-ever");
             if !stale || self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 return;
             }
@@ -92,7 +93,8 @@ pub(crate) fn adopt(orphan: Orphan) {
 
 /// Looks after a few orphans; two loads where there are none.
 pub(crate) fn look_after_a_few() {
-    if QUEUED.load(Ordering::Relaxed) != 0 || !ARRIVALS.load(Ordering::Relaxed).is_null() {
+    let is_any = QUEUED.load(Ordering::Relaxed) != 0 || !ARRIVALS.load(Ordering::Relaxed).is_null();
+    if is_any && !planted!("orphans-not-looked-after") {
         QUEUE.with(|queue| look_after(queue, A_FEW));
     }
 }
@@ -117,7 +119,7 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
     let me = process::generation();
     for _ in 0..limit.min(queue.len()) {
         let Some(mut orphan) = queue.pop_front() else { return };
-        if orphan.parent != me {
+        if orphan.parent != me && !planted!("orphans-of-another-process") {
             // Left from before a fork. Its pidfd may not be ours to close: fork copies the descriptors before the memory,
             // so one that was made in between is named here and is not there, or is something else.
             std::mem::forget(orphan);
@@ -130,5 +132,21 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
             orphan.pending = None;
         }
         queue.push_back(orphan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_a_forked_copy_finds_held_is_its_own() {
+        let me = process::generation();
+        for (holder, is_free) in [(0, true), (me, false), (me.wrapping_add(1), true)] {
+            let queue = Queue { holder: AtomicU32::new(holder), orphans: UnsafeCell::new(VecDeque::new()) };
+            let mut was_free = false;
+            queue.with(|_| was_free = true);
+            assert_eq!(was_free, is_free, "held by {holder}, asked by {me}");
+        }
     }
 }

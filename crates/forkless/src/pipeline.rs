@@ -8,6 +8,7 @@ use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
 use crate::step::Step;
 use crate::{Command, Prepared};
+use forkless_core::planted;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsStr;
@@ -66,8 +67,9 @@ impl PipelineStatus {
 
     /// That of the pipeline: the last program's; with [`Pipeline::pipefail`] that of the last one that failed.
     pub fn status(&self) -> ExitStatus {
-        let failed = self.statuses.iter().rev().find(|status| !status.success());
-        let last = self.statuses.last().copied().unwrap_or_else(|| ExitStatus::from_raw(0));
+        let failed = self.statuses.iter().rev().find(|status| !status.success() && !planted!("pipefail-ignored"));
+        let last = if planted!("pipeline-status-of-the-first") { self.statuses.first() } else { self.statuses.last() };
+        let last = last.copied().unwrap_or_else(|| ExitStatus::from_raw(0));
         if self.pipefail { failed.copied().unwrap_or(last) } else { last }
     }
 
@@ -176,6 +178,7 @@ impl Pipeline {
         let mut running = RunningPipeline { children: Vec::with_capacity(self.plans.len()), pipefail: self.pipefail };
         match self.start_each(&mut running, ends, until) {
             Ok(()) => Ok(running),
+            Err(error) if planted!("pipeline-left-running") => Err(error),
             Err(error) => {
                 for child in &mut running.children {
                     let _ = if child.leads_group() { child.signal_group(SIGKILL) } else { Ok(()) };
@@ -203,7 +206,12 @@ impl Pipeline {
             let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
             running.children.push(Child::start(plan, form, Defaults::Each([stdin, stdout, ends[2]]), true)?);
             // The ends that it has taken are closed here, so that nobody else has them.
-            read_from = next.map(|(read, _)| read);
+            read_from = next.map(|(read, write)| {
+                if planted!("pipeline-end-kept-by-the-parent") {
+                    std::mem::forget(write);
+                }
+                read
+            });
         }
         running.children.iter_mut().try_for_each(|child| match until {
             None => child.wait_exec(),

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOTS};
+use forkless_core::planted;
 use forkless_core::sys::errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -108,8 +109,12 @@ impl Pipes {
             };
             let pair = match stream {
                 Stream::Piped => {
-                    let (read, write) =
-                        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno, number as RawFd))?;
+                    let (read, write) = pipe_with(if planted!("pipe-without-close-on-exec") {
+                        PipeFlags::empty()
+                    } else {
+                        PipeFlags::CLOEXEC
+                    })
+                    .map_err(|errno| failed(errno, number as RawFd))?;
                     if number == 0 { (write, read) } else { (read, write) }
                 }
                 Stream::SocketPair => sockets().map_err(|errno| failed(errno, number as RawFd))?,
@@ -119,6 +124,9 @@ impl Pipes {
                 }
             };
             slots[number] = pair.1.as_raw_fd();
+            if planted!("pipe-left-open-in-the-parent") {
+                std::mem::forget(pair.1.try_clone());
+            }
             theirs[number] = Some(pair.1);
             if stream == Stream::Piped {
                 ours[number] = Some(pair.0);

@@ -1,9 +1,10 @@
 //! Writes to pipes and sockets that raise no SIGPIPE: a host may have left that at its default, which ends it.
 
+use crate::kernel;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::null;
 
 /// SIGPIPE's bit in a set of signals.
 const SIGPIPE: u64 = 1 << 12;
@@ -25,6 +26,9 @@ pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Resul
     /// In place of an offset: where the file stands.
     const HERE: usize = usize::MAX;
     let parts = &parts[..parts.len().min(MOST)];
+    if planted!("sigpipe-raised") {
+        return Ok(rustix::io::writev(&fd, parts)?);
+    }
     let args = [fd.as_fd().as_raw_fd() as usize, parts.as_ptr() as usize, parts.len(), HERE, HERE, RWF_NOSIGNAL];
     // SAFETY: `IoSlice` has the layout of iovec, and the kernel only reads the bytes.
     match unsafe { sys::syscall(uapi::__NR_pwritev2, args) } {
@@ -39,36 +43,17 @@ fn while_blocked(length: usize, write: impl FnOnce() -> io::Result<usize>) -> io
     let mask = sys::signal_mask().map_err(io::Error::from_raw_os_error)?;
     let was_blocked = mask & SIGPIPE != 0;
     // The signal of a write goes to the thread, where a second one makes no difference to the first.
-    let was_pending = was_blocked && is_pending();
+    let was_pending = was_blocked && kernel::pending_signals().is_ok_and(|pending| pending & SIGPIPE != 0);
     if !was_blocked {
-        // SAFETY: this thread's mask, put back below.
-        unsafe { sys::block_signals(SIGPIPE) }.map_err(io::Error::from_raw_os_error)?;
+        sys::block_signals(SIGPIPE).map_err(io::Error::from_raw_os_error)?;
     }
     let answer = write();
     // The reader may also have gone half-way.
-    if !was_pending && !matches!(answer, Ok(count) if count == length) {
-        take();
+    if !was_pending && !matches!(answer, Ok(count) if count == length) && !planted!("sigpipe-left-pending") {
+        kernel::take_signal(SIGPIPE);
     }
     if !was_blocked {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+        let _ = sys::set_signal_mask(mask);
     }
     answer
-}
-
-fn is_pending() -> bool {
-    let mut pending = 0u64;
-    // SAFETY: the kernel writes the 8 bytes.
-    let answer =
-        unsafe { sys::syscall(uapi::__NR_rt_sigpending, [&raw mut pending as usize, size_of::<u64>(), 0, 0, 0, 0]) };
-    answer.is_ok() && pending & SIGPIPE != 0
-}
-
-/// Takes a pending SIGPIPE, if there is one.
-fn take() {
-    let (set, now) = (SIGPIPE, uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 });
-    let (set, now) = (&raw const set as usize, &raw const now as usize);
-    let args = [set, null::<()>() as usize, now, size_of::<u64>(), 0, 0];
-    // SAFETY: the kernel reads the set and the time, and is not asked for more than the number.
-    while unsafe { sys::syscall(uapi::__NR_rt_sigtimedwait, args) } == Err(errno::EINTR) {}
 }

@@ -7,15 +7,18 @@
 use crate::child::Child;
 use crate::compile::{Plan, Stream};
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
+use forkless_core::planted;
+use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -56,13 +59,10 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
 }
 
 /// Does the kernel throw exit statuses away here, because SIGCHLD is ignored? Then only a pidfd keeps them.
-pub(crate) fn sigchld_discards() -> bool {
+pub fn sigchld_discards() -> bool {
     const SIGCHLD: u32 = 17;
-    sys::signal_action(SIGCHLD).is_ok_and(|action| {
-        // SAFETY: an optional function pointer read as the word it is.
-        let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
-        handler == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0
-    })
+    sys::signal_action(SIGCHLD)
+        .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)
 }
 
 /// Waits for the end of a child and reaps it.
@@ -101,8 +101,8 @@ pub(crate) fn has_gone(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
 pub(crate) fn signal(pid: i32, pidfd: Option<&OwnedFd>, signal: i32) {
     let sent = pidfd.map(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), signal));
     if !matches!(sent, Some(Ok(()) | Err(errno::ESRCH))) && !is_reaped(pid, pidfd) {
-        // SAFETY: a child of ours that has not been reaped.
-        let _ = unsafe { sys::kill(pid, signal) };
+        // A child of ours that has not been reaped: the number is still its own.
+        let _ = sys::kill(pid, signal);
     }
 }
 
@@ -143,14 +143,14 @@ fn told(
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = ask_once(pid, pidfd, options);
-        if answer.as_ref().err() != Some(&errno::EINTR) {
+        if answer.as_ref().err() != Some(&errno::EINTR) || planted!("wait-ends-at-a-signal") {
             return answer;
         }
     }
 }
 
 fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
-    match pidfd {
+    match pidfd.filter(|_| !planted!("waited-for-by-number")) {
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
@@ -158,11 +158,14 @@ fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Foun
 
 type Found = Option<(i32, uapi::rusage)>;
 
+/// Before a child has used anything.
+// SAFETY: all zeroes is a valid rusage.
+const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
+
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
-    let mut status = 0;
-    // SAFETY: all zeroes is a valid rusage.
-    let mut usage = unsafe { std::mem::zeroed() };
-    match sys::wait4(pid, &mut status, options | uapi::__WALL, Some(&mut usage)) {
+    let (mut status, mut usage) = (0, NO_USAGE);
+    let all = if planted!("failed-child-not-found") { 0 } else { uapi::__WALL };
+    match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
         Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
         found => Ok((found? == pid).then_some((status, usage))),
     }
@@ -178,20 +181,19 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
 
 /// Where one of the two calls that wait is refused the other may not be.
 fn is_refusal(error: i32) -> bool {
-    matches!(error, errno::EINVAL | errno::ENOSYS | errno::EPERM | errno::EACCES)
+    let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
+    refusals.contains(&error) && !planted!("refused-wait-is-final")
 }
 
 fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     const CLD_EXITED: i32 = 1;
     const CLD_DUMPED: i32 = 3;
-    let mut info = sys::SignalInfo::EMPTY;
-    // SAFETY: all zeroes is a valid rusage.
-    let mut usage = unsafe { std::mem::zeroed() };
+    let (mut info, mut usage) = (sys::SignalInfo::EMPTY, NO_USAGE);
     let options = options | uapi::WEXITED | uapi::__WALL;
     sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
     let status = match info.code {
         CLD_EXITED => info.status << 8,
-        CLD_DUMPED => info.status | 0x80,
+        CLD_DUMPED if !planted!("core-dump-untold") => info.status | 0x80,
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
@@ -236,7 +238,7 @@ pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>)
         let nap = pause.min(left);
         if wait_ended(pid, pidfd, nap)? && std::mem::replace(&mut ended, true) {
             // It has ended and is still not ours to reap: somebody who traces it is told first.
-            std::thread::sleep(nap);
+            sys::pause(nap);
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
@@ -268,7 +270,7 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        if let Some(status) = kept_status(pidfd.as_fd()) {
+        if let Some(status) = kept_status(pidfd.as_fd()).filter(|_| !planted!("kept-status-ignored")) {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
     }
@@ -325,9 +327,8 @@ pub(crate) fn wait_ended(pid: i32, pidfd: Option<&OwnedFd>, limit: Duration) -> 
     if let Some(pidfd) = pidfd {
         return wait_readable(pidfd.as_fd(), Some(limit));
     }
-    match sys::pidfd_open(pid, 0) {
-        // SAFETY: a new descriptor, ours.
-        Ok(fd) => wait_readable(unsafe { OwnedFd::from_raw_fd(fd) }.as_fd(), Some(limit)),
+    match kernel::pidfd_open(pid) {
+        Ok(pidfd) => wait_readable(pidfd.as_fd(), Some(limit)),
         // It has been reaped by someone: the next look will say so.
         Err(errno::ESRCH) => Ok(true),
         Err(_) => poll_for_end(pid, limit),
@@ -348,7 +349,7 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
         if left.is_zero() {
             return Ok(false);
         }
-        std::thread::sleep(pause.min(left));
+        sys::pause(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
 }

@@ -5,6 +5,7 @@
 //! them, no thread per child, no polling.
 
 use crate::child::Child;
+use forkless_core::planted;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
@@ -167,6 +168,7 @@ impl<T> WaitSet<T> {
         let place = self.vacant_place();
         match self.begin(&mut both.0, place) {
             Ok(true) => {}
+            Ok(false) if planted!("set-known-end-not-told") => {}
             Ok(false) => self.ready.push_back(place),
             Err(error) => return Err(NotInserted { error, child: both }),
         }
@@ -214,7 +216,7 @@ impl<T> WaitSet<T> {
     pub fn remove(&mut self, key: Key) -> Option<(Child, T)> {
         self.get(key)?;
         let (child, value) = self.take(key.place)?;
-        if let Some(pidfd) = child.pidfd() {
+        if let Some(pidfd) = child.pidfd().filter(|_| !planted!("set-watches-the-removed")) {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
         Some((child, value))
@@ -224,7 +226,7 @@ impl<T> WaitSet<T> {
         let slot = self.places.get_mut(place as usize)?;
         let Place::Taken(_, turn) = *slot else { return None };
         let taken = std::mem::replace(slot, Place::Vacant(self.vacant, turn.wrapping_add(1)));
-        self.vacant = Some(place);
+        self.vacant = if planted!("set-places-not-used-again") { None } else { Some(place) };
         self.len -= 1;
         self.traced.remove(&place);
         match taken {
@@ -236,7 +238,9 @@ impl<T> WaitSet<T> {
     /// A child in the set, to be signalled for instance.
     pub fn get(&mut self, key: Key) -> Option<(&mut Child, &mut T)> {
         match self.places.get_mut(key.place as usize)? {
-            Place::Taken(both, turn) if *turn == key.turn => Some((&mut both.0, &mut both.1)),
+            Place::Taken(both, turn) if *turn == key.turn || planted!("set-key-of-another-child") => {
+                Some((&mut both.0, &mut both.1))
+            }
             _ => None,
         }
     }
@@ -306,7 +310,7 @@ impl<T> WaitSet<T> {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];
         let limit = limit.and_then(|limit| Timespec::try_from(limit.min(LONGEST)).ok());
         match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
-            Err(Errno::INTR) => Ok(true),
+            Err(Errno::INTR) if !planted!("set-wait-interrupted") => Ok(true),
             Err(error) => Err(error.into()),
             Ok((found, _)) => {
                 self.ready.extend(found.iter().map(|event| event.data.u64() as u32));
@@ -332,6 +336,9 @@ impl<T> WaitSet<T> {
         match self.places.get(place as usize) {
             Some(Place::Taken(both, _)) if !self.traced.contains(&place) => {
                 let Some(pidfd) = both.0.pidfd() else { return Ok(()) };
+                if planted!("set-traced-child-not-watched") {
+                    return Ok(());
+                }
                 self.watch(pidfd, place, epoll::EventFlags::ET)?;
                 self.traced.insert(place);
                 Ok(())

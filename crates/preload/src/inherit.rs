@@ -1,8 +1,10 @@
 //! Which descriptors a child gets, where that need not be a copy of all.
 
 use crate::settings::{Inherit, Settings, without_us};
+use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Command, Stdio};
+use forkless_core::sys;
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr};
@@ -36,9 +38,8 @@ pub(crate) fn spare(command: &mut Command, settings: &Settings) {
 
 /// Is it open, and not close-on-exec?
 fn outlives_exec(fd: c_int) -> bool {
-    // SAFETY: flags of a descriptor.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+    sys::descriptor_flags(fd)
+        .is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0 || planted!("preload-close-on-exec-passed"))
 }
 
 /// Actions that come to the same in a child that has only the standard streams and what `passed` names: the caller's
@@ -67,7 +68,7 @@ impl Flat {
                 let kept = list.iter().copied().filter(|&fd| outlives_exec(fd)).collect();
                 Self::translate(actions, 3, &kept, true)
             }
-            (Inherit::All, Some(first)) if first <= FEW => {
+            (Inherit::All, Some(first)) if first <= FEW || planted!("preload-closefrom-anywhere") => {
                 let kept = (3..first).filter(|&fd| outlives_exec(fd)).collect();
                 Self::translate(actions, first.max(3), &kept, false)
             }
@@ -147,11 +148,11 @@ impl State<'_> {
             // None: `fd` is open still, but what stands for it was closed with the others.
             return (lent < self.closed_from).then_some(lent);
         }
-        if self.closed_from != c_int::MAX {
+        if self.closed_from != c_int::MAX && !planted!("preload-lent-after-closefrom") {
             // Its place would have been closed with the others.
             return None;
         }
-        while self.named.contains(&self.next) {
+        while self.named.contains(&self.next) && !planted!("preload-lent-over-a-named-one") {
             self.next += 1;
         }
         self.lent.insert(fd, self.next);
@@ -178,7 +179,7 @@ fn depends_on_numbers(action: &FileAction) -> bool {
 
 /// Is a file of procfs' to be opened, by its own name?
 pub(crate) fn opens_procfs(action: &FileAction) -> bool {
-    matches!(action, FileAction::Open { path, .. } if is_procfs(path))
+    matches!(action, FileAction::Open { path, .. } if is_procfs(path) && !planted!("preload-procfs-by-name"))
 }
 
 fn is_procfs(path: &CStr) -> bool {

@@ -1,6 +1,6 @@
 //! Plays one case of the behaviour table on one route: `case CASE ROUTE PROBE`, with the case as TOML.
 //!
-//! Besides: `case --random SETTINGS USER PROBE` plays a list of settings ([`model`]), `case --traced SETTINGS` launches
+//! Besides: `case --random SETTINGS USER PROBE` plays a list of settings ([`model`]), `case --traced SETTINGS [REFUSALS]` launches
 //! between two marks for who counts system calls, `case --control ids|oom` shows what an unguarded child does to its
 //! parent.
 //!
@@ -9,7 +9,7 @@
 
 use forkless::Command;
 use forkless_tests::state::State;
-use forkless_tests::table::parent::{Place, complain, keep_complaints, make};
+use forkless_tests::table::parent::{self, Place, complain, keep_complaints, make};
 use forkless_tests::table::{Case, model, play, settings};
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
@@ -17,11 +17,10 @@ use tempfile::TempDir;
 
 fn main() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    // SAFETY: the default action ends this process, which is what is wanted.
-    unsafe { libc::alarm(20) };
+    forkless_tests::patience::end_after(20);
     let args: Vec<String> = std::env::args().collect();
     match args.get(1).map(String::as_str) {
-        Some("--traced") => return traced(&args[2]),
+        Some("--traced") => return traced(&args[2], args.get(3).map_or("", String::as_str)),
         Some("--control") => return control(&args[2]),
         Some("--random") => return random(&args[2..]),
         _ => {}
@@ -61,11 +60,12 @@ fn random(args: &[String]) -> ExitCode {
 /// As in the test that counts.
 const MARK: i32 = 0x7eed_0000;
 
-fn traced(text: &str) -> ExitCode {
+fn traced(text: &str, refusals: &str) -> ExitCode {
     let (_own, place) = own_place("");
     make(&place, "program", "exits 0").expect("a program");
     let mut command = Command::new(place.file("program"));
     settings::apply(&toml::from_str(text).expect("settings"), &mut command, &place).expect("applied");
+    parent::refuse(refusals).expect("a filter");
     let mut launch = || assert!(command.status().expect("launched").success());
     launch();
     // SAFETY: a system call that fails and changes nothing.

@@ -3,6 +3,7 @@
 //! A process of its own, since filters, limits and signal actions change all of it. A scene that hangs ends by SIGALRM.
 
 use forkless::{Child, Command, Error, Stdio, Step};
+use forkless_tests::patience;
 use forkless_tests::state::{State, errno_after};
 use forkless_tests::table::parent::{complain, keep_complaints, refuse, reset_signals};
 use std::fs::{self, File};
@@ -13,8 +14,7 @@ use std::time::Duration;
 use std::{io, process, thread};
 
 fn main() {
-    // SAFETY: the default action ends this process, which is what is wanted.
-    unsafe { libc::alarm(20) };
+    patience::end_after(20);
     let args: Vec<String> = std::env::args().collect();
     let [_, scene, probe] = args.as_slice() else { panic!("fault SCENE PROBE") };
     keep_complaints();
@@ -142,7 +142,19 @@ fn own_pids_group() -> Option<Group> {
     })
 }
 
+/// Room for the descriptors of a child that has 1024 of a launch, and for those that it opens itself.
+fn allow_descriptors(count: u64) {
+    // SAFETY: reads and sets a limit; the structure is as the call has it.
+    unsafe {
+        let mut now = std::mem::zeroed::<libc::rlimit>();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut now), 0);
+        now.rlim_cur = now.rlim_cur.max(count).min(now.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const now), 0);
+    }
+}
+
 fn too_many_descriptors() {
+    allow_descriptors(2048);
     let before = State::now();
     let check = |command: &mut Command, text: &str| {
         let error = command.status().unwrap_err();
@@ -173,7 +185,7 @@ fn waiting_with_a_limit(pidfd: bool) {
     assert!(child.wait_timeout(Duration::from_millis(30)).unwrap().is_none());
     assert!(child.usage().is_none());
     child.kill().unwrap();
-    let status = child.wait_timeout(Duration::from_secs(15)).unwrap().expect("it has been killed");
+    let status = child.wait_timeout(patience::limit(15)).unwrap().expect("it has been killed");
     assert_eq!(status.signal(), Some(9));
     assert_eq!(child.try_wait().unwrap(), Some(status));
     assert_eq!(child.wait_timeout(Duration::ZERO).unwrap(), Some(status));
@@ -208,8 +220,8 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     let sleeping = sleeper().pidfd(pidfd).spawn().unwrap();
     let pid = sleeping.id() as i32;
     drop(sleeping);
-    // SAFETY: our own child, which nobody has reaped, as it has not ended.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    // Our own child, which nobody has reaped, as it has not ended.
+    assert!(forkless_tests::process::kill(pid, libc::SIGKILL));
     while forkless::reap_orphans() > 0 {
         thread::sleep(Duration::from_millis(1));
     }

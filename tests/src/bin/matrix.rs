@@ -297,7 +297,9 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
         Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.answer()))),
         Outcome::Works(_) | Outcome::Either(_) => return works(answer, |status| status.code() == Some(EXIT)),
         // The first one may have been quick enough to be seen.
-        Outcome::OnceError(_) if turn > 0 || answer.is_ok() => return works(answer, |status| status.code() == Some(EXIT)),
+        Outcome::OnceError(_) if turn > 0 || answer.is_ok() => {
+            return works(answer, |status| status.code() == Some(EXIT));
+        }
         Outcome::Status(_) => return works(answer, |status| status.signal() == Some(SIGSYS)),
         Outcome::Io(_) => {
             let number = answer.as_ref().err().and_then(io::Error::raw_os_error);

@@ -19,8 +19,7 @@ use std::{fs, io};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
     // Whatever goes wrong, it ends.
-    // SAFETY: no handler is set; the default action ends the process.
-    unsafe { libc::alarm(20) };
+    forkless_tests::patience::end_after(20);
     // First of all, before anything could open a descriptor.
     let fds = open_fds();
     // SAFETY: main's arguments.

@@ -47,6 +47,9 @@ mod leaks;
 #[path = "../scenario/visibility.rs"]
 mod visibility;
 
+#[path = "../scenario/held.rs"]
+mod held;
+
 #[path = "../scenario/busy.rs"]
 mod busy;
 
@@ -97,6 +100,9 @@ mod sigpipe;
 #[path = "../scenario/exec.rs"]
 mod exec;
 
+#[path = "../scenario/crowd.rs"]
+mod crowd;
+
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
 static ALLOCATOR: allocator::Watched = allocator::Watched;
@@ -116,6 +122,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("traced", traced::run),
     ("dumps-signals", dumps::signals),
     ("dumps-program", dumps::program),
+    ("dumps-default", dumps::at_its_default),
     ("dumps-filtered", dumps::filtered),
     ("dumps-probe", dumps::probe),
     ("dumps-control", dumps::control),
@@ -125,10 +132,12 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("debugged", debugged::run),
     ("debugged-repeatedly", debugged::repeatedly),
     ("leaks-good", leaks::good),
+    ("leaks-running", leaks::running),
     ("leaks-batch", leaks::batch),
     ("leaks-failed", leaks::failed),
     ("leaks-dropped", leaks::dropped),
     ("leaks-control", leaks::control),
+    ("dropped-and-reaped", leaks::dropped_and_reaped),
     ("dropped-before-exec", leaks::dropped_before_exec),
     ("dropped-while-churning", leaks::dropped_while_churning),
     ("failed-is-invisible", visibility::failed_is_invisible),
@@ -136,6 +145,13 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("sigchld-ignored", visibility::sigchld_ignored),
     ("foreign-reaper", visibility::foreign_reaper),
     ("pid-reuse", visibility::pid_reuse),
+    ("held-waits-refused", held::waits_refused),
+    ("held-signalled", held::signalled),
+    ("held-copy", held::in_a_forked_copy),
+    ("launch-woken", held::launch_is_woken),
+    ("launch-returns", held::launch_returns),
+    ("child-leaves", held::child_leaves),
+    ("clone-refused", held::clone_refused),
     ("busy-forkless", busy::forkless),
     ("busy-control", busy::control),
     ("stopped-before-exec", stops::stopped_before_exec),
@@ -152,6 +168,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("first-launch-storm", hosts::first_launch_storm),
     ("main-thread-gone", hosts::main_thread_gone),
     ("own-table", hosts::own_table),
+    ("pid-namespace-stranger", hosts::stranger_with_our_number),
     ("pid-namespace", hosts::pid_namespace),
     ("copy-of-the-same-pid", hosts::copy_of_the_same_pid),
     ("awaited-leaks", awaited::leaks),
@@ -162,6 +179,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("awaited-unwatched", awaited::unwatched),
     ("awaited-refused", awaited::refused),
     ("ids-closed", ids::closed_to_the_new_user),
+    ("ids-groups", ids::without_the_hosts_groups),
+    ("ids-overlap", ids::noted_once),
     ("ids-restored", ids::restored_while_others_go_on),
     ("ids-forked-amid", ids::forked_amid),
     ("ids-asked-for", ids::asked_for_meanwhile),
@@ -172,6 +191,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("maps-host-killed", maps::host_killed),
     ("maps-child-stopped", maps::child_stopped),
     ("death-thread-ends", death::thread_ends),
+    ("death-host-gone", death::host_gone),
+    ("death-held-host", death::held_host),
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),
     ("death-fork-copy", death::fork_copy),
@@ -198,6 +219,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("groups-before-6.9", ends::groups_of_old),
     ("terminated", ends::terminated),
     ("terminated-groups", ends::terminated_groups),
+    ("dropped-by-a-copy", ends::dropped_by_a_copy),
     ("killed-on-drop", ends::killed_on_drop),
     ("kill-refused", ends::kill_refused),
     ("wait-interrupted", ends::interrupted),
@@ -224,6 +246,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pre-exec-allocates", launchers::pre_exec_allocates),
     ("pre-exec-refused", launchers::refused),
     ("pre-exec-panic-stays", launchers::panic_stays),
+    ("fork-killed-at-once", launchers::killed_at_once),
     ("fork-killed-early", launchers::killed_early),
     ("fork-failed-is-visible", launchers::failed_is_visible),
     ("fork-unwatched", launchers::unwatched),
@@ -243,6 +266,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-stopped", zygote::stopped),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
+    ("zygote-lost", zygote::lost),
+    ("zygote-dropped-before-exec", zygote::dropped_before_exec),
+    ("zygote-pid-namespace", zygote::pid_namespace),
     ("zygote-fork-copy", zygote::fork_copy),
     ("zygote-ends", zygote::ends),
     ("zygote-refused", zygote::refused),
@@ -270,6 +296,7 @@ fn main() -> ExitCode {
     // What the tests' caller has left open is not the scene's: some count the descriptors, some fill the table.
     // SAFETY: before anything was opened here.
     unsafe { libc::close_range(3, u32::MAX, 0) };
+    crowd::choose(&mut args);
     run(&args[1..]);
     ExitCode::SUCCESS
 }

@@ -1,10 +1,11 @@
 //! Compares lines that are run without a shell with `sh -c` of the same.
 //!
-//! `shellfuzz [--shell FILE] [--probe FILE] [--seed N] [--executed N] [--classified N] [--seconds N] [--control] [--reasons]
+//! `shellfuzz [--shell FILE] [--against FILE] [--probe FILE] [--seed N] [--executed N] [--classified N] [--seconds N] [--control] [--reasons]
 //! [--commands FILE]`:
 //! makes lines until so many have been executed in both ways, and classified at all, or the time is over. Exit code 1 means a
 //! difference, 77 that nothing may be run here. With `--control` a rule is broken: a star is taken for itself. With `--commands` the lines come from a file, and
-//! each program in them is a stand-in.
+//! each program in them is a stand-in. With `--against` the other side is that shell, which the library does not know: then what the
+//! program finds of its environment and signals, and what is written to standard error, is not compared.
 
 use forkless::ShellRoute;
 use grammar::Random;
@@ -34,6 +35,7 @@ struct Options {
     commands: Option<PathBuf>,
     reasons: bool,
     place: Option<PathBuf>,
+    against: Option<PathBuf>,
 }
 
 impl Options {
@@ -51,6 +53,7 @@ impl Options {
             commands,
             reasons: false,
             place: None,
+            against: None,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -64,6 +67,7 @@ impl Options {
                 "--classified" => found.classified = number(value()) as usize,
                 "--seconds" => found.seconds = number(value()),
                 "--commands" => found.commands = Some(std::path::absolute(value()).expect("a directory")),
+                "--against" => found.against = Some(value().into()),
                 "--place" => found.place = Some(value().into()),
                 "--reasons" => found.reasons = true,
                 "--control" => found.control = true,
@@ -96,7 +100,7 @@ const SKIPPED: u8 = 77;
 fn main() -> ExitCode {
     let options = Options::read();
     let Some(place) = &options.place else { return in_a_directory() };
-    let mut world = match World::new(place, &options.shell, &options.probe) {
+    let mut world = match World::new(place, &options.shell, options.against.as_deref(), &options.probe) {
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
             println!("SKIPPED: lines made at random, because {error} to fence them in");
             return ExitCode::from(SKIPPED);
@@ -194,7 +198,16 @@ fn compare(options: &Options, world: &World, line: &[u8], conditions: &Condition
         tally.fell_back += 1;
         *tally.reasons.entry(route.to_string()).or_default() += 1;
     }
-    let by_shell = world.run_shell(line, conditions).expect("a run");
+    let (mut direct, mut by_shell) = (direct, world.run_shell(line, conditions).expect("a run"));
+    if options.against.is_some() {
+        // How a shell tells of a death, or of what it cannot do, is its own.
+        if route != ShellRoute::Direct
+            || direct.status.as_ref().is_ok_and(|status| status & 0x7f != 0 || status >> 8 >= 128)
+        {
+            return;
+        }
+        [&mut direct, &mut by_shell].into_iter().for_each(Outcome::leave_out_what_is_the_shells);
+    }
     if direct == by_shell {
         return;
     }

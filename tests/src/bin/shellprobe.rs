@@ -19,8 +19,7 @@ unsafe extern "C" {
 /// Called once, by the C runtime, with the argument vector.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
-    // SAFETY: no handler is set; the default action ends the process.
-    unsafe { libc::alarm(20) };
+    forkless_tests::patience::end_after(20);
     let mut text = String::new();
     // First of all, before anything could open a descriptor.
     descriptors(&mut text);

@@ -148,8 +148,8 @@ pub fn dropped(_: &[String]) {
     let pid = child.id().expect("a pid") as i32;
     drop(runtime);
     drop(child);
-    // SAFETY: a child of ours that nobody has reaped.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // A child of ours that nobody has reaped.
+    forkless_tests::process::kill(pid, libc::SIGKILL);
     eventually("a zombie", || observe::state_of(pid) == Some('Z'));
     assert!(!observe::is_childless());
     observe::assert_no_orphans();
@@ -284,8 +284,8 @@ pub fn runtime_gone(_: &[String]) {
         drop(outside);
         eventually("the others killed", || forkless::reap_orphans() == survivors.len());
         for pid in survivors {
-            // SAFETY: a child of ours that nobody has reaped, since the queue has not.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // A child of ours that nobody has reaped, since the queue has not.
+            forkless_tests::process::kill(pid, libc::SIGKILL);
         }
         observe::assert_no_orphans();
     });

@@ -75,6 +75,9 @@ pub fn input(_: &[String]) {
 
 /// Both outputs and the input at once, each many times what a pipe holds.
 pub fn streams(_: &[String]) {
+    // What comes in pieces is read to its end.
+    let pieces = run(&mut sh("for n in 1 2 3; do echo $n; sleep 0.02; done"), &Capture::new());
+    assert_eq!(&pieces.stdout[..], b"1\n2\n3\n");
     let data = pattern(16 * MIB);
     for how in [Capture::new(), Capture::new().timeout(LONG), Capture::new().memory_file(true)] {
         let both = run(&mut me("tee"), &how.input(&data));
@@ -114,6 +117,10 @@ pub fn limits(_: &[String]) {
         assert_eq!(killed.stdout.len(), limit.min(total));
         assert!(cut > 0 || killed.status.success(), "no more than the limit, and killed");
     }
+    // It is not waited for.
+    let how = Capture::new().limit(10).kill_at_limit(true);
+    let killed = run(&mut sh("echo more than ten bytes; exec sleep 10"), &how);
+    assert_eq!((killed.status.signal(), killed.stdout.len()), (Some(9), 10));
     for limit in [0, 100, MIB] {
         let how = Capture::new().limit(limit).kill_at_limit(true);
         for script in ["exec yes", "exec yes >&2"] {
@@ -159,7 +166,7 @@ pub(crate) fn in_time<T>(how: &Capture, run: impl Fn(&Capture) -> T, out: impl F
             return answer;
         }
     }
-    run(&how.clone().timeout(Duration::from_secs(20)))
+    run(&how.clone().timeout(forkless_tests::patience::limit(20)))
 }
 
 fn run_in_time(command: &mut Command, how: &Capture) -> Captured {

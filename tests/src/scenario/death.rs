@@ -1,6 +1,7 @@
 //! Signals at the parent's death, from threads that are not the process's first: the children are those of a thread that
 //! lives as long as the process.
 
+use crate::elf::Programs;
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use forkless::{Child, Command, Error, Stdio, Step};
@@ -101,6 +102,43 @@ pub fn host(_: &[String]) {
     std::mem::forget(child);
 }
 
+/// A host that dies before its child asks for the signal would never send it: the program does not start.
+pub fn host_gone(_: &[String]) {
+    // SAFETY: orphans below become ours.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+    let programs = Programs::new();
+    let (fifo, mark) = (programs.fifo("hold"), programs.path("mark"));
+    let mut host = process::Command::new("/proc/self/exe")
+        .arg("death-held-host")
+        .args([&fifo, &mark])
+        .stdin(process::Stdio::piped())
+        .stdout(process::Stdio::piped())
+        .spawn()
+        .expect("a host");
+    let mut line = String::new();
+    BufReader::new(host.stdout.take().expect("a pipe")).read_line(&mut line).expect("the child's number");
+    let child: i32 = line.trim().parse().expect("a number");
+    host.kill().expect("kill");
+    host.wait().expect("wait");
+    let _open = File::options().read(true).write(true).open(&fifo).expect("open");
+    let mut status = 0;
+    // SAFETY: the kernel writes a status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) }, child);
+    assert!(!mark.exists(), "the program was started");
+    assert_eq!(process::ExitStatus::from_raw(status).code(), Some(127));
+}
+
+/// The host of [`host_gone`]: its child is held before it asks for the signal.
+pub fn held_host(args: &[String]) {
+    let [fifo, mark] = args else { panic!("FIFO MARK") };
+    let mut command = Command::new("/bin/touch");
+    command.arg(mark).fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5).parent_death_signal(libc::SIGKILL);
+    let child = command.launch().expect("launch");
+    eventually("a child asleep before exec", || observe::opening_child().is_some());
+    println!("{}", child.id());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
 /// A forked copy has no keeper, and makes its own.
 pub fn fork_copy(_: &[String]) {
     let ours = in_thread(|| cat(With::Process));
@@ -183,8 +221,8 @@ pub fn keeper_blocks(_: &[String]) {
     let blocked = set_of(&fs::read_to_string(keeper.join("status")).expect("status"), "SigBlk");
     let libcs = if cfg!(target_env = "musl") { bit(32) | bit(33) | bit(34) } else { bit(32) | bit(33) };
     assert_eq!(blocked, !(bit(libc::SIGKILL) | bit(libc::SIGSTOP) | libcs), "what the keeper blocks: {blocked:#x}");
-    // SAFETY: a signal for this process.
-    assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) }, 0);
+    // A signal for this process.
+    assert!(forkless_tests::process::kill(std::process::id() as i32, libc::SIGUSR1));
     let pending = set_of(&fs::read_to_string("/proc/self/status").expect("status"), "ShdPnd");
     assert_eq!((HANDLED.load(Relaxed), pending), (0, bit(libc::SIGUSR1)), "nobody takes it");
     set_mask(0);
@@ -196,9 +234,9 @@ pub fn ids_change(_: &[String]) {
     assert_lives(in_thread(|| cat(With::Process)));
     assert_eq!(keepers(), 1);
     // Should it wait for ever.
-    // SAFETY: the default action ends this process; no id is changed.
+    forkless_tests::patience::end_after(20);
+    // SAFETY: no id is changed.
     unsafe {
-        libc::alarm(20);
         assert_eq!(libc::setresuid(!0, !0, !0), 0);
         assert_eq!(libc::setresgid(!0, !0, !0), 0);
     }

@@ -9,6 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Error;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 /// signal(7).
 const DUMPING: [i32; 10] = [
@@ -73,8 +74,8 @@ pub fn signals(args: &[String]) {
         let (_command, mut child, pid) = held(&program, &fifo);
         assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
         assert_eq!(mask(pid, "SigBlk"), mask(observe::pid(), "SigBlk"), "blocked in the child");
-        // SAFETY: our own child, which nobody has reaped.
-        unsafe { libc::kill(pid, signal) };
+        // Our own child, which nobody has reaped.
+        forkless_tests::process::kill(pid, signal);
         let error = child.wait().expect_err("killed before its exec");
         assert_eq!(death(&error), Some((Step::Open, Some(signal))), "{error}");
     }
@@ -98,8 +99,8 @@ pub fn program(args: &[String]) {
     // Neither an ignored signal nor one that is blocked ends the child.
     let (_command, mut child, pid) = held(&missing, &fifo);
     assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING) & !bits(&[libc::SIGQUIT, libc::SIGXFSZ]));
-    // SAFETY: our own child, which nobody has reaped.
-    unsafe { libc::kill(pid, libc::SIGQUIT) };
+    // Our own child, which nobody has reaped.
+    forkless_tests::process::kill(pid, libc::SIGQUIT);
     drop(OpenOptions::new().write(true).open(&fifo).expect("open"));
     assert_eq!(child.wait().expect_err("no such program").kind(), std::io::ErrorKind::NotFound);
     for (mask, default) in [(false, false), (true, true)] {
@@ -117,6 +118,24 @@ pub fn program(args: &[String]) {
         has("SigBlk", if mask { &[libc::SIGTRAP] } else { &[] });
         has("SigIgn", if default { &[libc::SIGQUIT] } else { &[libc::SIGQUIT, libc::SIGXFSZ] });
     }
+}
+
+/// A signal that is set to its default has its handler too until exec, which here goes on for as long as the program is busy.
+pub fn at_its_default(args: &[String]) {
+    assume_old_kernel(args);
+    let programs = Programs::new();
+    let program = programs.exits(6);
+    let writer = OpenOptions::new().append(true).open(&program).expect("open");
+    let mut command = Command::new(&program);
+    let mut child = command.signal_default(libc::SIGQUIT).retry_busy(Duration::from_secs(60)).launch().expect("launch");
+    let pid = child.id() as i32;
+    let pause = format!("{} ", libc::SYS_nanosleep);
+    eventually("a child at its last step", || {
+        fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(&pause))
+    });
+    assert_eq!(mask(pid, "SigCgt"), bits(&DUMPING), "handled in the child");
+    drop(writer);
+    assert_eq!(child.wait().expect("wait").code(), Some(6));
 }
 
 fn dumpable() -> i32 {

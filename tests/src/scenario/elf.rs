@@ -60,16 +60,17 @@ fn code_if_closed(exit: u8, fd: u8) -> Vec<u8> {
 
 /// The bytes of a program that exits with `exit`.
 pub fn program(exit: u8) -> Vec<u8> {
-    with_code(&code(exit))
+    program_of(&code(exit))
 }
 
 #[allow(dead_code, reason = "not every program that has this file as a part of it")]
 /// The bytes of a program that exits with `exit` if descriptor `fd` is closed, and with 9 if it is not.
 pub fn program_if_closed(exit: u8, fd: u8) -> Vec<u8> {
-    with_code(&code_if_closed(exit, fd))
+    program_of(&code_if_closed(exit, fd))
 }
 
-fn with_code(code: &[u8]) -> Vec<u8> {
+/// The bytes of a program that runs this machine code from its first byte on.
+pub fn program_of(code: &[u8]) -> Vec<u8> {
     const BASE: u64 = 0x40_0000;
     let start = 64 + 56u64;
     let length = start + code.len() as u64;

@@ -1,13 +1,14 @@
 //! How children and their groups are stopped, asked to end, killed, and what is told of it.
 
 use crate::foreign;
+use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use crate::set::failing;
 use crate::storms;
 use forkless::{Capture, Change, Child, Command, Pipeline, Stdio, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -199,16 +200,15 @@ fn leader_gone(found: bool) {
         child.signal_group(SIGTERM).expect("there is nobody left");
     } else {
         assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
-        // SAFETY: the sleeper is in it, so the number is the group's.
-        unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+        // The sleeper is in it, so the number is the group's.
+        forkless_tests::process::kill(-(child.id() as i32), SIGTERM);
         all_gone(out);
     }
     // Without a pidfd the number may be another's.
     let (mut child, out) = started(sh("sleep 1000 & echo ready").process_group(0).pidfd(false));
     assert!(child.wait().expect("wait").success());
     assert_eq!(child.signal_group(SIGTERM).expect_err("not by number").raw_os_error(), Some(libc::ECHILD));
-    // SAFETY: as above.
-    unsafe { libc::kill(-(child.id() as i32), SIGTERM) };
+    forkless_tests::process::kill(-(child.id() as i32), SIGTERM);
     all_gone(out);
     // Nor where another has reaped it.
     for pidfd in [true, false] {
@@ -219,8 +219,7 @@ fn leader_gone(found: bool) {
             Ok(()) => assert!(found && pidfd),
             Err(error) => {
                 assert_eq!((error.raw_os_error(), found && pidfd), (Some(libc::ECHILD), false));
-                // SAFETY: as above.
-                unsafe { libc::kill(-pid, SIGTERM) };
+                forkless_tests::process::kill(-pid, SIGTERM);
             }
         }
         all_gone(out);
@@ -248,6 +247,9 @@ pub fn groups_of_old(_: &[String]) {
 
 /// Asked, then killed.
 pub fn terminated(_: &[String]) {
+    // Who waits has given all the input there is.
+    let mut child = Command::new("true").stdin(Stdio::piped()).spawn().expect("spawn");
+    assert!(child.wait().expect("wait").success() && child.stdin.is_none(), "its input is open still");
     for pidfd in [true, false] {
         let mut willing = sleeper().pidfd(pidfd).spawn().expect("spawn");
         assert_eq!(willing.terminate(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
@@ -304,6 +306,21 @@ pub fn terminated_groups(_: &[String]) {
         assert_eq!(rest, "done\n");
     } else {
         skip("time for a group whose leader has ended", "this kernel is older than 6.9");
+    }
+    observe::assert_no_orphans();
+}
+
+/// A forked copy that drops a handle leaves the child, which is the original's, alone: it answers still.
+pub fn dropped_by_a_copy(_: &[String]) {
+    for pidfd in [true, false] {
+        let mut command = Command::new("/bin/cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).pidfd(pidfd).kill_on_drop(true);
+        let mut child = Some(command.spawn().expect("spawn"));
+        in_a_copy(|| drop(child.take()));
+        let mut child = child.expect("ours");
+        child.stdin.take().expect("a pipe").write_all(b"alive").expect("write");
+        let output = child.wait_with_output().expect("output");
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"alive"[..]), "with a pidfd: {pidfd}");
     }
     observe::assert_no_orphans();
 }

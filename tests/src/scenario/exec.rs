@@ -106,6 +106,8 @@ pub fn fails(_: &[String]) {
     unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::ENOTTY))) };
     assert_eq!(Error::of(&command.exec()).expect("ours").errno(), Some(libc::ENOTTY));
     assert!(sigpipe_is_ignored() && blocked() == mask, "signals");
+    // Before its number could be another file's.
+    file.read_exact(&mut [0; 4]).expect("it is still open");
     let pty = forkless::Pty::open(forkless::PtySize::default()).ok();
     type Ask<'a> = Box<dyn Fn(&mut Command) + 'a>;
     let refused: Vec<Ask<'_>> = vec![

@@ -7,6 +7,7 @@ use crate::launched::{Command, fewer};
 use crate::observe::{self, eventually, skip};
 use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Error, Stdio, Step};
+use forkless_core::sys::uapi;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -23,9 +24,20 @@ pub fn fork_copy(_: &[String]) {
     // An orphan of the original's, which runs until the scenario is over.
     let mut orphan = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("spawn");
     let hold = orphan.stdin.take();
+    let pidfd = orphan.pidfd().map(|pidfd| pidfd.as_raw_fd());
     drop(orphan);
     assert_eq!(forkless::reap_orphans(), 1);
     in_a_copy(|| {
+        // In the copy, the number of the orphan's pidfd may be another's.
+        let file = File::open("/dev/null").expect("open");
+        if let Some(number) = pidfd {
+            // SAFETY: no handle of the copy has this number.
+            assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        }
+        forkless::reap_orphans();
+        // SAFETY: asks whether a number is open.
+        let is_open = |number: i32| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        assert!(pidfd.is_none_or(is_open), "the copy has closed what is not its own");
         use_everything(&program);
         eventually("the copy has no orphans", || forkless::reap_orphans() == 0);
         observe::assert_no_orphans();
@@ -113,8 +125,8 @@ pub fn first_launch_storm(_: &[String]) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: the group is our own (the test made it).
-                unsafe { libc::kill(0, libc::SIGUSR1) };
+                // The group is our own (the test made it).
+                forkless_tests::process::kill(0, libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(1));
             }
@@ -212,8 +224,7 @@ fn temporary(text: &str) -> File {
 
 /// After `unshare(CLONE_NEWPID)` the children are in another pid namespace, where the parent has no number.
 pub fn pid_namespace(_: &[String]) {
-    // SAFETY: a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("launches into a new pid namespace", "that needs root");
     }
     let programs = Programs::new();
@@ -229,8 +240,69 @@ pub fn pid_namespace(_: &[String]) {
     let null = File::open("/dev/null").expect("open");
     assert!(Command::new("/bin/true").fd(null, 7).status().expect("status with a descriptor").success());
     init.kill().expect("kill");
-    assert!(init.wait_timeout(Duration::from_secs(20)).expect("wait").is_some());
+    assert!(init.wait_timeout(forkless_tests::patience::limit(20)).expect("wait").is_some());
     observe::assert_no_orphans();
+}
+
+/// After `unshare(CLONE_NEWPID)` another process may have the host's number there. Its descriptors are not passed.
+pub fn stranger_with_our_number(_: &[String]) {
+    const WHAT: &str = "a stranger with the host's number";
+    // SAFETY: a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip(WHAT, "that needs root");
+    }
+    let number = temporary("the host's");
+    let passed = || {
+        // SAFETY: open until the end of the scenario.
+        let stdin = unsafe { Stdio::fd(number.as_raw_fd()) };
+        (&number).seek(SeekFrom::Start(0)).expect("seek");
+        let output = Command::new("/bin/cat").stdin(stdin).output().expect("output");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(passed(), "the host's");
+    // SAFETY: changes the namespace of later children only.
+    if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+        return skip(WHAT, "unshare is refused here");
+    }
+    let init = Command::new("/bin/sleep").arg("60").kill_on_drop(true).spawn().expect("the first process");
+    let Some(stranger) = stranger(observe::pid(), number.as_raw_fd()) else {
+        return skip(WHAT, "no process can have a number of its choice here");
+    };
+    assert_eq!(passed(), "the host's", "read from a descriptor of that number");
+    // SAFETY: our own child, which nobody has reaped.
+    assert_eq!(unsafe { libc::kill(stranger, libc::SIGKILL) }, 0);
+    // First, since a namespace's first process ends when no other is left.
+    foreign::wait(stranger, 0).expect("wait");
+    drop(init);
+    observe::assert_no_orphans();
+}
+
+/// A process of this number in the namespace of our children, with a file of its own at `fd`; its number here.
+fn stranger(number: i32, fd: i32) -> Option<i32> {
+    let file = temporary("the stranger's");
+    let (mut ready, ours) = std::io::pipe().expect("a pipe");
+    let args = uapi::clone_args {
+        exit_signal: libc::SIGCHLD as u64,
+        set_tid: &raw const number as u64,
+        set_tid_size: 1,
+        // SAFETY: all zeroes is a valid clone_args.
+        ..unsafe { std::mem::zeroed() }
+    };
+    // SAFETY: as fork(2) of a process with one thread; the copy makes system calls alone, and is killed.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<uapi::clone_args>()) } as i32;
+    if pid == 0 {
+        // SAFETY: descriptors of the copy's own, close-on-exec as before; the first thing that is closed says that it is ready.
+        unsafe {
+            libc::dup3(file.as_raw_fd(), fd, libc::O_CLOEXEC);
+            libc::close(ours.as_raw_fd());
+            loop {
+                libc::pause();
+            }
+        }
+    }
+    drop(ours);
+    ready.read_to_end(&mut Vec::new()).expect("the stranger's word");
+    (pid > 0).then_some(pid)
 }
 
 /// A copy that is forked into a new pid namespace, where it has the very number of the process it was forked from, is another process:

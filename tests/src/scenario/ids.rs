@@ -18,12 +18,30 @@ use tempfile::TempDir;
 const USER: u32 = 1000;
 
 fn is_root(what: &str) -> bool {
-    // SAFETY: a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = forkless_tests::process::is_root();
     if !is_root {
         skip(what, "that needs root");
     }
     is_root
+}
+
+/// Another user has none of the host's supplementary groups, unless they are asked for.
+pub fn without_the_hosts_groups(_: &[String]) {
+    if !is_root("the groups of a child of another user") {
+        return;
+    }
+    // SAFETY: this process alone, which has one thread.
+    assert_eq!(unsafe { libc::setgroups(3, [1, 2, 3].as_ptr()) }, 0);
+    let groups = |set: &dyn Fn(&mut Command)| {
+        let mut command = Command::new("grep");
+        set(command.args(["Groups:", "/proc/self/status"]));
+        let output = command.output().expect("output");
+        String::from_utf8_lossy(&output.stdout).split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(groups(&|_| {}), "1 2 3");
+    assert_eq!(groups(&|command| _ = command.uid(USER)), "");
+    assert_eq!(groups(&|command| _ = command.uid(USER).gid(USER)), "");
+    assert_eq!(groups(&|command| _ = command.uid(USER).groups(&[2])), "2");
 }
 
 fn dumpable() -> i32 {
@@ -117,6 +135,28 @@ pub fn closed_to_the_new_user(_: &[String]) {
             skip("the control of who may look at a child that has changed its ids", "another rule forbids it here");
         }
     });
+    assert_eq!(dumpable(), 1, "when the last one has left");
+}
+
+/// What the host is, is noted by the first of such launches. By the time of the next one the child has changed it.
+pub fn noted_once(_: &[String]) {
+    if !is_root("a host with two children of other ids at once") {
+        return;
+    }
+    // The second is the last to leave.
+    let second = Fifo::new();
+    let mut launch = None;
+    while_it_waits(as_user(), |_| {
+        assert_eq!(dumpable(), 0);
+        let mut command = as_user();
+        command.stdin(second.stdio());
+        launch = Some(thread::spawn(move || command.status()));
+        eventually("two children that wait", || observe::opening_children().len() == 2);
+    });
+    assert_eq!(dumpable(), 0, "one is there still");
+    second.let_go();
+    let launch = launch.expect("launched");
+    assert!(launch.join().expect("a thread").expect("status").success());
     assert_eq!(dumpable(), 1, "when the last one has left");
 }
 

@@ -52,6 +52,23 @@ fn from_all_threads(total: usize, run: impl Fn(usize, usize) + Sync) {
     });
 }
 
+/// While it runs the caller has its own ends of three pipes and a pidfd, none of which another program inherits.
+pub fn running(_: &[String]) {
+    let before = observe::open_fds();
+    let mut command = Command::new("/bin/cat");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawn");
+    let more: Vec<i32> = observe::open_fds().into_iter().filter(|fd| !before.contains(fd)).collect();
+    assert_eq!(more.len(), 4, "{more:?}");
+    for fd in more {
+        // SAFETY: asks about a number.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC, "descriptor {fd}");
+    }
+    assert!(child.wait().expect("wait").success());
+    drop(child);
+    assert_eq!(observe::open_fds(), before);
+    observe::assert_no_orphans();
+}
+
 /// Launches that work, by every front end.
 pub fn good(_: &[String]) {
     let programs = Programs::new();
@@ -183,6 +200,25 @@ pub fn dropped(_: &[String]) {
     before.assert_as_before("dropped handles");
 }
 
+/// Children whose handles were dropped are reaped by the launches after them; nobody has to ask for it.
+pub fn dropped_and_reaped(_: &[String]) {
+    let programs = Programs::new();
+    let program = programs.exits(3);
+    let dropped: Vec<i32> = (0..40)
+        .map(|_| {
+            let child = Command::new(&program).spawn().expect("spawn");
+            let pid = child.id() as i32;
+            drop(child);
+            pid
+        })
+        .collect();
+    eventually("the end of each", || dropped.iter().all(|&pid| matches!(observe::state_of(pid), None | Some('Z'))));
+    for _ in 0..40 {
+        assert_eq!(Command::new(&program).status().expect("status").code(), Some(3));
+    }
+    assert_eq!(observe::children(), [0; 0], "dropped children that nobody has reaped");
+}
+
 /// The checks see what is left behind: a descriptor, a zombie, a mapping, memory.
 pub fn control(_: &[String]) {
     let programs = Programs::new();
@@ -254,7 +290,7 @@ pub fn dropped_while_churning(_: &[String]) {
 }
 
 /// Allocates, writes over and frees blocks of all sizes.
-fn churn(dice: &mut Dice, blocks: usize) {
+pub(crate) fn churn(dice: &mut Dice, blocks: usize) {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     for _ in 0..blocks {
         kept.push(black_box(vec![0xa5; 16 + dice.below(8000) as usize]));

@@ -39,12 +39,12 @@ unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_
     unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode) as c_int }
 }
 
-/// `/bin/true` in a user namespace with maps.
+/// A program in a user namespace with maps, which fails where it has no id by them.
 fn mapped(with_pids: bool, count: u32) -> Command {
     // SAFETY: numbers.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let mut command = Command::new("/bin/true");
-    command.unshare(Namespace::User).map_uid(0, uid, count).map_gid(0, gid, 1);
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "[ $(id -u) = 0 ]"]).unshare(Namespace::User).map_uid(0, uid, count).map_gid(0, gid, 1);
     if with_pids {
         command.unshare(Namespace::Pid);
     }
@@ -90,8 +90,8 @@ pub fn host_stopped(_: &[String]) {
     let hosts = WAYS.map(|args| (args, stopped_host(args)));
     std::thread::sleep(Duration::from_millis(2500));
     for (args, mut host) in hosts {
-        // SAFETY: our own child.
-        unsafe { libc::kill(host.id() as i32, libc::SIGCONT) };
+        // Our own child.
+        forkless_tests::process::kill(host.id() as i32, libc::SIGCONT);
         assert!(host.wait().expect("wait").success(), "{args:?}");
     }
 }
@@ -117,12 +117,12 @@ pub fn child_stopped(_: &[String]) {
     if !is_possible() {
         return;
     }
-    // SAFETY: the default action ends this process, which is what is wanted.
-    unsafe { libc::alarm(30) };
     STOPS.store(THE_CHILD, Relaxed);
     for launcher in [Launcher::Clone, Launcher::Fork] {
         // A map of no ids is none.
-        let error = mapped(false, 0).launcher(launcher).spawn().expect_err("an empty map");
+        let mut command = mapped(false, 0);
+        command.launcher(launcher);
+        let error = observe::within("a launch whose child is stopped", || command.spawn().expect_err("an empty map"));
         assert_eq!(Error::of(&error).map(Error::step), Some(Step::IdMaps), "{launcher:?}: {error}");
     }
     observe::assert_no_orphans();

@@ -28,8 +28,17 @@ pub fn storm_time() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(2.0))
 }
 
+/// Is a procfs mounted? Hosts without one see less of themselves.
+fn has_proc() -> bool {
+    std::path::Path::new("/proc/self").exists()
+}
+
 /// Numbers of open descriptors.
 pub fn open_fds() -> Vec<i32> {
+    if !has_proc() {
+        // SAFETY: asks whether a number is open.
+        return (0..20_000).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).collect();
+    }
     let listing = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
     let mut fds: Vec<i32> = listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     // The listing's own number is closed by now.
@@ -39,9 +48,12 @@ pub fn open_fds() -> Vec<i32> {
     fds
 }
 
-/// Children of every thread, zombies included.
+/// Children of every thread, zombies included. Without a procfs they are not listed: [`is_childless`] knows all the same.
 pub fn children() -> Vec<i32> {
     let mut found = Vec::new();
+    if !has_proc() {
+        return found;
+    }
     for task in fs::read_dir("/proc/self/task").expect("/proc/self/task").flatten() {
         let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
         found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
@@ -56,13 +68,19 @@ pub fn is_childless() -> bool {
     sys::waitid(uapi::P_ALL, 0, &mut info, options, None) == Err(errno::ECHILD) && children().is_empty()
 }
 
-/// Lines of `/proc/self/maps`.
+/// Lines of `/proc/self/maps`; 0 without a procfs.
 pub fn mappings() -> usize {
+    if !has_proc() {
+        return 0;
+    }
     fs::read_to_string("/proc/self/maps").expect("/proc/self/maps").lines().count()
 }
 
-/// Resident memory in KiB.
+/// Resident memory in KiB; 0 without a procfs.
 pub fn resident_kib() -> u64 {
+    if !has_proc() {
+        return 0;
+    }
     let status = fs::read_to_string("/proc/self/status").expect("/proc/self/status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
@@ -70,11 +88,27 @@ pub fn resident_kib() -> u64 {
 
 /// Waits until `is` holds; panics if it does not within a generous time.
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + forkless_tests::patience::limit(20);
     while !is() {
         assert!(Instant::now() < deadline, "never came to be: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Does something that must end; where it does not, this process does, and says so.
+pub fn within<T>(what: &str, act: impl FnOnce() -> T) -> T {
+    let (over, limit) = std::sync::mpsc::channel::<()>();
+    let late = format!("never came to an end: {what}\n");
+    let guard = std::thread::spawn(move || {
+        if limit.recv_timeout(Duration::from_secs(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            write_raw(2, late.as_bytes());
+            sys::exit(1);
+        }
+    });
+    let answer = act();
+    drop(over);
+    guard.join().expect("guard");
+    answer
 }
 
 /// All dropped children are reaped, and there is no child of any kind.
@@ -94,12 +128,19 @@ pub fn state_of(pid: i32) -> Option<char> {
 ///
 /// Source: proc_pid_syscall(5); where it is not told, whoever sleeps counts.
 pub fn opening_child() -> Option<i32> {
-    children().into_iter().find(|&pid| {
+    opening_children().first().copied()
+}
+
+/// All of these.
+pub fn opening_children() -> Vec<i32> {
+    let is_opening = |pid: &i32| {
+        let pid = *pid;
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         let number = call.split(' ').next().and_then(|number| number.parse().ok());
         let opens = |number: i64| matches!(number, libc::SYS_openat | libc::SYS_openat2);
         state_of(pid) == Some('S') && number.is_none_or(opens)
-    })
+    };
+    children().into_iter().filter(is_opening).collect()
 }
 
 /// Is the kernel at least this one?

@@ -26,8 +26,7 @@ impl Group {
     /// None, with a word about it, where there is no memory controller that may be used.
     fn new() -> Option<Self> {
         let what = "the OOM killer in a child's cgroup";
-        // SAFETY: reads a number.
-        if unsafe { libc::geteuid() } != 0 {
+        if !forkless_tests::process::is_root() {
             skip(what, "it needs root");
             return None;
         }
@@ -56,8 +55,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         eventually("the cgroup is empty and gone", || {
             for pid in fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default().lines() {
-                // SAFETY: it is in the group that was made for this.
-                unsafe { libc::kill(pid.parse().expect("a pid"), libc::SIGKILL) };
+                // It is in the group that was made for this.
+                forkless_tests::process::kill(pid.parse().expect("a pid"), libc::SIGKILL);
             }
             fs::remove_dir(&self.path).is_ok()
         });

@@ -53,8 +53,8 @@ pub fn end(args: &[&str]) -> Ending {
 
 fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
     let dial = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
-    let limit =
-        LIMIT.mul_f64(dial("FORKLESS_TEST_SCALE").max(1.0)) + Duration::from_secs_f64(dial("FORKLESS_TEST_SECONDS"));
+    let limit = LIMIT.mul_f64(dial("FORKLESS_TEST_SCALE").max(dial("FORKLESS_TEST_SLOW")).max(1.0))
+        + Duration::from_secs_f64(dial("FORKLESS_TEST_SECONDS"));
     let begun = Instant::now();
     let (mut used, mut last_seen) = (0, begun);
     let group = child.id() as i32;
@@ -71,8 +71,8 @@ fn wait(child: &mut Child, args: &[&str]) -> Option<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    // SAFETY: the group was made for the scenario above; whatever is left in it came from there.
-    unsafe { libc::kill(-group, libc::SIGKILL) };
+    // The group was made for the scenario above; whatever is left in it came from there.
+    forkless_tests::process::kill(-group, libc::SIGKILL);
     if status.is_none() {
         let _ = child.wait();
     }

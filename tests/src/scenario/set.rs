@@ -174,6 +174,7 @@ pub fn keys(_: &[String]) {
     // The next child comes to its place.
     let third = set.insert(cat(), 3).expect("insert");
     assert_ne!(third, first);
+    assert_eq!(third.to_bits() as u32, first.to_bits() as u32, "the place of the one that was taken out");
     assert!(set.get(first).is_none() && set.remove(first).is_none());
     assert_eq!(set.get(third).map(|(_, value)| *value), Some(3));
     // Removed, its end is not told; inserted anew, it is.
@@ -181,6 +182,7 @@ pub fn keys(_: &[String]) {
     let mut child = child;
     drop(child.stdin.take());
     eventually("its end", || observe::state_of(pid) == Some('Z'));
+    assert!(!is_readable(set.as_fd(), Duration::ZERO), "it is none of the set's");
     assert!(set.wait_timeout(MOMENT).expect("wait").is_none());
     set.insert(child, 4).expect("insert");
     let ended = next(&mut set);

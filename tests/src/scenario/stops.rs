@@ -36,8 +36,8 @@ fn stop_the_child() -> i32 {
 }
 
 fn signal(pid: i32, signal: i32) {
-    // SAFETY: our own child, which nobody has reaped.
-    unsafe { libc::kill(pid, signal) };
+    // Our own child, which nobody has reaped.
+    forkless_tests::process::kill(pid, signal);
 }
 
 /// Lets a child that is held by a FIFO go on, once it runs.
@@ -63,7 +63,7 @@ pub fn stopped_before_exec(_: &[String]) {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         }
         let stopper = thread::spawn(stop_the_child);
-        let mut child = command.spawn().expect("spawn returns though the child is stopped");
+        let mut child = observe::within("a spawn whose child is stopped", || command.spawn().expect("spawn"));
         let pid = stopper.join().expect("stopped");
         assert_eq!(child.id() as i32, pid);
         assert_eq!(observe::state_of(pid), Some('T'), "the child is still stopped");
@@ -184,7 +184,7 @@ fn one_launch(program: &Path, n: usize) {
 
 /// Waits for a child that must end, and tells where it stands if it does not.
 fn wait_running(child: &mut Child) -> std::io::Result<std::process::ExitStatus> {
-    match child.wait_timeout(Duration::from_secs(20))? {
+    match child.wait_timeout(forkless_tests::patience::limit(20))? {
         Some(status) => Ok(status),
         None => panic!("pid {} does not end; state {:?}", child.id(), observe::state_of(child.id() as i32)),
     }
@@ -240,11 +240,10 @@ impl Stopper {
         let begun = Instant::now();
         while HANDLED.load(Relaxed) == 0 && begun.elapsed() < Duration::from_secs(600) {
             let stop = if dice.below(3) == 0 { libc::SIGSTOP } else { libc::SIGTSTP };
-            // SAFETY: the group is our parent's, which lives as long as we do.
-            unsafe { libc::kill(-group, stop) };
+            // The group is our parent's, which lives as long as we do.
+            forkless_tests::process::kill(-group, stop);
             thread::sleep(Duration::from_micros(dice.below(20_000)));
-            // SAFETY: as above.
-            unsafe { libc::kill(-group, libc::SIGCONT) };
+            forkless_tests::process::kill(-group, libc::SIGCONT);
             thread::sleep(Duration::from_micros(dice.below(3000)));
         }
         // SAFETY: ends the copy without the original's exit handlers.

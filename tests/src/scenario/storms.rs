@@ -21,13 +21,18 @@ static HANDLED: AtomicUsize = AtomicUsize::new(0);
 /// Handlers run by anyone else: counted where a copy of the owner's memory counts too.
 static ASTRAY: AtomicPtr<AtomicUsize> = AtomicPtr::new(std::ptr::null_mut());
 
-fn astray() -> &'static AtomicUsize {
+fn count_astray() -> &'static AtomicUsize {
     // SAFETY: set before there was a handler, and never unmapped.
     unsafe { &*ASTRAY.load(Relaxed) }
 }
 
+/// How often a handler has run in a child.
+pub(crate) fn astray() -> usize {
+    count_astray().load(Relaxed)
+}
+
 extern "C" fn watch(_: i32) {
-    let count = if observe::pid() == OWNER.load(Relaxed) { &HANDLED } else { astray() };
+    let count = if observe::pid() == OWNER.load(Relaxed) { &HANDLED } else { count_astray() };
     count.fetch_add(1, Relaxed);
     // What a careless handler does: the interrupted code must not depend on errno.
     // SAFETY: this thread's errno.
@@ -85,8 +90,8 @@ pub fn signals(_: &[String]) {
         }
         let sender = scope.spawn(|| {
             while !done.load(Relaxed) {
-                // SAFETY: to this process, which handles it.
-                unsafe { libc::kill(observe::pid(), libc::SIGUSR1) };
+                // To this process, which handles it.
+                forkless_tests::process::kill(observe::pid(), libc::SIGUSR1);
                 // Without a pause the thread that gets them does nothing but handle them.
                 thread::sleep(Duration::from_micros(50));
             }
@@ -99,7 +104,7 @@ pub fn signals(_: &[String]) {
     start_timer(libc::ITIMER_PROF, 0);
     eprintln!("{} handlers ran", HANDLED.load(Relaxed));
     assert!(HANDLED.load(Relaxed) > 100, "hardly a handler ran, so nothing was tested");
-    assert_eq!(astray().load(Relaxed), 0, "handlers that ran in a child");
+    assert_eq!(astray(), 0, "handlers that ran in a child");
     observe::assert_no_orphans();
 }
 
@@ -125,7 +130,7 @@ fn one_right_launch(programs: &Programs, missing: &Path, n: usize) {
 /// The check of the handler is not blind: a child that keeps the handlers runs one, and is seen.
 pub fn signal_control(_: &[String]) {
     unsafe extern "C-unwind" fn wait_for_signal(_: *mut u64) -> ! {
-        while astray().load(Relaxed) == 0 {
+        while astray() == 0 {
             std::hint::spin_loop();
         }
         sys::exit(0)
@@ -142,10 +147,10 @@ pub fn signal_control(_: &[String]) {
     };
     // SAFETY: the stack is the child's own until it is reaped below; the entry reads one atomic.
     let pid = unsafe { sys::clone3_call(&args, 64, wait_for_signal, stack.as_mut_ptr()) }.expect("clone3");
-    // SAFETY: our own child.
-    unsafe { libc::kill(pid, libc::SIGUSR1) };
+    // Our own child.
+    forkless_tests::process::kill(pid, libc::SIGUSR1);
     foreign::wait(pid, 0).expect("wait");
-    assert_eq!(astray().load(Relaxed), 1, "a handler in a child was not seen");
+    assert_eq!(astray(), 1, "a handler in a child was not seen");
 }
 
 /// Children killed at any moment, by signals that the parent handles: each launch ends somehow and in time, and later
@@ -189,8 +194,8 @@ pub fn kills(_: &[String]) {
         let deadline = Instant::now() + observe::storm_time();
         while Instant::now() < deadline {
             // To the whole group: we handle it, the children, in which no handler is left, die of it.
-            // SAFETY: the group is our own (the test made it).
-            unsafe { libc::kill(0, libc::SIGUSR1) };
+            // The group is our own (the test made it).
+            forkless_tests::process::kill(0, libc::SIGUSR1);
             thread::yield_now();
         }
         done.store(true, Relaxed);
@@ -198,7 +203,7 @@ pub fn kills(_: &[String]) {
     let (killed, unstarted) = (killed.load(Relaxed), unstarted.load(Relaxed));
     eprintln!("{killed} children killed after exec, {unstarted} before");
     assert!(killed + unstarted > 0, "no child was killed, so nothing was tested");
-    assert_eq!(astray().load(Relaxed), 0, "handlers that ran in a child");
+    assert_eq!(astray(), 0, "handlers that ran in a child");
     assert_eq!(before, [best(false), best(true)], "the way of a launch before and after children were killed");
     observe::assert_no_orphans();
 }

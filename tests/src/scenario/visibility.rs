@@ -5,7 +5,9 @@ use crate::foreign;
 use crate::launched::Command;
 use crate::observe::{self, eventually, skip};
 use forkless::{Child, Error, Stdio, Step};
+use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -191,41 +193,85 @@ fn without_pidfd_says_so(program: &Path) {
     expect_echild(blind.wait());
 }
 
-/// A handle with a pidfd does not signal another process that has got its child's pid.
-pub fn pid_reuse(_: &[String]) {
-    let programs = Programs::new();
-    let mut child = Command::new(programs.exits(7)).spawn().expect("spawn");
-    let pid = child.id() as i32;
-    assert_eq!(foreign::wait(pid, 0), Ok((pid, 7 << 8)));
-    child.kill().expect("a kill after a foreign reap does nothing");
-    child.signal(libc::SIGTERM).expect("nor does another signal");
+/// A process of ours, the first of its group, that has got this pid; none where nobody may choose one.
+fn stranger(pid: i32) -> Option<std::process::Child> {
     // Root may choose pids in its namespace; as anyone else the write below is refused.
     let last = "/proc/sys/kernel/ns_last_pid";
-    let mut victim = None;
     for _ in 0..200 {
         if fs::write(last, (pid - 1).to_string()).is_err() {
             skip("a kill after the pid was reused", "choosing a pid needs CAP_CHECKPOINT_RESTORE");
-            break;
+            return None;
         }
-        let mut other = std::process::Command::new("/bin/sleep").arg("60").spawn().expect("spawn");
+        let mut other = std::process::Command::new("/bin/sleep").arg("20").process_group(0).spawn().expect("spawn");
         if other.id() as i32 == pid {
-            victim = Some(other);
-            break;
+            return Some(other);
         }
         other.kill().expect("kill");
         other.wait().expect("wait");
     }
-    let Some(mut victim) = victim else { return };
+    None
+}
+
+/// A handle with a pidfd does not signal another process that has got its child's pid, nor that one's group.
+pub fn pid_reuse(_: &[String]) {
+    let programs = Programs::new();
+    let mut child = Command::new(programs.exits(7)).process_group(0).spawn().expect("spawn");
+    let pid = child.id() as i32;
+    assert_eq!(foreign::wait(pid, 0), Ok((pid, 7 << 8)));
+    child.kill().expect("a kill after a foreign reap does nothing");
+    child.signal(libc::SIGTERM).expect("nor does another signal");
+    let Some(mut victim) = stranger(pid) else { return };
     child.kill().expect("kill");
-    thread::sleep(std::time::Duration::from_millis(20));
-    assert!(victim.try_wait().expect("wait").is_none(), "the process with the reused pid was killed");
+    let _ = child.signal_group(libc::SIGKILL);
+    let mut lives = |what: &str| {
+        thread::sleep(std::time::Duration::from_millis(20));
+        assert!(victim.try_wait().expect("wait").is_none(), "{what}");
+    };
+    lives("the process with the reused pid was killed");
+    // By number, where the kernel, or a filter, does not let it be done by pidfd.
+    refuse(&[Refusal::of(libc::SYS_pidfd_send_signal, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+    child.kill().expect("kill");
+    lives("the process with the reused pid was killed by number");
+    child.signal_group(libc::SIGKILL).expect_err("there is no such group any more");
+    lives("the group with the reused number was killed");
     if observe::kernel_at_least(6, 15) {
-        assert_eq!(child.wait().expect("wait").code(), Some(7), "the handle's status is its own child's");
+        let status = observe::within("a wait for a child that another has reaped", || child.wait().expect("wait"));
+        assert_eq!(status.code(), Some(7), "the handle's status is its own child's");
     }
     drop(child);
-    assert!(victim.try_wait().expect("wait").is_none(), "the victim was reaped");
+    lives("the victim was reaped");
     // Control: a kill by pid hits it.
-    // SAFETY: the victim is our own child and has not been reaped.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // The victim is our own child and has not been reaped.
+    forkless_tests::process::kill(pid, libc::SIGKILL);
     assert!(!victim.wait().expect("wait").success());
+    watched_by_number(&programs.exits(7));
+}
+
+/// A handle without a pidfd whose child is gone does not take for it who has its pid now.
+fn watched_by_number(program: &Path) {
+    let child = Command::new(program).pidfd(false).spawn().expect("spawn");
+    let pid = child.id() as i32;
+    assert_eq!(foreign::wait(pid, 0), Ok((pid, 7 << 8)));
+    // Its own parent's child, and not ours: another process of the same number.
+    let script = format!(
+        "while :; do echo {} >/proc/sys/kernel/ns_last_pid || exit 3; sleep 20 & [ $! = {pid} ] && break; kill $!; done; echo up; wait",
+        pid - 1
+    );
+    let mut other = std::process::Command::new("/bin/sh");
+    other.args(["-c", &script]).process_group(0);
+    let mut other = other.stdout(std::process::Stdio::piped()).spawn().expect("spawn");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(other.stdout.take().expect("a pipe"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("read");
+    if line == "up\n" {
+        let mut set = forkless::WaitSet::new().expect("a set");
+        set.insert(child, ()).expect("insert");
+        let ended = set.wait_timeout(std::time::Duration::from_secs(5)).expect("wait");
+        expect_echild(ended.expect("a stranger is waited for").status);
+    } else {
+        skip("a set, after the pid was reused", "the pid could not be had");
+    }
+    // SAFETY: the group of the shell that was started above.
+    unsafe { libc::kill(-(other.id() as i32), libc::SIGKILL) };
+    other.wait().expect("wait");
 }

@@ -5,10 +5,11 @@ use crate::foreign;
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions};
-use forkless::{Command, Error, Launcher, Prepared, Stdio, Step};
+use forkless::{Command, Error, Launcher, Namespace, Prepared, Stdio, Step};
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -64,17 +65,24 @@ fn helper_pid(zygote: &Zygote) -> i32 {
 }
 
 fn kill(pid: i32, signal: i32) {
-    // SAFETY: a process that this one has started.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    // A process that this one has started.
+    assert!(forkless_tests::process::kill(pid, signal));
 }
 
 /// Children are ours, by every form, and errors are those of any launch.
 pub fn basics(_: &[String]) {
     let zygote = zygote();
-    let me = std::process::id();
-    assert_eq!(says(&zygote, "echo $PPID"), me.to_string());
     let programs = Programs::new();
     let exits = Command::new(programs.exits(3)).prepare().expect("prepare");
+    // What came with a launch is closed when there is a child: first of all, or who reads a pipe would wait for its end.
+    let fds = || fs::read_dir(format!("/proc/{}/fd", helper_pid(&zygote))).expect("the helper's descriptors").count();
+    let before = fds();
+    for _ in 0..5 {
+        assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
+    }
+    assert_eq!(fds(), before, "the helper's descriptors");
+    let me = std::process::id();
+    assert_eq!(says(&zygote, "echo $PPID"), me.to_string());
     assert_eq!(zygote.status(&exits).expect("status").code(), Some(3));
     let mut child = zygote.launch(&exits).expect("launch");
     assert_eq!(child.route().launcher, Launcher::Zygote);
@@ -182,6 +190,13 @@ pub fn follows(_: &[String]) {
     unsafe { libc::setpgid(0, 0) };
     assert_eq!(says(&zygote, "cut -d' ' -f5 /proc/$$/stat"), me.to_string(), "the group");
     assert_eq!((helper_pid(&zygote), zygote.stats().starts), (helper, 1), "none of this needs another helper");
+    // What a child of the helper takes on is not the helper's, nor its next child's.
+    let score = "cat /proc/$$/oom_score_adj";
+    let mut other = Command::new("/bin/sh");
+    other.args(["-c", score]).stdout(Stdio::piped()).oom_score_adj(500);
+    let output = zygote.output(&other.prepare().expect("prepare")).expect("output");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "500");
+    assert_eq!(says(&zygote, score), fs::read_to_string("/proc/self/oom_score_adj").expect("one's own").trim());
     // A directory that nobody has a name for any more is still the caller's.
     let gone = tempfile::tempdir().expect("a directory");
     std::env::set_current_dir(gone.path()).expect("chdir");
@@ -197,8 +212,7 @@ fn becomes_another(zygote: &Zygote, helper: i32) {
     assert_eq!(says(zygote, "cat /proc/$$/oom_score_adj"), "77");
     let second = helper_pid(zygote);
     assert_ne!(second, helper, "another helper");
-    // SAFETY: reads a number.
-    if unsafe { libc::geteuid() } != 0 {
+    if !forkless_tests::process::is_root() {
         return skip("becoming another user with a zygote", "it needs root");
     }
     // SAFETY: namespaces and ids of this process alone.
@@ -282,7 +296,7 @@ pub fn held(_: &[String]) {
         kill(helper, libc::SIGKILL);
         eventually("the helper's end", || observe::state_of(helper).is_none_or(|state| state == 'Z'));
         drop(File::options().write(true).open(&fifo).expect("open"));
-        let told = child.wait_exec_timeout(Duration::from_secs(20)).expect("a program that is there");
+        let told = child.wait_exec_timeout(forkless_tests::patience::limit(20)).expect("a program that is there");
         assert!(told, "the exec was never told");
         child.kill().and_then(|()| child.wait()).expect("wait");
         drop(zygote);
@@ -329,8 +343,8 @@ pub fn kill_storm(_: &[String]) {
             // Longer and longer, so that a launch comes to its end in between.
             thread::sleep(Duration::from_millis(3 + n / 100));
             if let Some(pid) = zygote.pid() {
-                // SAFETY: our helper, or a number that was its own a moment ago.
-                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+                // Our helper, or a number that was its own a moment ago.
+                forkless_tests::process::kill(pid as i32, libc::SIGKILL);
             }
         }
         done.store(true, Relaxed);
@@ -535,6 +549,139 @@ pub fn refused(_: &[String]) {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
     assert!(plain.fd(theirs, 3).status().expect("status").success());
     drop(ours);
+    observe::assert_no_orphans();
+    not_for_another();
+    not_with_more_privileges();
+    observe::assert_no_orphans();
+}
+
+/// A socket of the right kind that another process than the parent has made is not served.
+fn not_for_another() {
+    let (ours, theirs) = seqpacket();
+    let mut between = Command::new("/bin/sh");
+    between.args(["-c", "\"$0\" zygote-plain; exit $?"]).arg(std::env::current_exe().expect("this program"));
+    between.env("FORKLESS_ZYGOTE", "1").fd(theirs, 3);
+    let mut child = between.spawn().expect("spawn");
+    drop(between);
+    // Closed by the last who has it, with nothing said.
+    let said = File::from(ours).read(&mut [0; 64]).expect("read");
+    assert_eq!(said, 0, "it says hello to somebody who has not started it");
+    assert!(child.wait().expect("wait").success());
+}
+
+/// Nor does a program that exec gives privileges.
+fn not_with_more_privileges() {
+    const WHAT: &str = "a set-user-id program as a zygote";
+    // SAFETY: reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip(WHAT, "it needs root");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let copy = place.path().join("copy");
+    fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy");
+    std::os::unix::fs::chown(&copy, Some(65534), None).expect("chown");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("chmod");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let user = Command::new(&copy).args(["zygote-plain"]).status();
+    if !user.is_ok_and(|status| status.success()) {
+        return skip(WHAT, "a copy of this program cannot be executed");
+    }
+    match Zygote::start(ZygoteOptions::new().program(&copy)) {
+        Ok(zygote) => {
+            let status = fs::read_to_string(format!("/proc/{}/status", helper_pid(&zygote))).expect("its status");
+            let ids = status.lines().find(|line| line.starts_with("Uid:")).expect("its ids").to_owned();
+            assert_eq!(ids, "Uid:\t0\t0\t0\t0", "it serves with privileges");
+            skip(WHAT, "the file system gives none");
+        }
+        Err(error) => assert!(error.to_string().contains("is given privileges"), "{error}"),
+    }
+}
+
+/// A pair of sockets that keep messages apart.
+fn seqpacket() -> (OwnedFd, OwnedFd) {
+    let mut pair = [0; 2];
+    // SAFETY: two new descriptors, ours.
+    unsafe {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        assert_eq!(libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()), 0);
+        (OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1]))
+    }
+}
+
+/// A launch of which not all descriptors come to the helper, or not all can be sent, fails, and the next one does not.
+pub fn lost(_: &[String]) {
+    let file = File::open("/dev/null").expect("open");
+    let with = |count: i32, last: i32| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo program"]).stdout(Stdio::piped());
+        for number in 4..4 + count {
+            // SAFETY: open for as long as the command is used, or meant not to be.
+            command.fd(unsafe { Stdio::fd(if number == 3 + count { last } else { file.as_raw_fd() }) }, number);
+        }
+        command.prepare().expect("prepare")
+    };
+    let zygote_before = zygote();
+    let fds = || fs::read_dir(format!("/proc/{}/fd", helper_pid(&zygote_before))).expect("its descriptors").count();
+    let open = fds();
+    // The last of three messages cannot be sent.
+    let error = error_of(zygote_before.output(&with(600, 7777)));
+    assert_eq!((error.step(), error.errno()), (Step::PassFd, Some(libc::EBADF)), "{error}");
+    assert_eq!(says(&zygote_before, "echo good"), "good");
+    assert_eq!((fds(), zygote_before.stats().starts), (open, 1));
+    drop(zygote_before);
+    // More than the helper may have.
+    let few = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: a limit of this process.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few) }, 0);
+    let zygote = zygote();
+    let error = error_of(zygote.output(&with(60, file.as_raw_fd())));
+    assert_eq!((error.step(), error.errno()), (Step::Zygote, Some(libc::EMFILE)), "{error}");
+    assert_eq!(says(&zygote, "echo good"), "good");
+    assert_eq!(zygote.stats().starts, 1);
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A PID namespace is joined for the launch that asks for it, and for no other.
+pub fn pid_namespace(_: &[String]) {
+    const WHAT: &str = "a zygote's children in another PID namespace";
+    let mut first = Command::new("/bin/sleep");
+    first.arg("600").unshare(Namespace::Pid).kill_on_drop(true);
+    let first = match first.spawn() {
+        Ok(first) => first,
+        Err(error) => return skip(WHAT, &error.to_string()),
+    };
+    let theirs = format!("/proc/{}/ns/pid", first.id());
+    let name = |path: &str| fs::read_link(path).expect("a namespace").display().to_string();
+    let ask = "readlink /proc/self/ns/pid";
+    let mut inside = Command::new("/bin/sh");
+    inside.args(["-c", ask]).stdout(Stdio::piped()).join(Namespace::Pid, File::open(&theirs).expect("open"));
+    let inside = inside.prepare().expect("prepare");
+    let zygote = zygote();
+    for _ in 0..2 {
+        let output = zygote.output(&inside).expect("output");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), name(&theirs));
+        assert_eq!(says(&zygote, ask), name("/proc/self/ns/pid"));
+    }
+    assert_eq!(zygote.stats().starts, 1);
+    drop((first, zygote));
+    observe::assert_no_orphans();
+}
+
+/// What a child reads is not used for the next one before it has left, though nobody has its handle any more.
+pub fn dropped_before_exec(_: &[String]) {
+    let zygote = zygote();
+    let programs = Programs::new();
+    let (fifo, made) = (programs.fifo("hold"), programs.path("made"));
+    let mut held = Command::new("/bin/sh");
+    held.args(["-c", "echo held >$0"]).arg(&made).fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
+    drop(zygote.launch(&held.prepare().expect("prepare")).expect("launch"));
+    for n in 0..5 {
+        assert_eq!(says(&zygote, &format!("echo {n}")), n.to_string());
+    }
+    drop(File::options().write(true).open(&fifo).expect("open"));
+    eventually("the program of the first", || fs::read(&made).is_ok_and(|text| text == b"held\n"));
+    drop(zygote);
     observe::assert_no_orphans();
 }
 

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use std::{env, io, process, thread};
 
 fn is_root() -> bool {
-    // SAFETY: reads a number.
-    unsafe { libc::geteuid() == 0 }
+    forkless_tests::process::is_root()
 }
 
 /// A thousand supplementary groups make `/proc/PID/status` longer than a page.

@@ -277,6 +277,40 @@ const PROCFS: &[&str] = &[
     "</dev/fd/7",
     "</dev/stdin",
     ">/dev/stdout",
+    "</proc/self/exe",
+    "</proc/thread-self/comm",
+    "</proc/1/comm",
+    "</proc/self/fd/0",
+    "</dev/fd/../null",
+    "</dev/fd/./0",
+    "<proc/../../../dev/null",
+    "<link/../fds/0",
+    "2>/dev/stderr",
+    ">/proc/self/fd/1",
+    ">>proc/fd/1",
+    "<proc/self/comm",
+    "<proc/root/dev/null",
+    "<proc/cwd/in",
+];
+
+/// Devices, by their own names and by others.
+const DEVICES: &[&str] = &[
+    "</dev/zero",
+    "</dev/urandom",
+    "</dev/full",
+    ">>/dev/null",
+    "<>/dev/null",
+    "</dev/../dev/null",
+    "<//dev//null",
+    "2>>/dev/full",
+    ">/dev/tty",
+    "</dev/tty",
+    "</dev/ptmx",
+    ">/dev/",
+    "</dev",
+    "</dev/nosuch",
+    ">/dev/full 2>&1",
+    "<link/../../../../dev/null",
 ];
 
 const ASSIGNMENTS: &[&str] = &[
@@ -354,7 +388,8 @@ pub(crate) fn line(random: &mut Random) -> Vec<u8> {
                 let known = if random.percent(75) { 34 } else { REDIRECTIONS.len() };
                 random.pick(&REDIRECTIONS[..known])
             }
-            90..93 => random.pick(PROCFS),
+            90..92 => random.pick(PROCFS),
+            92..93 => random.pick(DEVICES),
             93..96 => random.pick(ASSIGNMENTS),
             _ => random.pick(LIVE),
         });

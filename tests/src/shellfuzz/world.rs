@@ -91,19 +91,34 @@ pub(crate) struct Outcome {
     pub(crate) files: BTreeMap<PathBuf, Entry>,
 }
 
+impl Outcome {
+    /// Of what the program finds, its arguments, directory, mask for files and descriptors stay.
+    pub(crate) fn leave_out_what_is_the_shells(&mut self) {
+        self.stderr.clear();
+        if let Some(report) = &mut self.report {
+            let kept =
+                |line: &&[u8]| [&b"arg "[..], b"cwd ", b"Umask:", b"fd "].iter().any(|kind| line.starts_with(kind));
+            *report = report.split(|&byte| byte == b'\n').filter(kept).collect::<Vec<_>>().join(&b'\n');
+        }
+    }
+}
+
 /// A file: mode, and content or target.
 type Entry = (u32, Vec<u8>);
 
 pub(crate) struct World {
     root: PathBuf,
     shell: PathBuf,
+    /// The shell that lines are compared with.
+    against: PathBuf,
     baseline: BTreeMap<PathBuf, Entry>,
     environ: (Vec<CString>, Vec<*const c_char>),
 }
 
 impl World {
     /// Makes it in a directory, goes there, and puts a fence around it.
-    pub(crate) fn new(place: &Path, shell: &Path, probe: &Path) -> io::Result<Self> {
+    pub(crate) fn new(place: &Path, shell: &Path, against: Option<&Path>, probe: &Path) -> io::Result<Self> {
+        let against = against.unwrap_or(shell).to_owned();
         open_leaked();
         let place = fs::canonicalize(place)?;
         let root = place.join("w");
@@ -115,7 +130,7 @@ impl World {
         for name in ["", "dir", "bin", "bin2", "bin2/both", "bin2/p2", "sys"] {
             fs::create_dir(root.join(name))?;
         }
-        let mut programs = vec![fs::canonicalize(shell)?, fs::canonicalize("/bin/sh")?];
+        let mut programs = vec![fs::canonicalize(shell)?, fs::canonicalize(&against)?, fs::canonicalize("/bin/sh")?];
         for name in ["cat", "env", "ls"] {
             let file =
                 ["/bin", "/usr/bin"].map(|place| Path::new(place).join(name)).into_iter().find(|file| file.exists());
@@ -147,8 +162,13 @@ impl World {
         fence::put_up(&place, &programs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         // SAFETY: reads the structure.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &LARGEST) };
-        let mut world =
-            Self { root, shell: shell.to_owned(), baseline: BTreeMap::new(), environ: (Vec::new(), Vec::new()) };
+        let mut world = Self {
+            root,
+            shell: shell.to_owned(),
+            against,
+            baseline: BTreeMap::new(),
+            environ: (Vec::new(), Vec::new()),
+        };
         world.baseline = world.look()?;
         Ok(world)
     }
@@ -210,7 +230,7 @@ impl World {
 
     /// Runs `sh -c LINE`.
     pub(crate) fn run_shell(&self, line: &[u8], conditions: &Conditions) -> io::Result<Outcome> {
-        let mut command = Command::new(&self.shell);
+        let mut command = Command::new(&self.against);
         command.arg0("sh").arg("-c").arg(std::ffi::OsStr::from_bytes(line));
         let outputs = self.outputs(conditions)?;
         conditions.set(&mut command, outputs.as_ref())?;

@@ -178,8 +178,7 @@ pub fn remove_cgroup() {
 pub fn unmet(needs: &[String]) -> Option<String> {
     needs.iter().find_map(|need| {
         let (is_met, why) = match need.as_str() {
-            // SAFETY: reads a number.
-            "root" => (unsafe { libc::geteuid() } == 0, "it needs root"),
+            "root" => (crate::process::is_root(), "it needs root"),
             "user namespaces" => (
                 in_fork(|| {
                     // SAFETY: changes the forked process, which then ends.
@@ -421,8 +420,8 @@ fn other_pids(alive: bool) -> io::Result<fs::File> {
     ready.read_to_end(&mut Vec::new())?;
     let namespace = fs::File::open(format!("/proc/{pid}/ns/pid"));
     if !alive {
-        // SAFETY: our own child, which nobody has reaped.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // Our own child, which nobody has reaped.
+        crate::process::kill(pid, libc::SIGKILL);
         // SAFETY: as above; its status does not matter.
         check(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) })?;
     }

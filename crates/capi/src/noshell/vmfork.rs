@@ -72,15 +72,13 @@ unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
         answer => return answer,
     }
     // Refused: the handlers are put away in the child, and none may run before that.
-    // SAFETY: put back below; by raw system call, since libc leaves its own two signals out.
-    let mask = unsafe { sys::set_signal_mask(signals::BLOCKED_IN_CALLER) }?;
+    // Put back below; by raw system call, since libc leaves its own two signals out.
+    let mask = sys::set_signal_mask(signals::BLOCKED_IN_CALLER)?;
     called.mask = Some(mask);
     // SAFETY: as above.
-    unsafe {
-        let answer = sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called);
-        let _ = sys::set_signal_mask(mask);
-        answer
-    }
+    let answer = unsafe { sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called) };
+    let _ = sys::set_signal_mask(mask);
+    answer
 }
 
 struct Stack(*mut c_void);

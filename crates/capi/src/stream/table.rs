@@ -5,6 +5,7 @@
 
 use super::Running;
 use crate::error::Failure;
+use forkless_core::planted;
 use libc::FILE;
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::null_mut;
@@ -58,7 +59,7 @@ fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
 pub fn insert(entry: Entry) -> Result<(), Failure> {
     let place = place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "no room to note the stream"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
-    if !stale.is_null() {
+    if !stale.is_null() && !planted!("c-stale-stream-kept") {
         // SAFETY: made by Box::into_raw, and out of the table.
         drop(unsafe { Box::from_raw(stale) });
     }
@@ -70,7 +71,7 @@ pub fn remove(stream: *mut FILE) -> Option<Entry> {
     let place = place(stream, false)?;
     let found = place.load(Ordering::Acquire);
     // SAFETY: not null, and in the table as long as its descriptor is open, which the stream that was given keeps so.
-    if found.is_null() || unsafe { (*found).stream } != stream {
+    if found.is_null() || unsafe { (*found).stream } != stream && !planted!("c-stream-of-another") {
         return None;
     }
     let taken = place.compare_exchange(found, null_mut(), Ordering::AcqRel, Ordering::Relaxed).ok()?;

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, dumpable_behavior, getrlimit};
+use rustix::thread::{no_new_privs, secure_computing_mode};
 use serde_json::{Value, json};
 
 use super::report::Limit;
@@ -168,14 +169,12 @@ fn sysctls(root: &Path) -> impl Iterator<Item = Limit> {
 /// Our own are asked for by prctl(2), which needs no /proc; whether another process is dumpable is not told.
 fn flags(holder: &Holder) -> [Limit; 3] {
     let status = holder.pid.and_then(|_| holder.text("status")).unwrap_or_default();
-    let ask = |what: i32, name: &str| {
+    let ask = |own: fn() -> rustix::io::Result<u32>, name: &str| {
         if holder.pid.is_some() {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             return line.and_then(|word| word.trim().parse::<u64>().ok()).map_or(Value::Null, |value| json!(value));
         }
-        // SAFETY: the three that are asked for read a flag of this process.
-        let answer = unsafe { libc::prctl(what, 0, 0, 0, 0) };
-        if answer < 0 { Value::Null } else { json!(answer) }
+        own().map_or(Value::Null, |answer| json!(answer))
     };
     let words = [
         "with 2 a filter decides over its system calls and those of its children",
@@ -183,9 +182,9 @@ fn flags(holder: &Holder) -> [Limit; 3] {
         "unless 1 its /proc/self is root's, and id maps need privileges",
     ];
     [
-        limit("seccomp", ask(libc::PR_GET_SECCOMP, "Seccomp"), words[0]),
-        limit("no_new_privs", ask(libc::PR_GET_NO_NEW_PRIVS, "NoNewPrivs"), words[1]),
-        limit("dumpable", ask(libc::PR_GET_DUMPABLE, "Dumpable"), words[2]),
+        limit("seccomp", ask(|| Ok(secure_computing_mode()? as u32), "Seccomp"), words[0]),
+        limit("no_new_privs", ask(|| Ok(no_new_privs()? as u32), "NoNewPrivs"), words[1]),
+        limit("dumpable", ask(|| Ok(dumpable_behavior()? as u32), "Dumpable"), words[2]),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forkless::Way;
 
 use super::report::{Measured, Measurements};
-use crate::bench::{Brief, Contestant, Parentage};
+use forkless_bench::{Brief, Contestant, Parentage};
 
 /// Who is measured, and which launcher it stands for. The floor is what the others are compared with.
 const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
@@ -40,7 +40,7 @@ pub(crate) fn none(why: &str) -> Measurements {
 
 fn told(brief: &Brief) -> Measurements {
     let way_of = |name| LAUNCHERS.iter().find(|(_, one)| one.name() == name).and_then(|(way, _)| *way);
-    let row = |row: &crate::bench::Row| Measured {
+    let row = |row: &forkless_bench::Row| Measured {
         launcher: way_of(row.launcher).map(Way::name),
         contestant: row.launcher,
         n: row.n,

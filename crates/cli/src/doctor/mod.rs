@@ -33,7 +33,7 @@ use self::{
     limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
 };
-use crate::bench::{Parentage, search};
+use forkless_bench::{Parentage, search};
 
 /// A bad question, or an answer that cannot be written.
 const FAILED: u8 = 2;

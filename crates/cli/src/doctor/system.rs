@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::report::System;
-use crate::bench::Machine;
+use forkless_bench::Machine;
 
 /// Reads it; `root` is `/`.
 pub(crate) fn read(root: &Path) -> System {

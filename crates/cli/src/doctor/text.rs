@@ -8,7 +8,7 @@ use super::{
     chart::wrap,
     report::{Caller, Feature, Health, Launch, Limit, Measured, Measurements, Need, Report, State},
 };
-use crate::bench::{figure, new_table, thousands};
+use forkless_bench::{figure, new_table, thousands};
 
 const WIDTH: usize = super::chart::WIDTH;
 

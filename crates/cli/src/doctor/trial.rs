@@ -9,7 +9,7 @@ use std::{
 use forkless::{Command, Stdio};
 use rustix::{fs::MemfdFlags, io::Errno};
 
-use crate::bench::TARGET_PROGRAM;
+use forkless_bench::TARGET_PROGRAM;
 
 /// Ourselves, however the path to us may be closed.
 const SELF: &str = "/proc/self/exe";

@@ -1,10 +1,11 @@
 //! `forkless run`: one program with the launch options of the library, and its exit code.
 
-mod kept;
+mod captured;
+mod failure;
 mod options;
+mod parse;
 mod terminal;
 mod wait;
-mod words;
 
 use std::{
     collections::BTreeMap,
@@ -26,51 +27,17 @@ pub(crate) use options::{RunOptions, amount};
 use options::OwnGroup;
 
 use self::{
-    kept::{Kept, When},
+    captured::{Captured, When},
+    failure::{FAILED, Failure, say},
+    parse::{Assignment, Mode, Source},
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
-    words::{Assignment, Mode, Source},
 };
 
-/// The exit codes of env(1) and timeout(1).
+/// The exit code of timeout(1).
 const TIMED_OUT: u8 = 124;
-const FAILED: u8 = 125;
-const CANNOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
 /// What is added to the number of a signal.
 const SIGNALLED: u8 = 128;
-
-/// Why there is no exit code of a program.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    code: u8,
-    message: String,
-}
-
-impl Failure {
-    /// Something before the launch.
-    fn before(message: impl fmt::Display) -> Self {
-        Self { code: FAILED, message: message.to_string() }
-    }
-}
-
-impl From<io::Error> for Failure {
-    /// An error of the launch: 127 and 126 are about the program; everything else is ours.
-    fn from(error: io::Error) -> Self {
-        let exec = forkless::Error::of(&error).filter(|e| e.step() == Step::Exec);
-        let code = match exec.map(forkless::Error::errno) {
-            Some(Some(libc::ENOENT)) => NOT_FOUND,
-            Some(_) => CANNOT_RUN,
-            None => FAILED,
-        };
-        Self { code, message: error.to_string() }
-    }
-}
-
-/// On standard error; where that is gone, as a terminal that has hung up, there is nobody to be told.
-fn say(words: impl fmt::Display) {
-    let _ = writeln!(io::stderr(), "forkless: {words}");
-}
 
 /// Runs the program and says how we are to exit.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
@@ -90,7 +57,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     set_files(command, options)?;
     set_process(command, options)?;
     let terminal = open_terminal(command, options)?;
-    if options.capture.is_some() && !Kept::ask(command, options) {
+    if options.capture.is_some() && !Captured::ask(command, taken(options)) {
         return Err(Failure::before("--capture has nothing to keep: standard output and error go elsewhere"));
     }
     if options.explain {
@@ -113,16 +80,16 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
     drop(asked);
-    let mut kept = options.capture.map(|_| Kept::new(&mut child, options.limit_output)).transpose()?;
-    let mut ending = watch.wait(&mut child, patience(options), terminal, kept.as_mut())?;
+    let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
+    let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
     // A signal of ours would have met the shell.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
     let code = exit_code(ending, options.preserve_status);
-    if let Some(kept) = kept.filter(|_| code != 0 || options.capture == Some(When::Always)) {
+    if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write what the program has written: {error}"));
-        kept.show().map_err(failed)?;
+        captured.show().map_err(failed)?;
     }
     if let Some(words) = options.skipped() {
         say(format_args!("gone on without: {}: {words}", Step::Landlock.words()));
@@ -194,10 +161,16 @@ impl Asked {
 }
 
 /// Variables that stand before the program, as in env(1), then the program with its arguments.
+/// Standard output and standard error: does each go somewhere else than to us?
+fn taken(options: &RunOptions) -> [bool; 2] {
+    let numbered = |number| options.fd.iter().chain(&options.open).any(|request| request.number == number);
+    [options.stdout.is_some() || numbered(1), options.stderr.is_some() || numbered(2)]
+}
+
 fn split_words(words: &[OsString]) -> Result<(Vec<Assignment>, &[OsString]), Failure> {
     let mut assignments = Vec::new();
     for (index, word) in words.iter().enumerate() {
-        match words::split(word, b'=') {
+        match parse::split(word, b'=') {
             Some((name, _)) if name.is_empty() => return Err(Failure::before(format_args!("{word:?} has no name"))),
             Some(assignment) => assignments.push(assignment),
             None => return Ok((assignments, &words[index..])),

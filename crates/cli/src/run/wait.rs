@@ -8,6 +8,7 @@ use std::{
 };
 
 use forkless::Child;
+use forkless_core::{signals::handler, sys};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -17,7 +18,7 @@ use signal_hook::{
     iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
 };
 
-use super::{kept::Kept, terminal::Terminal};
+use super::{captured::Captured, terminal::Terminal};
 
 /// How long to sleep between two looks at a child without a pidfd.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -67,7 +68,7 @@ impl Watch {
     }
 
     /// Waits for the program to end, and sees to its terminal, if it has one, until everything is out, or to what of its
-    /// output is kept.
+    /// output is captured.
     ///
     /// # Errors
     /// When it was not started after all, its status is lost, or what it showed could not be written.
@@ -76,16 +77,16 @@ impl Watch {
         child: &mut Child,
         patience: Patience,
         mut terminal: Option<Terminal>,
-        mut kept: Option<&mut Kept>,
+        mut captured: Option<&mut Captured>,
     ) -> io::Result<Ending> {
         let mut deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut timed_out = None;
         // It may have become another one since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
         loop {
-            if let Some(status) = self.pause(child, deadline, terminal.as_mut(), kept.as_deref_mut())? {
+            if let Some(status) = self.pause(child, deadline, terminal.as_mut(), captured.as_deref_mut())? {
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
-                kept.map_or(Ok(()), Kept::finish)?;
+                captured.map_or(Ok(()), Captured::finish)?;
                 return Ok(Ending { status, timed_out });
             }
             for signal in self.0.pending() {
@@ -118,7 +119,7 @@ impl Watch {
         child: &mut Child,
         deadline: Option<Instant>,
         mut terminal: Option<&mut Terminal>,
-        kept: Option<&mut Kept>,
+        captured: Option<&mut Captured>,
     ) -> io::Result<Option<ExitStatus>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.look())?;
@@ -129,15 +130,15 @@ impl Watch {
         if let Some(terminal) = &terminal {
             terminal.wants(&mut files);
         }
-        if let Some(kept) = &kept {
-            kept.wants(&mut files);
+        if let Some(captured) = &captured {
+            captured.wants(&mut files);
         }
         let came = sleep(files, [left, due, look].into_iter().flatten().min())?;
         // It is one or the other.
         if let Some(terminal) = terminal {
             terminal.carry(&came[others..])?;
-        } else if let Some(kept) = kept {
-            kept.carry(&came[others..])?;
+        } else if let Some(captured) = captured {
+            captured.carry(&came[others..])?;
         }
         match child.pidfd() {
             None => child.try_wait(),
@@ -184,9 +185,9 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
         return child.signal(signal);
     }
     let Ok(group) = i32::try_from(child.id()) else { return child.signal(signal) };
-    // SAFETY: kill(2) touches no memory of ours. The child is not reaped yet, so its id is not another's; and an id is
-    // never 0 or 1, for which a negative number would mean something else.
-    if unsafe { libc::kill(-group, signal) } == 0 {
+    // The child is not reaped yet, so its id is not another's; and an id is never 0 or 1, for which a negative number
+    // would mean something else.
+    if sys::kill(-group, signal).is_ok() {
         return Ok(());
     }
     // It has not come to make its group yet, or has moved on: then it alone.
@@ -195,9 +196,5 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
 
 /// Do we ignore it?
 pub(crate) fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeroes is a valid `sigaction`, which holds integers and an optional function.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a null pointer for the new action means that only the old one is read, into a live struct.
-    let answer = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
-    answer == 0 && action.sa_sigaction == libc::SIG_IGN
+    sys::signal_action(signal.unsigned_abs()).is_ok_and(|action| handler(&action) == libc::SIG_IGN)
 }

@@ -97,6 +97,14 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
+/// `nanosleep(2)`: not as long where a signal is handled, and not at all where a filter refuses it. (The standard library's sleep
+/// panics then.)
+pub fn pause(time: core::time::Duration) {
+    let time = uapi::__kernel_timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos() as i64 };
+    // SAFETY: the kernel reads the time.
+    let _ = unsafe { syscall(__NR_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
 /// `close_range(2)`: first make the caller's descriptor table its own, without the range (linux/close_range.h).
 pub const CLOSE_RANGE_UNSHARE: u32 = 2;
 
@@ -129,6 +137,13 @@ pub unsafe fn dup3(from: i32, to: i32, flags: u32) -> Result<i32> {
 pub unsafe fn fcntl(fd: i32, command: u32, argument: usize) -> Result<i32> {
     // SAFETY: the caller answers for the descriptor.
     unsafe { syscall(__NR_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) }.map(|value| value as i32)
+}
+
+/// `fcntl(2)` F_GETFD: FD_CLOEXEC or 0.
+#[inline]
+pub fn descriptor_flags(fd: i32) -> Result<i32> {
+    // SAFETY: asks about a number.
+    unsafe { fcntl(fd, F_GETFD, 0) }
 }
 
 /// `openat(2)` from the current directory. `path` ends in NUL.
@@ -255,10 +270,10 @@ pub fn waitid(kind: u32, id: i32, info: &mut SignalInfo, options: u32, usage: Op
     unsafe { syscall(__NR_waitid, args) }.map(drop)
 }
 
-/// `kill(2)`.
+/// `kill(2)`. The caller answers for what the pid names: a process, or a negative number for a group.
 #[inline]
-pub unsafe fn kill(pid: i32, signal: i32) -> Result<()> {
-    // SAFETY: the caller answers for whom the pid names.
+pub fn kill(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: no memory of the caller's is touched.
     unsafe { syscall(__NR_kill, [pid as isize as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
 }
 
@@ -280,10 +295,10 @@ pub fn pidfd_signal_group(pidfd: i32, signal: i32) -> Result<()> {
 
 /// `rt_sigprocmask(2)` with SIG_SETMASK; gives the mask as it was. Bit n-1 is signal n.
 #[inline]
-pub unsafe fn set_signal_mask(mask: u64) -> Result<u64> {
+pub fn set_signal_mask(mask: u64) -> Result<u64> {
     let mut old = 0u64;
     let (new, previous) = (&raw const mask as usize, &raw mut old as usize);
-    // SAFETY: both words live for the call and are the 8 bytes the kernel expects; the caller answers for the mask.
+    // SAFETY: both words live for the call and are the 8 bytes the kernel expects.
     unsafe { syscall(__NR_rt_sigprocmask, [SIG_SETMASK as usize, new, previous, 8, 0, 0]) }?;
     Ok(old)
 }
@@ -299,8 +314,8 @@ pub fn signal_mask() -> Result<u64> {
 
 /// `rt_sigprocmask(2)` with SIG_BLOCK.
 #[inline]
-pub unsafe fn block_signals(mask: u64) -> Result<()> {
-    // SAFETY: the word lives for the call and is the 8 bytes the kernel expects; the caller answers for the mask.
+pub fn block_signals(mask: u64) -> Result<()> {
+    // SAFETY: the word lives for the call and is the 8 bytes the kernel expects.
     unsafe { syscall(__NR_rt_sigprocmask, [SIG_BLOCK as usize, &raw const mask as usize, 0, 8, 0, 0]) }.map(drop)
 }
 

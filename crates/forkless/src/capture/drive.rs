@@ -6,6 +6,7 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::quiet::write_quietly;
 use crate::step::Step;
+use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
@@ -77,7 +78,9 @@ impl Driven {
     /// How a child ended. One that we have killed so early that it never came to its program was not one that failed to start.
     pub(crate) fn status(&self, waited: io::Result<ExitStatus>) -> io::Result<ExitStatus> {
         match (waited, self.sent) {
-            (Err(error), Some(signal)) if is_of_a_signal(&error) => Ok(ExitStatus::from_raw(signal)),
+            (Err(error), Some(signal)) if is_of_a_signal(&error) && !planted!("capture-no-time-is-a-failure") => {
+                Ok(ExitStatus::from_raw(signal))
+            }
             (waited, _) => waited,
         }
     }
@@ -190,7 +193,8 @@ impl Run<'_> {
         /// As much as a pipe is made to hold at most, unless root makes it.
         const UNKNOWN: u64 = 1 << 20;
         self.end_groups()?;
-        for n in 0..self.drive.readers.len() {
+        let count = if planted!("capture-not-drained") { 0 } else { self.drive.readers.len() };
+        for n in 0..count {
             let Some(reader) = &mut self.drive.readers[n] else { continue };
             reader.never_wait();
             let Some(fd) = reader.open() else { continue };
@@ -257,7 +261,7 @@ impl Run<'_> {
             // Killed before exec it would have failed to start, where its time was up. (An error is found again when it is
             // waited for.)
             let executed = !child.is_running() || child.wait_exec_timeout(UNTIL_EXEC).unwrap_or(true);
-            if child.leads_group() && (child.is_running() || signal == SIGKILL) {
+            if child.leads_group() && (child.is_running() || signal == SIGKILL && !planted!("capture-group-left")) {
                 // Nobody may be left of it, or nobody that we may signal; before Linux 6.9 it cannot be found without its leader.
                 let _ = child.signal_group(signal);
             }
@@ -303,7 +307,7 @@ impl Run<'_> {
         }
         let limit = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, limit.as_ref()) {
-            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::INTR) if !planted!("capture-interrupted") => return Ok(()),
             answer => answer?,
         };
         let events: Vec<_> = what.into_iter().zip(fds.iter().map(PollFd::revents)).collect();

@@ -1,5 +1,6 @@
 //! Reading one stream of a child's into memory.
 
+use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read};
@@ -47,7 +48,7 @@ impl Reader {
         Self {
             fd,
             bytes: Vec::new(),
-            limit,
+            limit: if planted!("capture-limit-not-applied") { usize::MAX } else { limit },
             cut: 0,
             stops_at_limit,
             is_open: true,
@@ -102,7 +103,7 @@ impl Reader {
                 answer => break answer?,
             }
         };
-        if count == 0 {
+        if count == 0 || planted!("capture-short-read-is-the-end") && count < FIRST {
             self.is_open = false;
             return Ok(Progress::End);
         }
@@ -143,7 +144,8 @@ impl Reader {
                 self.is_open = false;
                 Ok(Progress::End)
             }
-            (_, true) => Ok(Progress::TooMuch),
+            (_, true) if !planted!("capture-limit-not-killed") => Ok(Progress::TooMuch),
+            (_, true) => Ok(Progress::More),
             (_, false) => Ok(Progress::More),
         }
     }

@@ -54,10 +54,11 @@ fn a_child_is_born_in_it_killed_with_it_and_it_is_removed() -> io::Result<()> {
     assert_eq!(again.kind(), ErrorKind::AlreadyExists);
     let seen = Command::new("cat").arg("/proc/self/cgroup").cgroup(group.directory()?).output()?;
     assert!(String::from_utf8_lossy(&seen.stdout).contains(&format!("/{name}\n")), "{seen:?}");
-    let mut child = Command::new("sleep").arg("1000").cgroup(group.directory()?).spawn()?;
+    let mut child = Command::new("sleep").arg("1000").cgroup(group.directory()?).kill_on_drop(true).spawn()?;
     assert_eq!(fs::remove_dir(group.path()).unwrap_err().kind(), ErrorKind::ResourceBusy);
     assert!(!group.wait_empty(Duration::from_millis(1))?);
     group.kill()?;
+    assert!(group.wait_empty(LONG)?, "nobody was killed");
     assert!(!child.wait()?.success());
     let path = group.path().to_owned();
     drop(group);
@@ -132,6 +133,7 @@ fn the_end_of_a_group_is_asked_for_and_then_made() -> io::Result<()> {
     };
     assert_eq!(group.terminate(0, LONG).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert!(group.terminate(15, LONG)?, "nobody is in it");
+    assert_eq!(group.get("cgroup.freeze")?, "0", "nobody that comes later is frozen");
     // Willing: one in the group, one below, one stopped, one in a session of its own.
     let below = format!("echo $$ >{}/below/cgroup.procs; exec sleep 1000", group.path().display());
     let mut willing = ["exec sleep 1000", &below, "kill -STOP $$; exec sleep 1000", "exec setsid sleep 1000"]

@@ -2,6 +2,7 @@
 
 use super::{Child, Inner, SIGCONT, SIGKILL};
 use crate::wait;
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,12 +16,13 @@ impl Inner {
             return Ok(());
         }
         let answer = match &self.pidfd {
+            Some(_) if planted!("signalled-by-number") => sys::kill(self.pid, signal),
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
             },
-            // SAFETY: not reaped by us, so the pid is still the child's.
-            None => unsafe { sys::kill(self.pid, signal) },
+            // Not reaped by us, so the pid is still the child's.
+            None => sys::kill(self.pid, signal),
         };
         if answer == Err(errno::ESRCH) { Ok(()) } else { answer }
     }
@@ -32,9 +34,9 @@ impl Inner {
     /// own, and that between these two calls, would find its number used up and begun again as well: there are some
     /// thousands before.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
-        if !wait::is_reaped(self.pid, Some(pidfd)) {
-            // SAFETY: our child, which has not been reaped.
-            return unsafe { sys::kill(self.pid, signal) };
+        if !wait::is_reaped(self.pid, Some(pidfd)) || planted!("signal-to-a-stranger") {
+            // Our child, which has not been reaped.
+            return sys::kill(self.pid, signal);
         }
         // Reaped by another; or, in a forked copy of this process, no child of ours.
         match wait::wait_ended(self.pid, Some(pidfd), Duration::ZERO) {
@@ -46,11 +48,14 @@ impl Inner {
     /// `kill(2)` of the group, where nobody else can have its number: see [`signal_by_pid`](Self::signal_by_pid).
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
         // A number is not given to another process, nor to a group, while a process has it, be it a zombie.
+        if planted!("signal-to-a-strangers-group") {
+            return sys::kill(-self.pid, signal);
+        }
         if !self.is_running() || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }
-        // SAFETY: the number is still that of the child's group.
-        unsafe { sys::kill(-self.pid, signal) }
+        // The number is still that of the child's group.
+        sys::kill(-self.pid, signal)
     }
 }
 
@@ -166,7 +171,7 @@ impl Child {
                 self.signal_group(SIGKILL)?;
                 break;
             }
-            std::thread::sleep(pause.min(left));
+            sys::pause(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));
         }
         status

@@ -196,7 +196,12 @@ impl Command {
 
     /// What the program sees as `argv[0]`, in place of the name it was started by.
     pub fn arg0<S: AsRef<OsStr>>(&mut self, arg0: S) -> &mut Self {
-        self.args[0] = arg0.as_ref().to_owned();
+        let arg0 = arg0.as_ref().to_owned();
+        match self.args.first_mut() {
+            Some(first) => *first = arg0,
+            // `exactly` may have been given no words at all.
+            None => self.args.push(arg0),
+        }
         self
     }
 
@@ -466,7 +471,7 @@ impl Command {
 
     /// The arguments, without `argv[0]`.
     pub fn get_args(&self) -> CommandArgs<'_> {
-        CommandArgs { inner: self.args[1..].iter() }
+        CommandArgs { inner: self.args.get(1..).unwrap_or_default().iter() }
     }
 
     /// The changes to the environment: set (some) or removed (none).
@@ -504,11 +509,12 @@ impl fmt::Debug for Command {
                 write!(out, "{}={value:?} ", key.to_string_lossy())?;
             }
         }
-        if self.program != self.args[0] {
+        let Some((first, others)) = self.args.split_first() else { return write!(out, "[{:?}]", self.program) };
+        if self.program != *first {
             write!(out, "[{:?}] ", self.program)?;
         }
-        write!(out, "{:?}", self.args[0])?;
-        self.args[1..].iter().try_for_each(|arg| write!(out, " {arg:?}"))
+        write!(out, "{first:?}")?;
+        others.iter().try_for_each(|arg| write!(out, " {arg:?}"))
     }
 }
 

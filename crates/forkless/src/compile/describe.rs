@@ -4,6 +4,7 @@ use crate::compile::{Plan, TERMINAL_SLOT};
 use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::planted;
 
 /// The step that an op is.
 pub(crate) fn step_of(op: &Op) -> Step {
@@ -17,6 +18,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
         OpCode::Open => Step::Open,
         OpCode::Dup => Step::Dup,
         OpCode::SigDefault | OpCode::SigIgnore | OpCode::SigMask => Step::Signals,
+        OpCode::Call if planted!("step-of-a-call-lost") => Step::Call,
         OpCode::Call => Step::of_code(op.b).unwrap_or(Step::Call),
         OpCode::ParentDeathSignal => Step::ParentDeathSignal,
         OpCode::Foreground => Step::Foreground,

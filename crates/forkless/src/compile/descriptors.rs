@@ -7,6 +7,7 @@ use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{self, MAX_FDS, Pair};
+use forkless_core::planted;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl Descriptors {
             let mut from = 3;
             let held = loop {
                 let held = rustix::io::fcntl_dupfd_cloexec(&holder, from).map_err(failed)?;
-                if !self.keep.contains(&held.as_raw_fd()) {
+                if !self.keep.contains(&held.as_raw_fd()) || planted!("own-number-taken") {
                     break held;
                 }
                 from = held.as_raw_fd() + 1;
@@ -161,7 +162,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     if command.pty.is_some() {
         found.terminal = Some(terminal(command, &mut found)?);
     }
-    if found.pairs.len() > MAX_FDS {
+    if found.pairs.len() > MAX_FDS && !planted!("more-descriptors-than-room") {
         return refuse(format!(
             "{} descriptors are more than the {MAX_FDS} that one command can name",
             found.pairs.len()
@@ -171,7 +172,9 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     if found.sockets.len() > most {
         return refuse(format!("{} socket pairs are more than the {most} a command can have", found.sockets.len()));
     }
-    found.pairs.sort_by_key(|pair| pair.target);
+    if !planted!("descriptors-unsorted") {
+        found.pairs.sort_by_key(|pair| pair.target);
+    }
     found.keep.sort_unstable();
     Ok(found)
 }
@@ -195,8 +198,8 @@ fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> 
 
 /// A copy of a copy has no order in which it could be made.
 fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
-    let known = other <= 2 || command.inherit_all || command.fds.contains_key(&other);
-    let chained = matches!(command.fds.get(&other), Some(Source::DupOf(_)));
+    let known = planted!("copy-of-nothing") || other <= 2 || command.inherit_all || command.fds.contains_key(&other);
+    let chained = !planted!("copy-of-a-copy") && matches!(command.fds.get(&other), Some(Source::DupOf(_)));
     if other < 0 || !known {
         return Err(Error::check(
             &command.program,

@@ -1,6 +1,7 @@
 //! The environment that the child is to have.
 
 use crate::command::Environment;
+use forkless_core::planted;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -133,7 +134,7 @@ impl Block {
         let same = |&start: &usize| {
             entries.next().is_some_and(|entry| self.text[start..].starts_with(entry.to_bytes_with_nul()))
         };
-        self.starts.iter().all(same) && entries.next().is_none()
+        self.starts.iter().all(same) && (planted!("environment-longer-taken-for-same") || entries.next().is_none())
     }
 
     /// Names and values, in their order.
@@ -159,7 +160,7 @@ impl Block {
     fn copy(&mut self, all: &Self, environment: &Environment) {
         for (key, value) in all.variables() {
             let (key, value) = (OsStr::from_bytes(key), OsStr::from_bytes(value));
-            if !environment.changes.contains_key(key) {
+            if !environment.changes.contains_key(key) || planted!("environment-removal-ignored") {
                 self.push(key, value);
             }
         }
@@ -171,10 +172,15 @@ impl Block {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
-        // SAFETY: no other thread is there to change the list (the caller's check); it ends in a null pointer, and the
-        // strings in NUL.
+        // SAFETY: no other thread is there to change the list (the caller's check).
+        unsafe { self.copy_list(environ, environment) };
+    }
+
+    /// # Safety
+    /// Null, or a list of strings that ends in a null pointer, and that nobody changes meanwhile.
+    unsafe fn copy_list(&mut self, list: *const *const c_char, environment: &Environment) {
+        // SAFETY: the caller's.
         unsafe {
-            let list = environ;
             let entry = |n: usize| if list.is_null() { list } else { list.add(n) };
             let entries = (0..).map_while(|n| entry(n).as_ref().filter(|entry| !entry.is_null()));
             let entries = entries.map(|&entry| CStr::from_ptr(entry).to_bytes_with_nul());
@@ -182,7 +188,9 @@ impl Block {
             self.text.reserve(entries.clone().map(<[u8]>::len).sum());
             for text in entries {
                 // A leading "=" belongs to the name, as in `std::env`.
-                let Some(end) = text.iter().skip(1).position(|&byte| byte == b'=') else { continue };
+                let end = text.iter().skip(1).position(|&byte| byte == b'=');
+                let end = end.or(planted!("environment-without-equals").then_some(0));
+                let Some(end) = end else { continue };
                 if environment.changes.is_empty()
                     || !environment.changes.contains_key(OsStr::from_bytes(&text[..end + 1]))
                 {
@@ -241,5 +249,42 @@ mod tests {
             assert_eq!(block.text, locked.text);
             assert_eq!(block.starts, locked.starts);
         }
+    }
+
+    /// What the command removes or replaces is gone, whichever way the rest is read.
+    #[test]
+    fn all_ways_leave_out_what_is_changed() {
+        let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).take(2).collect();
+        let [removed, replaced] = &names[..] else { panic!("an environment of two variables: {names:?}") };
+        let mut environment = Environment::default();
+        environment.changes.insert(removed.clone(), None);
+        environment.changes.insert(replaced.clone(), Some("new".into()));
+        let seen = unchanged::get().expect("the kernel's");
+        let (mut direct, mut copied) = (Block::with_room(0), Block::with_room(0));
+        direct.copy_environ(&environment);
+        copied.copy(seen, &environment);
+        let compiled = compile(&environment);
+        let values = |block: &Block, name: &OsStr| {
+            let found =
+                block.variables().filter(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value.to_vec());
+            found.collect::<Vec<_>>()
+        };
+        for block in [&direct, &copied] {
+            assert_eq!(block.starts.len() + 2, seen.starts.len());
+            assert!(values(block, removed).is_empty() && values(block, replaced).is_empty());
+        }
+        assert!(values(&compiled, removed).is_empty());
+        assert_eq!(values(&compiled, replaced), [b"new"]);
+    }
+
+    /// An entry that is no variable is left out, as by `std::env`.
+    #[test]
+    fn entries_without_an_equals_sign_are_left_out() {
+        let list = [c"A=1".as_ptr(), c"nothing".as_ptr(), c"=B=2".as_ptr(), null_mut()];
+        let mut block = Block::with_room(0);
+        // SAFETY: a list of this function's, which nobody changes.
+        unsafe { block.copy_list(list.as_ptr(), &Environment::default()) };
+        assert_eq!(block.text, b"A=1\0=B=2\0");
+        assert_eq!(block.starts, [0, 4]);
     }
 }

@@ -10,6 +10,7 @@ use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{
     self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
 };
+use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -188,11 +189,13 @@ impl Plan {
             pty: command.pty.clone(),
             sockets: descriptors.sockets,
             back: descriptors.back,
-            highest_source: descriptors.highest_source,
+            highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
             inherit_all: command.inherit_all,
             changes_ids: changes_ids(command),
             vfork: command.setup.oom_score_adj.is_some(),
-            changes_cgroup: !forks && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+            changes_cgroup: !planted!("change-of-cgroup-unnoticed")
+                && !forks
+                && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
             reads_early,
             names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
             is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
@@ -202,7 +205,7 @@ impl Plan {
             id_maps: IdMaps::of(command),
             is_foreign: is_foreign(command),
             cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-            is_filtered: command.sandbox.seccomp.is_some(),
+            is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
             kill_on_drop: command.kill_on_drop,
             leads_group: command.setsid || command.process_group == Some(0),
             pidfd: command.pidfd,
@@ -223,6 +226,12 @@ impl Plan {
         self.arena.as_ptr().cast()
     }
 
+    /// The same, to be read.
+    pub(crate) fn head(&self) -> &Header {
+        // SAFETY: the arena begins with its header.
+        unsafe { &*self.header() }
+    }
+
     /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
     pub(crate) fn arena(&self) -> &[u64] {
         &self.arena
@@ -240,15 +249,14 @@ impl Plan {
 
     /// The index of the op that executes the program.
     pub(crate) fn last_op(&self) -> u32 {
-        // SAFETY: the arena begins with its header.
-        unsafe { (*self.header()).op_count - 1 }
+        self.head().op_count - 1
     }
 
     /// The ops of this plan.
     fn ops(&self) -> &[Op] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
         }
     }
@@ -262,7 +270,7 @@ impl Plan {
     pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
         // SAFETY: the header's list lies in the arena.
         let pairs = unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
         };
         pairs.get(usize::try_from(index).ok()?)
@@ -283,9 +291,15 @@ impl Plan {
     pub(crate) fn keep(&self) -> &[i32] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = &*self.header();
+            let header = self.head();
             std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
         }
+    }
+
+    /// The offsets of the candidates of an `Exec` op.
+    pub(crate) fn candidates(&self, exec: &Op) -> &[u32] {
+        // SAFETY: the list at `a` holds `b` offsets.
+        unsafe { std::slice::from_raw_parts(plan::at::<u32>(self.header(), exec.a), exec.b as usize) }
     }
 
     /// A string of this plan.
@@ -297,17 +311,14 @@ impl Plan {
 
     /// The path of a candidate of an `Exec` op.
     pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
-        if index < 0 || index as u32 >= exec.b {
-            return None;
-        }
-        // SAFETY: the list at `a` holds `b` offsets.
-        Some(self.text(unsafe { *plan::at::<u32>(self.header(), exec.a).add(index as usize) }))
+        self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
     }
 }
 
 /// Is the child somebody else before it has left our memory?
 fn changes_ids(command: &Command) -> bool {
-    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
+    (command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some())
+        && !planted!("change-of-ids-unnoticed")
 }
 
 /// Is the child kept from looking at its parent?
@@ -332,12 +343,13 @@ fn check(command: &Command) -> Result<(), Error> {
     if has_nul(&command.program) || command.candidates.iter().any(|program| has_nul(program)) {
         return refuse("the program's name contains a NUL byte".into());
     }
-    if let Some(n) = command.args.iter().position(|arg| has_nul(arg)) {
+    if let Some(n) = command.args.iter().position(|arg| has_nul(arg) && !planted!("nul-in-an-argument")) {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
         // A name that no variable can have is removed without a word, as by std.
-        if value.as_deref().is_some_and(|value| has_nul(key) || has_nul(value)) {
+        let is_bad = |value: &OsStr| (has_nul(key) || has_nul(value)) && !planted!("nul-in-the-environment");
+        if value.as_deref().is_some_and(is_bad) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
         }
     }
@@ -429,10 +441,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         steps.ops.push(Op::new(OpCode::Place));
         steps.ops.push(Op::new(OpCode::Taken));
     }
-    if !command.inherit_all {
+    if !command.inherit_all && !planted!("others-not-closed") {
         steps.ops.push(Op::new(OpCode::CloseOthers));
     }
-    for &number in &descriptors.passing {
+    for &number in descriptors.passing.iter().filter(|_| !planted!("own-descriptors-outlive-exec")) {
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
@@ -505,7 +517,11 @@ fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
     // From the last op back: the most that can be missed from each one on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
-        let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
+        let missed = if op.flags & BEST_EFFORT != 0 && !planted!("misses-not-counted") {
+            1 + most[index + 1 + op.skip as usize]
+        } else {
+            0
+        };
         most[index] = missed.max(most[index + 1]);
     }
     if most[0] > MISSES {
@@ -548,7 +564,7 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
 
 /// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
 fn not_procfs(command: &Command) -> u32 {
-    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
+    if command.launcher == Launcher::Fork || planted!("procfs-opened") { 0 } else { NOT_PROCFS }
 }
 
 /// What the caller asked for in an order of its own.

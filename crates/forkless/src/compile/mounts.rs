@@ -6,6 +6,7 @@ use crate::compile::places::{HERE, Part};
 use crate::compile::setup::Steps;
 use crate::step::Step;
 use forkless_core::plan::{CALLER_VARIABLES, Op};
+use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -113,7 +114,7 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
 /// It is made so while it is a copy that is attached nowhere: nobody ever finds it writable, and neither path is looked up
 /// twice, so that nothing else can be there the second time.
 fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
-    if steps.places.is_top(target) {
+    if steps.places.is_top(target) && !planted!("root-mounted-upon") {
         // A mount upon the root is not seen by who has that root already, so the root itself is changed.
         let source = Some(source.as_os_str().to_owned());
         mount(steps, &Mount { source, target: target.to_owned(), kind: None, flags: MS_BIND | MS_REC, data: None });
@@ -130,7 +131,7 @@ fn tree_at(steps: &mut Steps<'_>, source: &Path, flags: u64, set: u64, object: &
     let source = steps.path(source);
     let args = [HERE, source, Arg::Number(flags | u64::from(uapi::O_CLOEXEC))];
     steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(TREE));
-    if set != 0 {
+    if set != 0 && !planted!("read-only-forgotten") {
         let nothing = steps.path(Path::new(""));
         set_attributes(steps, object, [tree, nothing, Arg::Number(AT_EMPTY_PATH | AT_RECURSIVE)], set, 0);
     }

@@ -9,6 +9,7 @@ use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
+use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::io;
 use std::os::fd::RawFd;
@@ -108,12 +109,16 @@ impl Places {
                 && path.starts_with(&root.plain)
         };
         let (root, resolve) = match self.new_root.iter().find(holds) {
+            Some(root) if planted!("mount-leaves-the-new-root") => (root, 0),
             Some(root) => (root, RESOLVE_IN_ROOT),
             None => {
                 let innermost = self.mounted.iter().filter(holds).max_by_key(|root| root.plain.components().count());
-                (innermost?, RESOLVE_BENEATH)
+                (innermost?, if planted!("mount-leaves-a-mount") { 0 } else { RESOLVE_BENEATH })
             }
         };
+        if planted!("mount-outside-its-root") {
+            return None;
+        }
         let below = path.strip_prefix(&root.plain).ok()?.to_owned();
         Some(Inside { root: root.path.clone(), below, resolve: resolve | RESOLVE_NO_MAGICLINKS })
     }
@@ -206,6 +211,7 @@ fn plain(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
+            Component::ParentDir if planted!("mount-past-dots") => found.push(component),
             Component::ParentDir => _ = found.pop(),
             other => found.push(other),
         }

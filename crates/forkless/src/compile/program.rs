@@ -3,6 +3,7 @@
 use crate::command::{Command, Environment};
 use crate::error::Error;
 use crate::step::Step;
+use forkless_core::planted;
 use forkless_core::sys::errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -40,11 +41,12 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
         // An empty entry is the current directory, as it has always been. One that is too long for a path is passed over, as by
         // execvp(3); the kernel's error for it would end the search.
         let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| super::join(entry, program));
-        found.paths.extend(paths.filter(|path| path.len() < PATH_MAX));
+        found.paths.extend(paths.filter(|path| path.len() < PATH_MAX || planted!("path-too-long-tried")));
     }
     if resolve && found.searched.is_some() {
         // Relative paths are looked up where the child will: from its directory.
-        let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+        let directory = command.directory.as_deref().filter(|_| !planted!("path-from-the-callers-directory"));
+        let directory = directory.unwrap_or(Path::new(""));
         for n in 0..found.paths.len() {
             match look(&directory.join(&found.paths[n])) {
                 Look::Executable => {
@@ -63,9 +65,9 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
 /// The child's PATH where the command changes it, the caller's where not.
 fn search_path(environment: &Environment) -> OsString {
     let path = match environment.changes.get(OsStr::new("PATH")) {
-        Some(changed) => changed.clone(),
+        Some(changed) if !planted!("path-of-the-caller") => changed.clone(),
         None if environment.clear => None,
-        None => std::env::var_os("PATH"),
+        _ => std::env::var_os("PATH"),
     };
     path.unwrap_or_else(|| DEFAULT_PATH.into())
 }
@@ -83,5 +85,22 @@ fn look(path: &Path) -> Look {
         Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Look::Executable,
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Look::Absent,
         _ => Look::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's error for a path that is too long would end the search.
+    #[test]
+    fn entries_of_path_that_are_too_long_are_passed_over() {
+        let mut command = Command::new("tool");
+        let long = |length: usize| "d".repeat(length);
+        let path = format!("/{}:/bin:/{}", long(PATH_MAX), long(PATH_MAX - "//tool".len() - 1));
+        command.env("PATH", &path);
+        let found = candidates(&command, false).expect("candidates");
+        let lengths: Vec<usize> = found.paths.iter().map(|path| path.len()).collect();
+        assert_eq!(lengths, ["/bin/tool".len(), PATH_MAX - 1], "the longest path is one byte shorter, for its NUL");
     }
 }

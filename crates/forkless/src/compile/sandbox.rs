@@ -5,10 +5,12 @@ use crate::compile::arena::Arg;
 use crate::compile::places::{self, Places};
 use crate::compile::setup::Steps;
 use crate::error::Error;
+use crate::kernel::{self, Prctl};
 use crate::launch::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
-use forkless_core::sys::{self, uapi};
+use forkless_core::planted;
+use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -44,7 +46,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
             "a child in another process-id namespace is cloned by a thread that ends: no parent-death signal",
         );
     }
-    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
+    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) && !planted!("namespace-made-and-joined") {
         // The child would leave the new one for the joined one, and change the mounts of whoever is in there.
         return refuse("a namespace of one kind can be made or joined, not both");
     }
@@ -151,8 +153,11 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     }
     let sandbox = &command.sandbox;
     // Whoever is the caller's user may look at a caller without capabilities anyhow.
-    let is_born_open = sandbox.makes(Namespace::User) && current()[1] != 0;
+    let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
+    if planted!("memory-open-to-a-user-namespace") {
+        return None;
+    }
     if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
@@ -192,7 +197,6 @@ pub(super) fn surroundings(steps: &mut Steps<'_>) {
 }
 
 const PR_SET_KEEPCAPS: u64 = 8;
-const PR_CAPBSET_READ: usize = 23;
 const PR_CAPBSET_DROP: u64 = 24;
 const PR_SET_SECUREBITS: u64 = 28;
 const PR_CAP_AMBIENT: u64 = 47;
@@ -204,7 +208,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if let Some(keep) = sandbox.bounding {
         let start = steps.ops.len();
-        let dropped = known() & !keep.bits();
+        let dropped = known() & !keep.bits() & if planted!("bounding-set-half-dropped") { !1 } else { !0 };
         for number in numbers(dropped) {
             let args = [Arg::Number(PR_CAPBSET_DROP), Arg::Number(number)];
             let object = format!("bounding set without {}", ranges(dropped));
@@ -212,7 +216,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         }
         steps.belong(start);
         let [effective, permitted, inheritable] = own(sandbox);
-        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 {
+        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 && !planted!("inheritable-set-kept") {
             // Exec of a root's, or of a file that inherits, would make them permitted, whatever the bounding set.
             capset(steps, [effective, permitted, inheritable & keep.bits()]);
         }
@@ -231,8 +235,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
 
 /// Does this kernel know the capability?
 fn exists(number: u64) -> bool {
-    // SAFETY: asks about the caller, changes nothing.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_CAPBSET_READ, number as usize, 0, 0, 0, 0]) }.is_ok()
+    kernel::prctl(Prctl::IsInBoundingSet, number as usize).is_ok()
 }
 
 /// After the ids: the sets themselves. `leaves_root`: the user becomes another one than root.
@@ -285,7 +288,7 @@ fn own(sandbox: &Sandbox) -> [u64; 3] {
     match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
         // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
         true => [known(), known(), 0],
-        false => current(),
+        false => kernel::capabilities(),
     }
 }
 
@@ -311,16 +314,6 @@ fn ranges(bits: u64) -> String {
 /// The capabilities that this kernel knows.
 fn known() -> u64 {
     (0..64).take_while(|&number| exists(number)).fold(0, |bits, number| bits | 1 << number)
-}
-
-/// The caller's effective, permitted and inheritable capabilities: `capget(2)`.
-fn current() -> [u64; 3] {
-    let mut header = [0x2008_0522u32, 0];
-    let mut data = [0u32; 6];
-    let args = [header.as_mut_ptr() as usize, data.as_mut_ptr() as usize, 0, 0, 0, 0];
-    // SAFETY: version 3 of the call writes six words.
-    let _ = unsafe { sys::syscall(uapi::__NR_capget, args) };
-    [0, 1, 2].map(|n| data[n] as u64 | (data[n + 3] as u64) << 32)
 }
 
 /// Restrictions that the steps before must not be under; the filter comes last of all, just before exec.

@@ -6,6 +6,7 @@ use crate::compile::places::Places;
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
+use forkless_core::planted;
 use forkless_core::sys::uapi;
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CStr, CString, OsStr};
@@ -233,10 +234,11 @@ impl Ids {
             None => {}
         }
         // For setresuid(2) and setresgid(2) this number says that nothing is to change.
-        if ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX) {
+        if (ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX)) && !planted!("id-that-changes-nothing") {
             return Err(refuse(format!("{} is no user or group id", u32::MAX)));
         }
-        if ids.uid.is_some() && ids.groups.is_none() && nix::unistd::geteuid().is_root() {
+        let is_root = nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");
+        if ids.uid.is_some() && ids.groups.is_none() && is_root {
             ids.groups = Some(Vec::new());
         }
         Ok(ids)
@@ -279,7 +281,7 @@ pub(super) fn calls(steps: &mut Steps<'_>) {
 /// privileges may still forgo new ones.
 pub(super) fn last(steps: &mut Steps<'_>) {
     const PR_SET_NO_NEW_PRIVS: u64 = 38;
-    if steps.setup.no_new_privs {
+    if steps.setup.no_new_privs && !planted!("no-new-privs-forgotten") {
         let args = [Arg::Number(PR_SET_NO_NEW_PRIVS), Arg::Number(1), Arg::Number(0), Arg::Number(0), Arg::Number(0)];
         steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
     }

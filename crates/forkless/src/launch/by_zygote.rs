@@ -10,6 +10,7 @@ use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running,
 use super::{fatal_signal, has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::launch::Creator;
 use crate::step::Step;
 use crate::wait;
@@ -20,13 +21,14 @@ use crate::zygote::message::{Parcel, WORDS, failure, observe};
 use crate::zygote::{Request, read_calls, write_calls};
 use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
+use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sent::what;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitStatus;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -132,7 +134,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
     let caller = Identity::of_caller(status, &helper.files)
         .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
-    if let Some(difference) = caller.difference(&helper.identity) {
+    let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
+    if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }
     let directory =
@@ -188,7 +191,8 @@ fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option
     if !status.enters_namespaces() {
         return None;
     }
-    let same = helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces);
+    let same =
+        helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces) || planted!("zygote-namespaces-not-compared");
     let difference = (!same).then_some("namespaces");
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
     checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
@@ -217,9 +221,8 @@ fn finish(
         return Err(Refused::Again(Again::Differs(difference)));
     }
     if run.pidfd {
-        match sys::pidfd_open(running.pid, 0) {
-            // SAFETY: a new descriptor, ours.
-            Ok(pidfd) => running.pidfd = Some(unsafe { OwnedFd::from_raw_fd(pidfd) }),
+        match kernel::pidfd_open(running.pid) {
+            Ok(pidfd) => running.pidfd = Some(pidfd),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
                 wait::signal(running.pid, None, crate::child::SIGKILL);
                 reap(&running);
@@ -307,7 +310,7 @@ fn fill(
     order.namespaces = plan.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
     // A child that changes its ids takes the helper's memory away from debuggers, until it has left.
-    order.vfork = (plan.vfork || plan.changes_ids) as u32;
+    order.vfork = ((plan.vfork || plan.changes_ids) && !planted!("zygote-without-vfork")) as u32;
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
     }
@@ -333,8 +336,7 @@ fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
         match op.code {
             OpCode::Table => return,
             OpCode::Call => {
-                // SAFETY: the op's first operand is the offset of a Call.
-                let call = unsafe { &*plan::at::<plan::Call>(plan.header(), op.a) };
+                let Some(call) = plan.call(op) else { continue };
                 if matches!(call.number, uapi::__NR_fchdir | uapi::__NR_setns) {
                     descriptors.add(call.args[0] as RawFd, ARENA_AT + op.a as usize + offset_of!(plan::Call, args));
                 }
@@ -346,8 +348,7 @@ fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
 
 /// The caller's descriptor for each pair that has one, and where in the parcel the pair's source stands.
 fn sources<'a>(plan: &'a Plan, run: &'a Run<'_>) -> impl Iterator<Item = (usize, RawFd)> + 'a {
-    // SAFETY: the arena begins with its header.
-    let first = unsafe { (*plan.header()).pairs } as usize;
+    let first = plan.head().pairs as usize;
     (0..).map_while(|n| plan.pair(n)).enumerate().filter_map(move |(n, pair)| {
         let at = ARENA_AT + first + n * size_of::<Pair>() + offset_of!(Pair, source);
         Some((at, source_of(pair, run)?))
@@ -363,14 +364,10 @@ fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
     match slot {
         SLOT_NULL => None,
         // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
-        SLOT_INHERIT => Some(pair.target).filter(|&target| flags(target) == Ok(0)),
+        SLOT_INHERIT => Some(pair.target)
+            .filter(|&target| sys::descriptor_flags(target) == Ok(0) || planted!("zygote-streams-past-close-on-exec")),
         fd => Some(fd),
     }
-}
-
-fn flags(fd: RawFd) -> sys::Result<i32> {
-    // SAFETY: asks about a number.
-    unsafe { sys::fcntl(fd, uapi::F_GETFD, 0) }
 }
 
 /// The calling thread's directory, at a number that is no standard stream's, lest it be taken for one that is closed.
@@ -384,7 +381,7 @@ fn directory() -> Result<OwnedFd, rustix::io::Errno> {
 fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
     let closed = (0..)
         .map_while(|n| Some((n, plan.pair(n)?)))
-        .find(|(_, pair)| source_of(pair, run).is_some_and(|source| flags(source).is_err()));
+        .find(|(_, pair)| source_of(pair, run).is_some_and(|source| sys::descriptor_flags(source).is_err()));
     let place = (0..plan.last_op()).find(|&index| plan.op(index).code == OpCode::Place);
     match (closed, place) {
         (Some((detail, _)), Some(op)) => {

@@ -8,6 +8,7 @@
 use super::stack::Stack;
 use super::{dumps, traced};
 use forkless_core::frame::Frame;
+use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -44,7 +45,7 @@ impl How {
             pidfd: false,
             namespaces: 0,
             cgroup: -1,
-            vfork: traced::is_traced(),
+            vfork: traced::is_traced() && !planted!("tracer-not-minded"),
             tells_pid: false,
             for_parent: false,
         }
@@ -69,20 +70,21 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     if how.share_files {
         flags |= uapi::CLONE_FILES as u64;
     }
-    if how.vfork {
+    if how.vfork && !planted!("vfork-left-out") {
         flags |= uapi::CLONE_VFORK as u64;
     }
     if how.pidfd {
         flags |= uapi::CLONE_PIDFD as u64;
     }
-    flags |= if how.for_parent { uapi::CLONE_PARENT } else { uapi::CLONE_CHILD_CLEARTID } as u64;
+    let cleartid = if planted!("word-not-cleared") { 0 } else { uapi::CLONE_CHILD_CLEARTID };
+    flags |= if how.for_parent { uapi::CLONE_PARENT } else { cleartid } as u64;
     if how.tells_pid {
         flags |= uapi::CLONE_PARENT_SETTID as u64;
     }
     let guards = dumps::reach_the_parent();
     // By raw system call, since libc leaves its own two signals out.
-    // SAFETY: the mask is put back below, whatever happens.
-    let blocked = (guards || !how.clone3).then(|| unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER) });
+    // The mask is put back below, whatever happens.
+    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(BLOCKED_IN_CALLER));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }
@@ -102,9 +104,10 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             by_clone(stack, flags, told, entry)
         }
     };
-    if let Some(Ok(mask)) = blocked {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+    if let Some(Ok(mask)) = blocked
+        && !planted!("mask-not-put-back")
+    {
+        let _ = sys::set_signal_mask(mask);
     }
     match answer {
         // SAFETY: with CLONE_PIDFD the kernel has written a new descriptor, which is ours.
@@ -150,11 +153,11 @@ unsafe fn by_clone3(
         size = size_of::<uapi::clone_args>();
     }
     let args = uapi::clone_args {
-        flags: flags | uapi::CLONE_CLEAR_SIGHAND,
+        flags: flags | if planted!("handlers-cloned") { 0 } else { uapi::CLONE_CLEAR_SIGHAND },
         pidfd: pidfd as *mut i32 as u64,
         child_tid: stack.frame().word.as_ptr() as u64,
         parent_tid: stack.frame().pid.as_ptr() as u64,
-        exit_signal: 0,
+        exit_signal: if planted!("failed-child-signals") { uapi::SIGCHLD.into() } else { 0 },
         stack: base,
         stack_size: length,
         tls: 0,

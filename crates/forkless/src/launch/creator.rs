@@ -7,9 +7,11 @@
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
+use crate::kernel;
 use crate::process;
+use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
-use forkless_core::sys::{self, errno, uapi};
+use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -71,23 +73,20 @@ pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else 
 
 /// Starts a thread that no signal of the host's can find.
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: put back below; a new thread starts with its maker's mask.
-    let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS) };
+    // Put back below; a new thread starts with its maker's mask.
+    let blocked = BLOCKED_IN_CALLER & !LIBCS;
+    let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
     let answer = start();
     if let Ok(mask) = mask {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+        let _ = sys::set_signal_mask(mask);
     }
     answer
 }
 
 fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let joined = || {
-        const CLONE_NEWPID: usize = 0x2000_0000;
-        // SAFETY: changes where the children of this thread, which is about to end, are born.
-        let answer =
-            unsafe { sys::syscall(uapi::__NR_setns, [namespace.as_raw_fd() as usize, CLONE_NEWPID, 0, 0, 0, 0]) };
-        answer.map_err(CreatorError::Join).map(|_| work())
+        // This thread is about to end.
+        kernel::join_pid_namespace(namespace.as_raw_fd()).map_err(CreatorError::Join).map(|()| work())
     };
     thread::scope(|scope| {
         let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
@@ -124,9 +123,14 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
     let me = process::generation();
     loop {
         let known = KEEPER.load(Ordering::Acquire);
+        let is_ours = |keeper: &&Keeper| keeper.process == me || planted!("keeper-of-the-original");
         // SAFETY: never freed once it is published.
-        if let Some(keeper) = unsafe { known.as_ref() }.filter(|keeper| keeper.process == me) {
-            return if shares_table(keeper.thread) { Ok(keeper) } else { Err(CreatorError::OwnTable) };
+        if let Some(keeper) = unsafe { known.as_ref() }.filter(is_ours) {
+            return if shares_table(keeper.thread) || planted!("keepers-table-not-compared") {
+                Ok(keeper)
+            } else {
+                Err(CreatorError::OwnTable)
+            };
         }
         // It has its maker's descriptors for good, so these must be everyone's. A first thread that has ended has none.
         let first = sys::getpid();
@@ -160,9 +164,7 @@ const KCMP_FILES: usize = 2;
 
 /// Does the calling thread share this with another one, also of another process? `kcmp(2)`; none where that is refused.
 pub(super) fn shares(what: usize, thread: i32) -> Option<bool> {
-    let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
-    // SAFETY: compares, changes nothing.
-    unsafe { sys::syscall(uapi::__NR_kcmp, args) }.ok().map(|order| order == 0)
+    kernel::shares(what, thread).ok()
 }
 
 /// The same; true where it cannot be known.

@@ -16,8 +16,10 @@
 //! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
 use super::creator::{self, without_signals};
+use crate::kernel::{self, Prctl};
 use crate::process;
-use forkless_core::sys::{self, uapi};
+use forkless_core::planted;
+use forkless_core::sys::{self, errno, uapi};
 use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -62,7 +64,8 @@ impl Note {
     /// What this process has noted, with the word itself: one that a forked copy finds is not its own.
     fn look() -> (u64, Self) {
         let word = NOTE.load(Ordering::SeqCst);
-        (word, Self(if word >> 32 == u64::from(process::generation()) { word as u32 } else { 0 }))
+        let is_ours = word >> 32 == u64::from(process::generation()) || planted!("note-of-the-original");
+        (word, Self(if is_ours { word as u32 } else { 0 }))
     }
 
     fn launches(self) -> u32 {
@@ -155,8 +158,7 @@ impl KeepDumpable {
                 let first = || {
                     let state = state();
                     if state == 1 {
-                        // As it is. What cannot be done now cannot be done then either.
-                        refused = set_state(1);
+                        refused = may_set_state();
                     }
                     DUE.store(now().saturating_add(nanoseconds(OVERDUE)), Ordering::Relaxed);
                     if refused.is_ok() { Note::with(state, 1) } else { Note::with(0, 0) }
@@ -167,7 +169,7 @@ impl KeepDumpable {
                 }
             } else if let Some(wait) = wait_for_others(now(), &DUE) {
                 sleep(note, wait);
-            } else if Note::with(note.state(), note.launches() + 1).put(word) {
+            } else if Note::with(noted(note), note.launches() + 1).put(word) {
                 break;
             }
         }
@@ -178,12 +180,16 @@ impl KeepDumpable {
     /// Ends it for a child that has been seen to leave. The kernel says so a moment before it takes the memory from the child, so
     /// that is waited for: by `kcmp(2)`, or where that is refused by `/proc`. (Where neither can tell there is nothing to wait for.)
     pub fn end(self, pid: i32) {
+        if planted!("memory-not-given-up-yet") {
+            return;
+        }
         for look in 0.. {
             match creator::shares(creator::KCMP_VM, pid) {
                 Some(true) if look < 8 => std::thread::yield_now(),
                 // The child may be of lower priority, and need this CPU.
-                Some(true) => std::thread::sleep(Duration::from_micros(50)),
+                Some(true) => sys::pause(Duration::from_micros(50)),
                 Some(false) => return,
+                None if planted!("kcmp-refused-and-believed") => return,
                 None => {
                     super::fork::has_executed(pid);
                     return;
@@ -200,12 +206,13 @@ impl Drop for KeepDumpable {
             let (word, note) = Note::look();
             let put_back = || {
                 // 2, "readable by root only", can only be set by the kernel; and what was 0 is so already.
-                if note.state() == 1 && state() != 1 {
+                if note.state() == 1 && state() != 1 && !planted!("dumpable-not-put-back") {
                     let _ = set_state(1);
                 }
                 Note::with(0, 0)
             };
-            let done = match note.launches() {
+            let most = if planted!("dumpable-put-back-early") { 1 } else { LAUNCHES };
+            let done = match note.launches().min(most) {
                 _ if note.is_busy() => {
                     sleep(note, MOMENT);
                     false
@@ -221,8 +228,16 @@ impl Drop for KeepDumpable {
     }
 }
 
+/// The host's own state, which is noted once: by now its children may have changed it.
+fn noted(note: Note) -> u8 {
+    if planted!("dumpable-noted-again") { state() } else { note.state() }
+}
+
 /// How long a new launch is to wait for the others, if it is.
 fn wait_for_others(now: u64, due: &AtomicU64) -> Option<Duration> {
+    if planted!("never-dumpable-again") {
+        return None;
+    }
     loop {
         let known = due.load(Ordering::Relaxed);
         let next = match known.checked_sub(WAITS) {
@@ -273,7 +288,11 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
         }
         let launches = note.launches();
         let set = || {
-            answer = if dumpable && launches > 0 { Ok(()) } else { set_state(u8::from(dumpable)) };
+            answer = if dumpable && launches > 0 && !planted!("dumpable-at-once") {
+                Ok(())
+            } else {
+                set_state(u8::from(dumpable))
+            };
             let state = if answer.is_ok() { u8::from(dumpable) } else { note.state() };
             Note::with(state, launches)
         };
@@ -309,15 +328,19 @@ pub(super) fn is_dumpable() -> bool {
 }
 
 fn state() -> u8 {
-    const PR_GET_DUMPABLE: usize = 3;
-    // SAFETY: reads a flag of this process.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0]) }.unwrap_or(1) as u8
+    kernel::prctl(Prctl::Dumpable, 0).unwrap_or(1) as u8
+}
+
+/// Does a filter let the flag be set? By a value that the kernel does not take, which changes nothing.
+fn may_set_state() -> Result<(), i32> {
+    match set_state(2) {
+        Err(errno::EINVAL) => Ok(()),
+        answer => answer,
+    }
 }
 
 fn set_state(state: u8) -> Result<(), i32> {
-    const PR_SET_DUMPABLE: usize = 4;
-    // SAFETY: a flag of this process, which its owner has asked for or had before.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, state as usize, 0, 0, 0, 0]) }.map(drop)
+    kernel::prctl(Prctl::SetDumpable, state as usize).map(drop)
 }
 
 #[cfg(test)]

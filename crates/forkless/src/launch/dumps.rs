@@ -10,7 +10,8 @@
 //!
 //! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
 
-use forkless_core::sys::{self, uapi};
+use crate::kernel::{self, Prctl};
+use forkless_core::planted;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// 0: not asked yet.
@@ -47,11 +48,7 @@ pub fn assume_old_kernel() {
 
 /// The kernel's version, if it can be read: `uname(2)`.
 fn release() -> Option<(u32, u32)> {
-    const FIELD: usize = 65;
-    let mut name = [0u8; 6 * FIELD];
-    // SAFETY: the kernel writes six fields.
-    unsafe { sys::syscall(uapi::__NR_uname, [name.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) }.ok()?;
-    version(&name[2 * FIELD..3 * FIELD])
+    version(&kernel::release().ok()?)
 }
 
 /// The first two numbers of `5.15.0-91-generic`.
@@ -68,17 +65,14 @@ pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
 
 /// Has the calling thread a filter? Its children have it too.
 fn has_filter() -> bool {
-    const PR_GET_SECCOMP: usize = 21;
-    // SAFETY: reads a number.
-    let mode = unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
-    mode != Ok(0)
+    kernel::prctl(Prctl::Seccomp, 0) != Ok(0)
 }
 
 /// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.
 pub(super) fn forbid() {
-    const PR_SET_DUMPABLE: usize = 4;
-    // SAFETY: a flag of this process.
-    let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 0, 0, 0, 0, 0]) };
+    if !planted!("dumps-not-forbidden") {
+        let _ = kernel::prctl(Prctl::SetDumpable, 0);
+    }
 }
 
 #[cfg(test)]

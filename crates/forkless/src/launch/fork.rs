@@ -13,16 +13,18 @@ use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Ro
 use super::{failure, fatal_signal, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
 use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel;
 use crate::wait;
 use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
+use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -135,7 +137,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
         frame.slots = run.slots;
         frame.only_pipes = run.only_pipes as u32;
         frame.table = Table::Copied;
-        frame.reset_handlers = 1;
+        frame.reset_handlers = u32::from(!planted!("handlers-in-a-forked-child"));
         frame.has_caller_mask = caller.mask.is_some() as u32;
         frame.caller_mask = caller.mask.unwrap_or(0);
         frame.hook = Some(call_all);
@@ -146,8 +148,8 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 /// `fork(3)`, with no handler of the caller's left in the child. In the child it does not return.
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
-    // SAFETY: put back below; the child sets its own.
-    let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS) }?;
+    // Put back below; the child sets its own.
+    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {
@@ -163,17 +165,17 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),
     };
-    // SAFETY: the mask as it was.
-    let _ = unsafe { sys::set_signal_mask(mask) };
+    if !planted!("mask-not-put-back-by-fork") {
+        let _ = sys::set_signal_mask(mask);
+    }
     answer
 }
 
 /// The pidfd of a child that has not begun; none where pidfds are refused. A child that was killed and reaped by another
 /// has none either.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
-    match sys::pidfd_open(pid, 0) {
-        // SAFETY: a new descriptor, ours.
-        Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+    match kernel::pidfd_open(pid) {
+        Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
     }
@@ -239,7 +241,9 @@ pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> 
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             // Where nothing says it yet, the child may still be at its plan.
-            if is_gone(pid) || owner == UNWATCHED && executed(pid) == Some(true) {
+            let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
+            let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
+            if is_gone || owner == UNWATCHED && has_executed() {
                 shared.frame.word.store(LEFT, Ordering::Release);
                 return true;
             }
@@ -263,7 +267,12 @@ fn nap(word: &AtomicU32, value: u32, time: Duration) {
 fn is_gone(pid: i32) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     let mut info = sys::SignalInfo::EMPTY;
-    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid == pid
+    match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
+        Ok(()) => info.pid == pid,
+        Err(errno::ECHILD) => true,
+        // Refused, which says nothing of the child.
+        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
+    }
 }
 
 /// Has the child, which has left, executed a program, or was it killed in exec? True where that cannot be known.
@@ -274,7 +283,7 @@ pub(super) fn has_executed(pid: i32) -> bool {
         match executed(pid) {
             // What has ended changes no more.
             Some(false) if is_gone(pid) => return executed(pid) != Some(false),
-            Some(false) => std::thread::sleep(Duration::from_micros(50)),
+            Some(false) => sys::pause(Duration::from_micros(50)),
             answer => return answer.unwrap_or(true),
         }
     }
@@ -291,16 +300,18 @@ fn executed(pid: i32) -> Option<bool> {
     if let Some(has_forked_only) = stat(pid) {
         return Some(!has_forked_only);
     }
-    let call = |number, first: i32, second: i32| {
-        // SAFETY: these read numbers, and change nothing.
-        unsafe { sys::syscall(number, [first as usize, second as usize, 0, 0, 0, 0]) }
-    };
-    match call(uapi::__NR_setpgid, pid, NO_GROUP) {
+    match kernel::set_group(pid, NO_GROUP) {
         Err(errno::EACCES) => Some(true),
         // In another session it is EPERM either way.
-        Err(errno::EPERM) if call(uapi::__NR_getsid, pid, 0) == call(uapi::__NR_getsid, 0, 0) => Some(false),
+        Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }
+}
+
+/// The state in a child's `/proc/PID/stat` is that of a zombie.
+fn has_ended(text: &[u8]) -> bool {
+    let end = text.iter().rposition(|&byte| byte == b')');
+    end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
 /// PF_FORKNOEXEC of a child's flags: `proc_pid_stat(5)`, include/linux/sched.h.

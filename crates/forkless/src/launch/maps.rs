@@ -4,6 +4,7 @@ use super::dumps;
 use super::stack::Stack;
 use crate::compile::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY};
+use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -18,6 +19,10 @@ pub(super) type MapError = (i32, &'static str);
 ///
 /// The child has not been reaped and waits for us, so its pid is its own.
 pub(super) fn write(pid: i32, go: &AtomicU32, maps: &IdMaps, forbids_dumps: bool) -> Result<(), MapError> {
+    if planted!("maps-written-late") {
+        go.store(GO, Ordering::Release);
+        sys::futex_wake(go);
+    }
     let answer = write_all(pid, maps);
     if forbids_dumps {
         dumps::forbid();
@@ -73,7 +78,7 @@ fn write_all(pid: i32, maps: &IdMaps) -> Result<(), (io::Error, &'static str)> {
     if !maps.gid.is_empty() {
         // Without CAP_SETGID the kernel takes a group map only from who has given setgroups up (CVE-2014-8989).
         match put("gid_map", &maps.gid) {
-            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) => {
+            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) && !planted!("setgroups-not-given-up") => {
                 put("setgroups", "deny")?;
                 put("gid_map", &maps.gid)?;
             }

@@ -13,6 +13,7 @@ use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
+use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
 use std::fmt;
@@ -214,6 +215,9 @@ impl fmt::Display for Route {
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     orphan::look_after_a_few();
+    if planted!("errno-overwritten") {
+        nix::errno::Errno::EINVAL.set();
+    }
     if let Some(request) = &run.zygote {
         return by_zygote::run(plan, run, request);
     }
@@ -280,6 +284,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(outcome) => outcome,
         };
         let status = match running.ended {
+            None if planted!("failed-child-not-reaped") => None,
             None => wait::reap(running.pid),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
@@ -299,7 +304,7 @@ fn knows_better(
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, signal, route) {
+    match next_best(outcome, signal, route).filter(|_| !planted!("no-other-way-tried")) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -368,7 +373,7 @@ pub(crate) fn is_program(pid: i32) -> bool {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
     };
-    sees(0) || !sees(uapi::__WALL)
+    sees(0) || !sees(uapi::__WALL) || planted!("killed-in-exec-believed")
 }
 
 enum Refused {
@@ -384,7 +389,9 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: 
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;
     frame.thread = caller.tid;
-    *frame.missed.get_mut() = 0;
+    if !planted!("misses-of-the-run-before") {
+        *frame.missed.get_mut() = 0;
+    }
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
@@ -542,7 +549,9 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
-        wait::signal(pid, pidfd, SIGCONT);
+        if !planted!("stopped-child-not-continued") {
+            wait::signal(pid, pidfd, SIGCONT);
+        }
     }
 }
 
@@ -603,7 +612,8 @@ fn is_gone(pid: i32) -> bool {
 fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
+    let is_stopped = sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid;
+    is_stopped && !planted!("stop-not-noticed")
 }
 
 /// The signal that ended a child, by its status or by the handler that ended it in the signal's place.

@@ -8,19 +8,22 @@ use super::stack::Stack;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, failure};
 use crate::compile::{Plan, describe};
 use crate::error::Error;
+use crate::kernel;
 use crate::step::Step;
 use crate::wait;
 use forkless_core::exec::{goes_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
 use forkless_core::plan::{self, BEST_EFFORT, Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::planted;
 use forkless_core::report::Outcome;
+use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 use std::ffi::{CStr, c_char, c_int, c_short, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 type Actions = *mut libc::posix_spawn_file_actions_t;
@@ -150,12 +153,10 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let mut request = Request::new(plan)?;
     request.fill(run)?;
     // It must not fail for want of a number when the program runs already.
-    let room = if run.pidfd { Some(sys::pidfd_open(sys::getpid(), 0)) } else { None };
+    let room = if run.pidfd { Some(kernel::pidfd_open(sys::getpid())) } else { None };
     let room = match room {
         Some(Err(error @ (errno::EMFILE | errno::ENOMEM))) => return Err(failure::clone_error(plan, true, error)),
-        // SAFETY: a new descriptor, ours.
-        Some(Ok(fd)) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => None,
+        room => room.and_then(Result::ok),
     };
     let started = Instant::now();
     let pid = request.spawn()?;
@@ -169,8 +170,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 /// The child's pidfd in place of `room`; none if the child has been reaped by another already.
 fn pidfd(room: OwnedFd, pid: i32) -> Option<OwnedFd> {
     drop(room);
-    // SAFETY: a new descriptor, ours.
-    let pidfd = sys::pidfd_open(pid, 0).ok().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })?;
+    let pidfd = kernel::pidfd_open(pid).ok()?;
     (!wait::is_reaped(pid, Some(&pidfd))).then_some(pidfd)
 }
 
@@ -215,7 +215,7 @@ impl<'a> Request<'a> {
                 actions,
                 attributes,
                 flags: 0,
-                defaults: libcs_defaults(),
+                defaults: if planted!("libcs-signals-ignored") { 0 } else { libcs_defaults() },
                 held: Vec::new(),
                 last: last(plan).map(|last| (last, None)),
             })
@@ -349,7 +349,7 @@ impl<'a> Request<'a> {
                     // SAFETY: asked at once whether it is open; what the caller has named is used by the caller's word.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
-                    if is_target(number) || self.is_last(pair.target) {
+                    if is_target(number) && !planted!("spawn-source-overwritten") || self.is_last(pair.target) {
                         let copy = aside(fd, is_target).map_err(failed)?;
                         hold(&mut self.held, copy)
                     } else {
@@ -390,7 +390,8 @@ impl<'a> Request<'a> {
         let mut from = 0;
         let mut all = || {
             for &number in self.plan.keep() {
-                (from..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
+                let from_here = if planted!("spawn-leaves-gaps-open") { number } else { from };
+                (from_here..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
                 from = number + 1;
             }
             let Some((last, source)) = self.last else {
@@ -412,7 +413,7 @@ impl<'a> Request<'a> {
         let is_it = |pair: &Pair| pair.target == source && source_of(pair, run) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
         let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
-        if is_placed || is_opened {
+        if is_placed || is_opened || planted!("spawn-copies-what-ends") {
             return Ok(());
         }
         // SAFETY: asked whether it is open, nothing else.
@@ -432,9 +433,8 @@ impl<'a> Request<'a> {
     fn spawn(&self) -> Result<i32, Error> {
         let exec = self.plan.op(self.plan.last_op());
         let (mut answer, mut told) = (errno::ENOENT, 0);
-        for n in 0..exec.b {
-            // SAFETY: the list at `a` holds `b` offsets.
-            let path = self.text(unsafe { *plan::at::<u32>(self.plan.header(), exec.a).add(n as usize) });
+        for (n, &offset) in (0..).zip(self.plan.candidates(exec)) {
+            let path = self.text(offset);
             let error = match self.spawn_one(path, exec.c) {
                 Ok(pid) => return Ok(pid),
                 Err(error) => error,
@@ -465,7 +465,7 @@ impl<'a> Request<'a> {
                 0 => return Ok(pid),
                 errno::ETXTBSY if left > 0 => {
                     left -= 1;
-                    std::thread::sleep(Duration::from_millis(1));
+                    sys::pause(Duration::from_millis(1));
                 }
                 error => return Err(error),
             }
@@ -551,13 +551,7 @@ fn hold(held: &mut Vec<OwnedFd>, fd: OwnedFd) -> RawFd {
 /// libc's own signals, which it leaves ignored in the program unless they are to be at their defaults; but for those that the
 /// caller ignores.
 fn libcs_defaults() -> u64 {
-    let is_ignored = |signal: u32| {
-        sys::signal_action(signal).is_ok_and(|action| {
-            // SAFETY: an optional function pointer read as the word it is.
-            let handler = unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() };
-            handler == libc::SIG_IGN
-        })
-    };
+    let is_ignored = |signal: u32| sys::signal_action(signal).is_ok_and(|action| handler(&action) == libc::SIG_IGN);
     (1..=64)
         .filter(|signal| LIBCS >> (signal - 1) & 1 == 1 && !is_ignored(*signal))
         .fold(0, |set, n| set | 1 << (n - 1))

@@ -13,6 +13,7 @@ use super::stack::Stack;
 use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
+use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno};
 use std::ptr::null_mut;
@@ -85,7 +86,7 @@ impl Features {
     /// After a refusal to a launch that began at `mark`: what is left for this launch. Later ones are told too, unless others were
     /// changing ids meanwhile.
     pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
-        if mark.was_alone() {
+        if mark.was_alone() && !planted!("refusal-not-learned") {
             KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
         }
         Self(self.0 & !(feature as u32))
@@ -165,8 +166,8 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 /// The probe, with every signal blocked for the child: one that is meant for our group would end it half-way, and what it
 /// has not come to would be taken for refused.
 fn run() -> Result<u32, ProbeError> {
-    // SAFETY: put back below, whatever happens.
-    let mask = unsafe { sys::set_signal_mask(BLOCKED_IN_CALLER) };
+    // Put back below, whatever happens.
+    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER);
     // Nor may a filter that kills it end us.
     let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {
@@ -175,8 +176,7 @@ fn run() -> Result<u32, ProbeError> {
     let answer = probe_once();
     drop(keep_dumpable);
     if let Ok(mask) = mask {
-        // SAFETY: the mask as it was.
-        let _ = unsafe { sys::set_signal_mask(mask) };
+        let _ = sys::set_signal_mask(mask);
     }
     answer
 }

@@ -6,7 +6,7 @@
 //!
 //! Source: select_task_rq_fair() in kernel/sched/fair.c; sched_setaffinity(2).
 
-use forkless_core::sys::{self, uapi};
+use crate::kernel;
 
 /// So many are few.
 const FEW: u32 = 2;
@@ -18,16 +18,11 @@ pub(crate) fn are_few(words: &[u64]) -> bool {
 
 /// The one that the calling thread is on, if its number is below 64.
 pub(crate) fn own() -> Option<u32> {
-    let mut cpu = 0u32;
-    // SAFETY: the kernel writes a number.
-    unsafe { sys::syscall(uapi::__NR_getcpu, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) }.ok()?;
-    (cpu < 64).then_some(cpu)
+    kernel::cpu().ok().filter(|&cpu| cpu < 64)
 }
 
 /// Keeps a process of ours on one processor; says whether it is. Its own affinity is to be put back when it is awake.
 pub(crate) fn keep(pid: i32, cpu: u32) -> bool {
-    let mask = 1u64 << cpu;
-    let args = [pid as usize, 8, &raw const mask as usize, 0, 0, 0];
-    // SAFETY: the kernel reads a mask; the pid is a child's of ours that nobody has reaped.
-    unsafe { sys::syscall(uapi::__NR_sched_setaffinity, args) }.is_ok()
+    // The pid is a child's of ours that nobody has reaped.
+    kernel::set_affinity(pid, 1 << cpu).is_ok()
 }

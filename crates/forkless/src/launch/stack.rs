@@ -9,6 +9,7 @@
 
 use forkless_core::forked::Shared;
 use forkless_core::frame::{Frame, LEFT, RUNNING};
+use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -93,7 +94,7 @@ impl Stack {
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
             let stack = Self { frame, kind: Kind::Pooled, lender: None };
-            if stack.frame().state() == LEFT {
+            if stack.frame().state() == LEFT || planted!("stack-without-check") {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
             }
@@ -112,11 +113,14 @@ impl Stack {
         // SAFETY: the mapping's own lower part. Without WIPEONFORK (before 4.14) a forked copy would merely lose stacks
         // that were in use at the fork.
         unsafe {
-            if let Err(refused) = mprotect(base, GUARD, MprotectFlags::empty()) {
+            let guard = if planted!("stack-without-guard") { MprotectFlags::READ } else { MprotectFlags::empty() };
+            if let Err(refused) = mprotect(base, GUARD, guard) {
                 let _ = munmap(base, MAPPING);
                 return Err(error(refused));
             }
-            let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            if !planted!("stack-not-wiped") {
+                let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
+            }
         }
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
@@ -172,7 +176,9 @@ impl Stack {
         // SAFETY: no child has it (the word was LEFT), and this handle is the only one.
         let frame = unsafe { self.frame.as_mut() };
         *frame.step.get_mut() = 0;
-        *frame.errno.get_mut() = 0;
+        if !planted!("errno-of-the-run-before") {
+            *frame.errno.get_mut() = 0;
+        }
         *frame.detail.get_mut() = -1;
         *frame.ended_by.get_mut() = 0;
         frame.guards_dumps = 0;
@@ -182,7 +188,7 @@ impl Stack {
 
     /// The clone did not happen: nobody will clear the word. (A lender does, when it has said why.)
     pub(crate) fn cancel(&mut self) {
-        if self.lender.is_none() {
+        if self.lender.is_none() && !planted!("stack-lost-by-a-failed-clone") {
             self.frame().word.store(LEFT, Ordering::Release);
         }
     }
@@ -269,3 +275,18 @@ fn hint() -> usize {
 }
 
 const _: () = assert!(size_of::<Frame>() < 16 * 1024);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any access to it faults.
+    #[test]
+    fn below_a_stack_is_a_guard() {
+        let stack = Stack::take().expect("a stack");
+        let (lowest, _) = stack.span();
+        let guard = format!("{:x}-{lowest:x} ---p", lowest - GUARD as u64);
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        assert!(maps.lines().any(|line| line.starts_with(&guard)), "no {guard} in\n{maps}");
+    }
+}

@@ -14,6 +14,7 @@
 //! Source: kernel_clone() in kernel/fork.c, PTRACE_EVENT_CLONE in ptrace(2), TracerPid in proc_pid_status(5).
 
 use super::dumpable::now;
+use forkless_core::planted;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,7 @@ static ANSWER: AtomicU64 = AtomicU64::new(0);
 pub(super) fn is_traced() -> bool {
     let now = now();
     let answer = ANSWER.load(Ordering::Relaxed);
-    if now < answer {
+    if now < answer && !planted!("tracer-looked-for-each-time") {
         return answer & 1 == 1;
     }
     let (window, traced) = match has_tracer() {
@@ -39,6 +40,7 @@ pub(super) fn is_traced() -> bool {
         // As before: there may be no descriptor left for the look.
         None => (WINDOW_WITHOUT_PROC, answer & 1 == 1),
     };
+    let window = if planted!("tracer-looked-for-once") { 1 << 62 } else { window };
     ANSWER.store((now + window) & !1 | traced as u64, Ordering::Relaxed);
     traced
 }

@@ -3,6 +3,7 @@
 //! It takes only what every POSIX shell reads in one way, and knows a reason against everything else: whatever is not
 //! certain is the shell's. The rules, with the section of POSIX for each, are in `docs/design/shell.md`.
 
+use forkless_core::planted;
 use std::fmt;
 
 /// A simple command: POSIX XCU 2.9.1, without expansions.
@@ -138,7 +139,8 @@ fn is_among(list: &str, word: &[u8]) -> bool {
 /// Does a shell treat this variable in a way of its own?
 fn is_heeded(name: &[u8]) -> bool {
     let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
-    is_among(HEEDED, name) || starts.iter().any(|start| name.starts_with(start.as_bytes()))
+    !planted!("shell-heeded-variables-direct") && is_among(HEEDED, name)
+        || starts.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
 /// A name: XBD 3.216.
@@ -180,7 +182,7 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
         found.words.remove(0);
         found.exec = true;
         name = &found.words[0];
-    } else if is_among(BUILTINS, name) {
+    } else if is_among(BUILTINS, name) && !planted!("shell-builtins-direct") {
         return Err(Syntax::Builtin(text(name)));
     }
     // A job (%1), an addition (a+=b), a history word: some shells know them even here.
@@ -325,7 +327,7 @@ impl Reader<'_> {
                 b'\\' => self.escaped(&mut word)?,
                 b'$' | b'`' => return Err(Syntax::Expansion),
                 b'*' | b'?' | b'[' => return Err(Syntax::Pattern),
-                b'~' => return Err(Syntax::Tilde),
+                b'~' if !planted!("shell-tilde-direct") => return Err(Syntax::Tilde),
                 b'{' | b'}' => return Err(Syntax::Brace),
                 odd if !is_plain(odd) => return Err(Syntax::Byte(odd)),
                 _ => {
@@ -360,6 +362,7 @@ impl Reader<'_> {
                 b'\\' => match self.next().ok_or(Syntax::Unterminated)? {
                     b'\n' => return Err(Syntax::Continuation),
                     special @ (b'$' | b'`' | b'"' | b'\\') => word.text.push(special),
+                    other if planted!("shell-backslash-dropped") => word.text.push(other),
                     other => word.text.extend_from_slice(&[b'\\', other]),
                 },
                 byte => word.text.push(byte),
@@ -385,6 +388,73 @@ impl Reader<'_> {
 /// Is this byte the same in every locale, and no control character?
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() || byte == b' ' || byte == b'\t'
+}
+
+/// What a fuzzer drives.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed {
+    use super::{How, Redirection, Simple, classify};
+
+    fn quoted(word: &[u8], out: &mut Vec<u8>) {
+        out.push(b'\'');
+        word.iter().for_each(|&byte| match byte {
+            b'\'' => out.extend(b"'\\''"),
+            byte => out.push(byte),
+        });
+        out.push(b'\'');
+    }
+
+    /// The command, as a line in which nothing is left to be guessed.
+    fn written(command: &Simple) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (name, value) in &command.assignments {
+            out.extend(name);
+            out.push(b'=');
+            quoted(value, &mut out);
+            out.push(b' ');
+        }
+        if command.exec {
+            out.extend(b"exec ");
+        }
+        for word in &command.words {
+            quoted(word, &mut out);
+            out.push(b' ');
+        }
+        for redirection in &command.redirections {
+            match redirection {
+                Redirection::Copy { to, from } => out.extend(format!("{to}>&{from} ").bytes()),
+                Redirection::Open { to, path, how } => {
+                    let sign = match how {
+                        How::Read => "<",
+                        How::Write => ">",
+                        How::Append => ">>",
+                    };
+                    out.extend(format!("{to}{sign}").bytes());
+                    quoted(path, &mut out);
+                    out.push(b' ');
+                }
+            }
+        }
+        out
+    }
+
+    pub(crate) fn line(bytes: &[u8]) -> bool {
+        let Ok(command) = classify(bytes) else { return false };
+        let again = written(&command);
+        let bare = Simple { bare: true, ..command };
+        let found = classify(&again);
+        // Quotes make a line longer, and one that is too long is the shell's.
+        if again.len() <= bytes.len() || found != Err(super::Syntax::Long) {
+            assert_eq!(
+                found,
+                Ok(bare),
+                "{:?} for {:?}",
+                again.escape_ascii().to_string(),
+                bytes.escape_ascii().to_string()
+            );
+        }
+        true
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::launch::Launcher;
 use forkless_core::plan::NOWHERE;
+use forkless_core::planted;
 use forkless_core::sys::{self, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
@@ -60,6 +61,9 @@ impl Direct {
         let directory = command.directory.as_deref();
         let mut redirections: Vec<_> =
             form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
+        if planted!("shell-redirections-reversed") {
+            redirections.reverse();
+        }
         redirections.extend(program(&form.words[0], command)?);
         let given = Given::of(&command.env);
         let paths = programs(kind, &form.words[0], given.path())?;
@@ -91,6 +95,9 @@ impl Direct {
         }
         let answer = how(command);
         command.ready = None;
+        if planted!("shell-command-not-put-back") {
+            return answer.map(|done| (done, self.ending));
+        }
         (command.program, command.args) = (program, args);
         (command.signals, command.busy_ms) = before;
         answer.map(|done| (done, self.ending))
@@ -150,11 +157,12 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
     let any = surroundings || sets || rules || identity || places || own || handles || !rlimits.is_empty();
-    if any { Err(Reason::Setting) } else { Ok(()) }
+    if any && !planted!("shell-settings-direct") { Err(Reason::Setting) } else { Ok(()) }
 }
 
 fn check_privileges() -> Result<(), Reason> {
-    if getuid() == geteuid() && getgid() == getegid() { Ok(()) } else { Err(Reason::Privileged) }
+    let is_plain = getuid() == geteuid() && getgid() == getegid();
+    if is_plain || planted!("shell-privileged-direct") { Ok(()) } else { Err(Reason::Privileged) }
 }
 
 /// None of the `unblocked` signals may be blocked in the program.
@@ -163,7 +171,8 @@ fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
         true => sys::signal_mask().map_err(|_| Reason::Blocked)?,
         false => 0,
     };
-    if (inherited | signals.mask) & unblocked == 0 { Ok(()) } else { Err(Reason::Blocked) }
+    let is_clear = (inherited | signals.mask) & unblocked == 0;
+    if is_clear || planted!("shell-blocked-direct") { Ok(()) } else { Err(Reason::Blocked) }
 }
 
 /// A redirection for the child. To open a pipe, a terminal or a device may take for ever, or do something each time.
@@ -184,13 +193,14 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     }
     let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
-        Ok(file) if file.is_file() || is_null(&file) => {}
+        Ok(file) if file.is_file() || is_null(&file) || planted!("shell-fifo-direct") => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => check_umask(command)?,
         _ => return Err(refused()),
     }
     let flags = match how {
         How::Read => uapi::O_RDONLY,
         How::Write => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
+        How::Append if planted!("shell-append-truncates") => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
         How::Append => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_APPEND,
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
@@ -199,7 +209,8 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
 
 /// By its own names.
 fn is_procfs(path: &[u8]) -> bool {
-    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
+    !planted!("shell-procfs-direct")
+        && [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }
 
 /// What the child opens after the redirections, to go on only if it is not in procfs: to the shell, another program stands there.
@@ -222,7 +233,7 @@ fn check_umask(command: &Command) -> Result<(), Reason> {
         u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
     };
     match command.setup.umask.or_else(own) {
-        Some(mask) if mask & OWNER_WRITES == 0 => Ok(()),
+        Some(mask) if mask & OWNER_WRITES == 0 || planted!("shell-umask-direct") => Ok(()),
         _ => Err(Reason::Umask),
     }
 }

@@ -6,6 +6,7 @@ use crate::command::Command;
 use crate::error::Error;
 use crate::settled::SettledFor;
 use crate::stdio::{Source, Stdio};
+use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -134,7 +135,8 @@ impl ShellEnding {
         if !words.is_empty() {
             words.extend_from_slice(if status.core_dumped() { b" (core dumped)\n" } else { b"\n" });
         }
-        Ok((ExitStatus::from_raw((128 + signal) << 8), words))
+        let code = if planted!("shell-signal-as-a-code") { signal } else { 128 + signal };
+        Ok((ExitStatus::from_raw(code << 8), words))
     }
 }
 
@@ -177,7 +179,8 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     }
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let ready = poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
+    let ready =
+        planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
         // There is nobody to be told that it failed.
         let _ = crate::quiet::write_quietly(fd, words);

@@ -10,6 +10,7 @@ use super::known::Kind;
 use crate::command;
 use crate::compile::{Block, Held, Kept, environment_of};
 use crate::settled::Settled;
+use forkless_core::planted;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -164,9 +165,9 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
         table[bucket(name)].push((name, None));
     }
     let pwd = [(&b"PWD"[..], directory)];
-    let valid = given.iter().filter(|(name, _)| is_name(name));
+    let valid = given.iter().filter(|(name, _)| is_name(name) || planted!("shell-odd-names-kept"));
     for &(name, value) in valid.chain(&pwd).chain(&assigned) {
-        if DASH_SETS.contains(&name) {
+        if DASH_SETS.contains(&name) && !planted!("shell-environment-heeded") {
             return Err(heeded(name));
         }
         let chain = &mut table[bucket(name)];

@@ -1,6 +1,7 @@
 //! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
 
 use crate::settled::SettledFor;
+use forkless_core::planted;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ impl Identity {
         Some(Self {
             path: shell.to_owned(),
             file: (file.dev(), file.ino()),
-            changed: (file.ctime(), file.ctime_nsec()),
-            root: (root.dev(), root.ino()),
+            changed: if planted!("shell-of-any-time") { (0, 0) } else { (file.ctime(), file.ctime_nsec()) },
+            root: if planted!("shell-of-any-root") { (0, 0) } else { (root.dev(), root.ino()) },
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::error::Error;
 use crate::step::Step;
+use forkless_core::planted;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -27,6 +28,8 @@ use direct::Direct;
 
 pub use child::ShellChild;
 pub use classify::Syntax;
+#[cfg(any(test, fuzzing))]
+pub(crate) use classify::fuzzed;
 pub use ending::ShellEnding;
 
 /// Where `system(3)` and `popen(3)` find the shell.
@@ -232,6 +235,7 @@ impl ShellCommand {
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
     const SIGSYS: i32 = 31;
     match Error::of(&error) {
+        _ if planted!("shell-failure-not-retold") => Err(error),
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
             Ok(detail.step())
         }

@@ -7,6 +7,7 @@ use crate::compile::Plan;
 use crate::error::Error;
 use crate::launch::Form;
 use crate::pipes::Defaults;
+use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -52,7 +53,7 @@ impl Child {
         })?;
         let mut child = crate::Child::start_with(plan, form, defaults, true)?;
         // A child that cannot be watched is not left behind.
-        child.kill_on_drop(true);
+        child.kill_on_drop(!planted!("awaited-unwatched-left"));
         let mut child = Self::unwatched(child, runtime);
         child.watch()?;
         child.watched.process.child.kill_on_drop(kill_on_drop);
@@ -142,7 +143,9 @@ impl Child {
     /// the program reaped the child and the kernel is older than 6.15. If the runtime that the child was started in is
     /// gone.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        drop(self.stdin.take());
+        if !planted!("awaited-input-not-ended") {
+            drop(self.stdin.take());
+        }
         self.watched.process.child.end_input();
         self.watched.process.end().await
     }
@@ -234,12 +237,12 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut process = unsafe { ManuallyDrop::take(&mut self.process) };
-        if process.child.dies_with_handle() {
+        if process.child.dies_with_handle() && !planted!("awaited-lives-on") {
             // An error leaves nothing else to try.
             let _ = process.child.kill();
         }
         // What is not watched is reaped by a later launch: the runtime may have no reactor to watch it with.
-        if process.is_watched() && matches!(process.try_wait(), Ok(None)) {
+        if process.is_watched() && !planted!("awaited-dropped-not-reaped") && matches!(process.try_wait(), Ok(None)) {
             // A runtime that is gone drops the future at once, and the child with it.
             drop(self.runtime.spawn(async move { process.end().await.map(drop) }));
         }

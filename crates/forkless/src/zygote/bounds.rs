@@ -5,7 +5,9 @@
 //! that by it, or had it before; who has entered a mount namespace has another root, by the number of its mount.)
 
 use super::namespaces::{Namespaces, Tasks};
-use forkless_core::sys::{self, uapi};
+use crate::kernel;
+use forkless_core::planted;
+use forkless_core::sys;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
@@ -31,7 +33,7 @@ fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(usual);
     loop {
         rustix::io::pread(file, spare_capacity(&mut text), 0)?;
-        if text.len() < text.capacity() {
+        if text.len() < text.capacity() || planted!("zygote-status-cut") {
             return Ok(text);
         }
         // There may be more of it. How long it gets depends on the caller: its groups, the depth of its cgroup.
@@ -49,7 +51,7 @@ fn cgroup(file: &File) -> Option<Vec<u8>> {
     // `hierarchy:controllers:path`, and no line feed in any of them.
     let path_of = |line: &[u8]| line.splitn(3, |&byte| byte == b':').nth(2).map_or(0, <[u8]>::len);
     let is_cut = text.split(|&byte| byte == b'\n').any(|line| path_of(line) >= PATH_MAX - 1);
-    (!is_cut).then_some(text)
+    (!is_cut || planted!("zygote-cgroup-cut-accepted")).then_some(text)
 }
 
 /// A `/proc/PID/status`, but for its first line: a program's name, which may be any bytes.
@@ -135,6 +137,7 @@ impl Identity {
     pub(crate) fn of_caller(status: Status, files: &Files) -> io::Result<Self> {
         // The file that is kept open is the first thread's, and each thread may be in a cgroup of its own.
         let is_first = sys::gettid() == sys::getpid();
+        let is_first = is_first || planted!("zygote-cgroup-of-the-first-thread");
         let cgroup = if is_first { cgroup(&files.cgroup) } else { cgroup(&File::open("/proc/thread-self/cgroup")?) };
         Ok(Self::of_files(status, 0, "/", files, cgroup))
     }
@@ -147,8 +150,6 @@ impl Identity {
     }
 
     fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
-        // SAFETY: reads a number.
-        let session = unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) };
         // STATX_MNT_ID, Linux 5.8; before that the number is 0.
         let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
         let root = statx(CWD, root, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
@@ -157,7 +158,7 @@ impl Identity {
         });
         Self {
             status,
-            session: session.unwrap_or(0) as i32,
+            session: kernel::session(pid).unwrap_or(0),
             root,
             cgroup,
             oom_score_adj: whole(&files.oom_score_adj, 16).ok(),

@@ -73,6 +73,13 @@ impl Message {
         kinds.into_iter().find(|&kind| ours && kind as u32 == self.kind)
     }
 
+    /// One of any bytes.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn of(bytes: [u8; size_of::<Self>()]) -> Self {
+        // SAFETY: plain numbers, for which any bytes are good.
+        unsafe { std::mem::transmute(bytes) }
+    }
+
     fn bytes(&self) -> &[u8] {
         // SAFETY: plain numbers without padding: four of 32 bits, one of 64.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }

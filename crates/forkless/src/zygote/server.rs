@@ -3,18 +3,19 @@
 //! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
 //! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
 
-use super::message::{
-    ARENA_AT, Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal,
-};
+use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal};
+use super::parcel;
 use super::registry::{Registry, read_calls};
+use crate::kernel::{self, Prctl};
 use crate::launch::clone::{How, clone};
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
-use forkless_core::plan::{self, Header, MAGIC, VERSION};
+use forkless_core::planted;
 use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
 use forkless_core::sys::{self, errno, uapi};
+use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use std::ffi::c_ulong;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -64,7 +65,7 @@ fn parents_socket() -> Option<OwnedFd> {
     // SAFETY: only looked at, unless it is what a helper has there.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
     let peer = sockopt::socket_peercred(socket).ok()?;
-    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid();
+    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid() || planted!("zygote-serves-anybody");
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
     }
@@ -79,7 +80,7 @@ fn is_privileged() -> bool {
     }
     const AT_SECURE: c_ulong = 23;
     // SAFETY: reads a number.
-    unsafe { getauxval(AT_SECURE) != 0 }
+    unsafe { getauxval(AT_SECURE) != 0 && !planted!("zygote-serves-with-privileges") }
 }
 
 /// A parcel of the caller's, as it is mapped here.
@@ -138,7 +139,7 @@ impl<'a> Server<'a> {
             let answer = Message::receive(&self.socket, |fd| descriptors.push(fd.into_raw_fd()));
             match answer {
                 Ok(Some((message, lost_some))) => {
-                    if message.value == 0 && before > 0 {
+                    if message.value == 0 && before > 0 && !planted!("zygote-left-over-descriptors") {
                         // Left over from a launch of which not all could be sent.
                         self.close_first(before);
                         self.lost_some = false;
@@ -179,13 +180,8 @@ impl<'a> Server<'a> {
                 sys::syscall(uapi::__NR_prctl, [PR_GET_TID_ADDRESS, &raw mut self.thread_number as usize, 0, 0, 0, 0]);
         }
         // As many descriptors as a launch may bring; children take on their caller's limit.
-        let files = uapi::RLIMIT_NOFILE as usize;
-        let mut limit = [0u64; 2];
-        // SAFETY: reads and writes two words.
-        unsafe {
-            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, 0, limit.as_mut_ptr() as usize, 0, 0]);
-            limit[0] = limit[1];
-            let _ = sys::syscall(uapi::__NR_prlimit64, [0, files, limit.as_ptr() as usize, 0, 0, 0]);
+        if let Ok([_, most]) = kernel::limit(uapi::RLIMIT_NOFILE) {
+            let _ = kernel::set_limit(uapi::RLIMIT_NOFILE, &[most, most]);
         }
         observe(&mut self.own);
     }
@@ -193,6 +189,9 @@ impl<'a> Server<'a> {
     /// Closes descriptors that came for a launch: its child has its copies.
     fn close_first(&mut self, count: usize) {
         for fd in self.descriptors.drain(..count) {
+            if planted!("zygote-descriptors-left-open") {
+                continue;
+            }
             // SAFETY: it came with a message, and nobody else here has it.
             let _ = unsafe { sys::close(fd) };
         }
@@ -203,6 +202,9 @@ impl<'a> Server<'a> {
         match message.kind() {
             Some(Kind::Map) => {
                 let memory = self.descriptors.pop();
+                if id >= parcel::MOST {
+                    sys::exit(3);
+                }
                 let mapped = memory.and_then(|fd| {
                     // SAFETY: it came with this message.
                     map(unsafe { OwnedFd::from_raw_fd(fd) }, message.value as usize)
@@ -240,6 +242,7 @@ impl<'a> Server<'a> {
             // SAFETY: a mapped parcel without a child. Its owner, who waits for the word, looks at atomics alone.
             let Parcel { sent, order } = unsafe { &*parcel };
             order.errno.store(error, Ordering::Relaxed);
+            let why = if planted!("zygote-refusal-lost") { failure::PLAN } else { why };
             order.failure.store(why, Ordering::Relaxed);
             sent.frame.word.store(LEFT, Ordering::Release);
             sys::futex_wake(&sent.frame.word);
@@ -249,7 +252,7 @@ impl<'a> Server<'a> {
     /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to first, through
     /// references to no more than that, and then to be read.
     fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
-        self.patch(memory, parcel)?;
+        self.patch(memory, length)?;
         // SAFETY: a mapped parcel, of which nobody else uses this part now.
         let (adopt, kept) = unsafe { (&mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
         self.compare(adopt, kept);
@@ -259,41 +262,26 @@ impl<'a> Server<'a> {
     }
 
     /// Puts the numbers that the descriptors of this launch have got where they belong.
-    fn patch(&self, memory: NonNull<u8>, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
+    fn patch(&self, memory: NonNull<u8>, length: usize) -> Result<(), (u32, i32)> {
         // SAFETY: as for `try_launch`.
-        let (count, patches) = unsafe { ((*parcel).order.descriptors as usize, &(*parcel).order.patches) };
-        if self.lost_some || self.descriptors.len() != count {
-            return Err((failure::DESCRIPTORS, errno::EMFILE));
-        }
-        for (&number, &at) in self.descriptors.iter().zip(patches) {
-            // SAFETY: the owner names places inside the parcel, which it leaves to us.
-            unsafe { memory.byte_add(at as usize).cast::<i32>().write_unaligned(number) };
-        }
-        Ok(())
+        let is_whole = unsafe { parcel::patch(memory, length, &self.descriptors) };
+        let is_whole = is_whole && !self.lost_some || planted!("zygote-missing-descriptors-unnoticed");
+        if is_whole { Ok(()) } else { Err((failure::DESCRIPTORS, errno::EMFILE)) }
     }
 
     /// Has the plan played.
     fn play(&mut self, memory: NonNull<u8>, length: usize, parcel: &Parcel) -> Result<(), (u32, i32)> {
         let Parcel { sent, order } = parcel;
-        // SAFETY: the arena lies in the parcel, and is its own copy of a plan.
-        let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
-        // SAFETY: as above.
-        let header = unsafe { arena.cast::<Header>().read() };
-        let is_whole = ARENA_AT + header.len as usize <= length && header.environment == 0;
-        if header.magic != MAGIC || header.version != VERSION || !is_whole {
+        // SAFETY: the arena lies in the parcel, and is its own copy of a plan, which no child plays yet.
+        let Some(arena) = (unsafe { parcel::arena(memory, length) }) else {
             return Err((failure::PLAN, errno::EINVAL));
-        }
-        // SAFETY: as above; no child plays it yet.
-        unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
+        };
         order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
         sent.frame.plan.store(arena.as_ptr().cast(), Ordering::Relaxed);
         if order.calls != 0 {
-            // SAFETY: the list lies behind the arena, inside the parcel.
-            let list = unsafe {
-                std::slice::from_raw_parts(
-                    arena.as_ptr().cast::<u8>().add(order.calls as usize),
-                    order.calls_len as usize,
-                )
+            // SAFETY: the list is the owner's, who waits.
+            let Some(list) = (unsafe { parcel::calls(memory, length, order) }) else {
+                return Err((failure::PLAN, errno::EINVAL));
             };
             if let Some(unknown) = read_calls(list).position(|(name, _)| self.functions.get(name).is_none()) {
                 return Err((failure::FUNCTION, unknown as i32));
@@ -309,9 +297,7 @@ impl<'a> Server<'a> {
         // The clone itself is counted against the limit of processes, so that is taken on here.
         let nproc = uapi::RLIMIT_NPROC as usize;
         if asked.values[nproc] != own.values[nproc] {
-            let value = asked.values[nproc].as_ptr() as usize;
-            // SAFETY: reads two words.
-            if unsafe { sys::syscall(uapi::__NR_prlimit64, [0, nproc, value, 0, 0, 0]) }.is_ok() {
+            if kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
                 own.values[nproc] = asked.values[nproc];
             }
         }
@@ -320,7 +306,7 @@ impl<'a> Server<'a> {
         let differs = [
             (what::DIRECTORY, true),
             (what::GROUP, asked.group != own.group),
-            (what::LIMIT, asked.limits != 0),
+            (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
             (what::NICE, asked.nice != own.nice),
             (what::SCHEDULER, asked.scheduler != own.scheduler),
             (what::AFFINITY, kept || asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
@@ -337,22 +323,15 @@ impl<'a> Server<'a> {
         namespace: i32,
         work: impl FnOnce(&mut Self) -> Result<(), (u32, i32)>,
     ) -> Result<(), (u32, i32)> {
-        const CLONE_NEWPID: usize = 0x2000_0000;
         if namespace < 0 {
             return work(self);
         }
         let failed = |errno| (failure::JOIN, errno);
-        let join = |fd: i32| {
-            // SAFETY: changes where the children of this process are born.
-            unsafe { sys::syscall(uapi::__NR_setns, [fd as usize, CLONE_NEWPID, 0, 0, 0, 0]) }.map(drop)
-        };
-        let flags = uapi::O_RDONLY | uapi::O_CLOEXEC;
-        // SAFETY: a text that ends in NUL; the descriptor is our own.
-        let own =
-            unsafe { OwnedFd::from_raw_fd(sys::open(c"/proc/self/ns/pid".as_ptr().cast(), flags, 0).map_err(failed)?) };
-        join(namespace).map_err(failed)?;
+        let own = rustix::fs::open(c"/proc/self/ns/pid", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let own = own.map_err(|error| failed(error.raw_os_error()))?;
+        kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);
-        if join(own.as_raw_fd()).is_err() {
+        if !planted!("zygote-stays-in-a-pid-namespace") && kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
             // Further children would be born in the wrong one.
             sys::exit(4);
         }
@@ -389,9 +368,7 @@ impl<'a> Server<'a> {
         if vfork {
             // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
             // has left that by now.
-            const PR_SET_DUMPABLE: usize = 4;
-            // SAFETY: a flag of this process.
-            let _ = unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_DUMPABLE, 1, 0, 0, 0, 0]) };
+            let _ = kernel::prctl(Prctl::SetDumpable, 1);
         }
         Ok(())
     }
@@ -472,6 +449,11 @@ impl<'a> Server<'a> {
 }
 
 fn map(memory: OwnedFd, length: usize) -> Option<Mapped> {
+    // What is mapped beyond the file's end would be the end of who reads it.
+    let size = rustix::fs::fstat(&memory).ok()?.st_size;
+    if length < parcel::SHORTEST || u64::try_from(size).ok()? < length as u64 {
+        return None;
+    }
     // SAFETY: a new mapping where the kernel likes; its lower part is a guard below the child's stack.
     unsafe {
         let base = mmap(null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0).ok()?;

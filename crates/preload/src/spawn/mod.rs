@@ -8,11 +8,13 @@ use crate::log::Story;
 use crate::next::{self, Opaque};
 use crate::popen::killed_by;
 use crate::settings::{Settings, without_us};
+use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Child, Command, Error, Released, Stdio, Step};
 use forkless_capi::entry::shielded;
 use forkless_capi::error::Failure;
 use forkless_capi::simple::{DEFAULT_PATH, like_libc, places_in};
+use forkless_core::sys;
 use layout::{Actions, Attributes};
 use libc::{c_char, c_int, pid_t, sigset_t};
 use std::borrow::Cow;
@@ -101,14 +103,8 @@ unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
         return error;
     }
     if let Some(signal) = signal {
-        // SAFETY: a child that has not been waited for.
-        unsafe {
-            if call.gives_pidfd {
-                libc::syscall(libc::SYS_pidfd_send_signal, number, signal, 0, 0);
-            } else {
-                libc::kill(number, signal);
-            }
-        }
+        // A child that has not been waited for: the number is still its own.
+        let _ = if call.gives_pidfd { sys::pidfd_send_signal(number, signal) } else { sys::kill(number, signal) };
     }
     if !call.out.is_null() {
         // SAFETY: the caller's place.
@@ -184,7 +180,7 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
 fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
     let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
     launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
-        (Step::PassFd, _) => true,
+        (Step::PassFd, _) => !planted!("preload-missing-descriptor-is-final"),
         (Step::Open | Step::Chdir, Some(libc::ENOENT)) => !actions.iter().any(makes_it),
         _ => false,
     })
@@ -218,7 +214,7 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
         .err()
         .and_then(Error::of)
         .is_some_and(|detail| detail.step() == Step::Exec && detail.errno() == Some(libc::ENOEXEC));
-    if !is_script || !call.takes_scripts {
+    if !is_script || !call.takes_scripts && !planted!("preload-any-file-is-a-script") {
         return launched;
     }
     let mut args = vec![OsString::from(SHELL), words.name.clone()];
@@ -295,6 +291,7 @@ fn candidates(name: &OsStr) -> Vec<OsString> {
         let path = libc::getenv(c"PATH".as_ptr());
         if path.is_null() { DEFAULT_PATH } else { CStr::from_ptr(path).to_bytes() }
     };
+    let path = if planted!("preload-search-of-the-default-path") { DEFAULT_PATH } else { path };
     let paths = places_in(path, name);
     // Every directory's name was too long: nothing is found.
     if paths.is_empty() { vec![OsString::new()] } else { paths }
@@ -313,6 +310,7 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
             let [fd, new] = action.what.numbers;
             let text = |path: *mut c_char| CStr::from_ptr(path).to_owned();
             match action.tag {
+                layout::CLOSE if planted!("preload-close-forgotten") => FileAction::Dup2 { from: fd, to: fd },
                 layout::CLOSE => FileAction::Close(fd),
                 layout::DUP2 => FileAction::Dup2 { from: fd, to: new },
                 layout::OPEN => {
@@ -326,6 +324,9 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
                 _ => return Err("of an action that is not known"),
             }
         });
+    }
+    if planted!("preload-actions-reversed") {
+        found.reverse();
     }
     Ok(found)
 }
@@ -351,10 +352,10 @@ impl Request {
         let has = |flag| given.flags & flag != 0;
         // SAFETY: numbers.
         let (user, group) = unsafe { (libc::getuid() != libc::geteuid(), libc::getgid() != libc::getegid()) };
-        if has(objects::RESETIDS) && (user || group) {
+        if has(objects::RESETIDS) && (user || group) && !planted!("preload-ids-not-reset") {
             return Err("ids are to be reset");
         }
-        if has(objects::SETSID) && has(objects::SETPGROUP) {
+        if has(objects::SETSID) && has(objects::SETPGROUP) && !planted!("preload-session-and-group") {
             return Err("a session's leader is to change its group, which fails");
         }
         // With both flags the policy's includes the priority.
@@ -362,9 +363,13 @@ impl Request {
         let schedules = policy.is_some() || has(objects::SETSCHEDPARAM);
         Ok(Self {
             session: has(objects::SETSID),
-            group: has(objects::SETPGROUP).then_some(given.pgrp),
-            default: if has(objects::SETSIGDEF) { members(&given.default) } else { Vec::new() },
-            mask: has(objects::SETSIGMASK).then(|| members(&given.mask)),
+            group: (has(objects::SETPGROUP) && !planted!("preload-group-ignored")).then_some(given.pgrp),
+            default: if has(objects::SETSIGDEF) || planted!("preload-signals-without-the-flag") {
+                members(&given.default)
+            } else {
+                Vec::new()
+            },
+            mask: (has(objects::SETSIGMASK) && !planted!("preload-mask-ignored")).then(|| members(&given.mask)),
             scheduler: schedules.then_some((policy, given.param.sched_priority)),
             cgroup: has(objects::SETCGROUP).then_some(given.cgroup),
         })

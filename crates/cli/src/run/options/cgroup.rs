@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use forkless::{Cgroup, Command};
 
-use super::{super::Failure, limits::amount};
+use super::{super::failure::Failure, limits::amount};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ struct Limit {
 impl ControlGroup {
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         if let Some(directory) = &self.cgroup {
-            command.cgroup(super::open("--cgroup", directory)?);
+            command.cgroup(super::super::failure::open("--cgroup", directory)?);
         }
         Ok(())
     }

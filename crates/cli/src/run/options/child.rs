@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
 
 use super::{
-    super::{Failure, terminal, words},
+    super::{failure::Failure, parse, terminal},
     privileges::open_fd,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct ChildOptions {
     foreground: bool,
 
     /// The signal that the program gets when forkless dies
-    #[arg(long, value_name = "SIG", value_parser = words::signal)]
+    #[arg(long, value_name = "SIG", value_parser = parse::signal)]
     pdeathsig: Option<i32>,
 
     /// Change to the directory open at our file descriptor N; --chdir then starts from there, or a relative --chroot or
@@ -56,7 +56,7 @@ pub(crate) struct ChildOptions {
     fexec: Option<PathBuf>,
 
     /// While the program is open for writing, try again for this long (100ms unless told otherwise; 0: not at all)
-    #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = words::duration)]
+    #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration)]
     retry_busy: Option<Duration>,
 
     /// Run a file without #! that is no program by /bin/sh (default: exit with 126)
@@ -203,8 +203,8 @@ fn kebab(name: &str) -> String {
 
 fn syscall(word: &str) -> Result<Syscall, String> {
     let mut parts = word.split(':');
-    let number = words::number32(parts.next().unwrap_or_default())?;
-    let args: Vec<u64> = parts.map(words::number).collect::<Result<_, _>>()?;
+    let number = parse::number32(parts.next().unwrap_or_default())?;
+    let args: Vec<u64> = parts.map(parse::number).collect::<Result<_, _>>()?;
     if args.len() > 6 {
         return Err("a system call has at most 6 arguments".to_owned());
     }

@@ -10,7 +10,7 @@ use landlock::{
 };
 use seccompiler::{TargetArch, compile_from_json};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]

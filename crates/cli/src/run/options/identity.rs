@@ -9,7 +9,7 @@ use clap::Args;
 use forkless::Command;
 use nix::unistd::{Group, User};
 
-use super::super::{Failure, words::octal};
+use super::super::{failure::Failure, parse::octal};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]

@@ -4,7 +4,8 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
 use rustix::process::{Resource as Ours, getrlimit};
 
-use super::super::Failure;
+use super::super::failure::Failure;
+pub(crate) use super::super::parse::amount;
 
 /// prlimit's name, the limit, ours of the same kind, and what it limits. Only `nice` has another name here, since
 /// `--nice` is what nice(1) does.
@@ -93,20 +94,6 @@ fn limit(word: &str) -> Result<Limit, String> {
         Some(("", "")) => Err("must be SOFT:HARD, SOFT:, :HARD or one for both".to_owned()),
         Some((soft, hard)) => Ok(Limit { soft: part(soft)?, hard: part(hard)? }),
     }
-}
-
-/// A number, with a suffix as systemd's settings have them, or `unlimited`.
-pub(crate) fn amount(word: &str) -> Result<u64, String> {
-    if word == "unlimited" {
-        return Ok(RLIM_INFINITY);
-    }
-    let units = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
-    let (digits, shift) =
-        units.iter().find_map(|(unit, bits)| Some((word.strip_suffix(unit)?, *bits))).unwrap_or((word, 0));
-    let number = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u64>().ok() } else { None };
-    // The highest number is what the kernel calls unlimited; who means that says so.
-    let number = number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n != RLIM_INFINITY);
-    number.ok_or_else(|| format!("{word:?} is no limit: must be a number, with K, M, G or T, or unlimited"))
 }
 
 #[cfg(test)]

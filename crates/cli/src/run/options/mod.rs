@@ -12,12 +12,7 @@ mod privileges;
 mod scheduling;
 mod signals;
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{
     Args,
@@ -26,9 +21,9 @@ use clap::{
 use forkless::Step;
 
 use super::{
-    Failure,
-    kept::When,
-    words::{self, Assignment, FdRequest, Source},
+    captured::When,
+    failure::Failure,
+    parse::{self, Assignment, FdRequest, Source},
 };
 
 pub(crate) use cgroup::OwnGroup;
@@ -50,7 +45,7 @@ pub(crate) struct RunOptions {
     pub(crate) unset: Vec<OsString>,
 
     /// Set a variable in the environment
-    #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(words::assignment))]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
     pub(crate) env: Vec<Assignment>,
 
     /// Change to this directory first
@@ -66,24 +61,24 @@ pub(crate) struct RunOptions {
     pub(crate) or_else: Vec<OsString>,
 
     /// Standard input: inherit, null, fd:NUMBER or a file to read
-    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::input))]
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::input))]
     pub(crate) stdin: Option<Source>,
 
     /// Standard output: inherit, null, fd:NUMBER, stderr, append:FILE or a file to write
-    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::output))]
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
     pub(crate) stdout: Option<Source>,
 
     /// Standard error: inherit, null, fd:NUMBER, stdout, append:FILE or a file to write
-    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(words::output))]
+    #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
     pub(crate) stderr: Option<Source>,
 
     /// Give the program a file at number N: a NUMBER of ours, null, or r:FILE, w:FILE, a:FILE (append), rw:FILE
-    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::fd_request))]
+    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(parse::fd_request))]
     pub(crate) fd: Vec<FdRequest>,
 
     /// Have the program open a file at number N itself, as its user, in its root and directory: r:FILE, w:FILE, a:FILE
     /// (append), rw:FILE
-    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(words::open_request))]
+    #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(parse::open_request))]
     pub(crate) open: Vec<FdRequest>,
 
     /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
@@ -101,15 +96,15 @@ pub(crate) struct RunOptions {
     pub(crate) limit_output: Option<u64>,
 
     /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
-    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
+    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// The signal to send on time-out, by name or number
-    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = words::signal)]
+    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal)]
     pub(crate) signal: i32,
 
     /// Send KILL if it still runs this long after that signal
-    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = words::duration)]
+    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) kill_after: Option<Duration>,
 
     /// On time-out, exit with the program's code all the same
@@ -191,11 +186,6 @@ impl RunOptions {
         let how = self.child.launcher.words();
         self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
     }
-}
-
-/// A file of the user's that a setting is about.
-fn open(flag: &str, path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
 }
 
 const FILES: &str = "Files";

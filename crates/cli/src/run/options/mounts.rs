@@ -9,7 +9,7 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
 use forkless::{Command, mount_attribute};
 
-use super::{super::Failure, super::words::octal, limits::amount, privileges::open_fd};
+use super::{super::failure::Failure, super::parse::octal, limits::amount, privileges::open_fd};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -347,7 +347,7 @@ fn file_system(words: &[OsString]) -> Result<Word, String> {
 }
 
 fn attach(words: &[OsString]) -> Result<Word, String> {
-    let number = super::super::words::fd_number(&words[0]).map_err(|why| format!("--attach-mount: {why}"))?;
+    let number = super::super::parse::fd_number(&words[0]).map_err(|why| format!("--attach-mount: {why}"))?;
     Ok(Word::Mount(Mount::Attach(number as u32, PathBuf::from(&words[1]))))
 }
 

@@ -8,7 +8,7 @@ use clap::{
 };
 use forkless::{Command, Namespace};
 
-use super::super::{Failure, words};
+use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -59,11 +59,11 @@ pub(crate) struct Namespaces {
     map_current_user: bool,
 
     /// Map user ids of a new user namespace
-    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = map)]
+    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
     map_users: Vec<[u32; 3]>,
 
     /// Map group ids of a new user namespace
-    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = map)]
+    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
     map_groups: Vec<[u32; 3]>,
 
     /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup, in
@@ -115,7 +115,7 @@ impl Namespaces {
             command.map_gid(inside, outside, count);
         }
         for Join { kind, path } in &self.join {
-            command.join(*kind, super::open("--join", path)?);
+            command.join(*kind, super::super::failure::open("--join", path)?);
         }
         if let Some(name) = &self.hostname {
             if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
@@ -198,18 +198,9 @@ fn range(first: u32, count: u32) -> String {
     if count == 1 { first.to_string() } else { format!("{first} to {}", u64::from(first) + u64::from(count) - 1) }
 }
 
-/// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
-fn map(word: &str) -> Result<[u32; 3], String> {
-    let numbers: Option<Vec<u32>> = word.split(':').map(|part| part.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[inside, outside, count]) if count > 0 => Ok([inside, outside, count]),
-        _ => Err("must be IN:OUT:COUNT".to_owned()),
-    }
-}
-
 fn join(word: OsString) -> Result<Join, String> {
     let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
-    let (name, path) = words::split(&word, b'=').ok_or("must be KIND=PATH")?;
+    let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH")?;
     // nsenter's word and that in /proc are both known.
     let name = if name == "mnt" { "mount".into() } else { name };
     let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
@@ -225,14 +216,6 @@ fn join(word: OsString) -> Result<Join, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn maps_are_three_numbers() {
-        assert_eq!(map("0:1000:1"), Ok([0, 1000, 1]));
-        for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1"] {
-            assert!(map(word).is_err(), "{word}");
-        }
-    }
 
     #[test]
     fn namespaces_to_join_have_a_kind_and_a_path() {

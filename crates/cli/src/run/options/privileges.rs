@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use forkless::{BpfInstruction, Capability, CapabilitySet, Command};
 
-use super::super::{Failure, words};
+use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -130,8 +130,7 @@ fn ours(field: &str) -> Result<u64, Failure> {
 }
 
 fn our_securebits() -> u64 {
-    // SAFETY: asks, and changes nothing.
-    unsafe { libc::prctl(libc::PR_GET_SECUREBITS) as u64 }
+    rustix::thread::capabilities_secure_bits().map_or(0, |bits| bits.bits().into())
 }
 
 fn capabilities(word: &str) -> Result<Changes, String> {
@@ -164,7 +163,7 @@ fn securebits(word: &str) -> Result<Changes, String> {
 
 /// `struct sock_filter`s, one after the other, as bwrap reads them.
 fn filter(source: &OsString) -> io::Result<Vec<BpfInstruction>> {
-    let mut file = match words::fd_number(source) {
+    let mut file = match parse::fd_number(source) {
         Ok(number) => File::from(copy_of(number)?),
         Err(_) => File::open(PathBuf::from(source))?,
     };

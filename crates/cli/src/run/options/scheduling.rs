@@ -35,7 +35,7 @@ pub(crate) struct Scheduling {
     oom_score_adj: Option<i32>,
 
     /// Execution domain with its flags, as a number for personality(2)
-    #[arg(long, value_name = "NUMBER", value_parser = super::super::words::number32)]
+    #[arg(long, value_name = "NUMBER", value_parser = super::super::parse::number32)]
     personality: Option<u32>,
 
     /// Do not place memory at random

@@ -6,8 +6,8 @@ use clap::Args;
 use forkless::Command;
 
 use super::super::{
+    parse::{self, Signals},
     wait::is_ignored,
-    words::{self, Signals},
 };
 
 // No doc comment: clap would take it for the description of `forkless run`.
@@ -16,22 +16,22 @@ use super::super::{
 pub(crate) struct SignalOptions {
     /// Reset signals to their default action; all of them without SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
+          value_delimiter = ',', value_parser = parse::signals)]
     default_signal: Vec<Signals>,
 
     /// Have signals ignored; all of them without SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
+          value_delimiter = ',', value_parser = parse::signals)]
     ignore_signal: Vec<Signals>,
 
     /// Leave signals as they are for us, ignored or at their default; so it is anyway, but for PIPE
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
+          value_delimiter = ',', value_parser = parse::signals)]
     inherit_signal: Vec<Signals>,
 
     /// Have signals blocked; all of them without SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
-          value_delimiter = ',', value_parser = words::signals)]
+          value_delimiter = ',', value_parser = parse::signals)]
     block_signal: Vec<Signals>,
 
     /// Start with no signal blocked but those of --block-signal (default: also those that the caller blocks)

@@ -9,6 +9,7 @@
 
 use super::{Block, Kept};
 use crate::settled::Settled;
+use forkless_core::planted;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -124,7 +125,7 @@ impl Seen {
     fn is_still_so(&self) -> bool {
         // SAFETY: a list of the kernel's, up to its end.
         let same = |(index, &entry): (usize, &*mut c_char)| ptr::eq(unsafe { self.list.entry(index) }, entry);
-        List::now() == self.list
+        (List::now() == self.list || planted!("environment-of-old"))
             && self.entries.iter().enumerate().all(same)
             // SAFETY: as above.
             && unsafe { self.list.entry(self.entries.len()) }.is_null()
@@ -132,7 +133,7 @@ impl Seen {
                 let text = &self.block.text;
                 // SAFETY: as much was there at the first look, one string behind the other, and stays there. Not by a reference: others may
                 // write to it.
-                unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
+                planted!("environment-secret-kept") || unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
             })
     }
 }

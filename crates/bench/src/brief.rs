@@ -1,0 +1,113 @@
+//! A short race between a few contestants, for who wants to know how this machine is and not how all of them are.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    low_level,
+};
+
+use super::{
+    budget::Budget, condition::Condition, contestant::Contestant, engines::Engines, machine::Machine, parent::Parent,
+    program::Program, race::race, record::Report, rows::Row, settings::Settings, stage::Stage,
+};
+
+/// Launches of each at most; what is measured is not a record.
+const SAMPLES: u64 = 5_000;
+/// Memory that fork is measured with, to know what a GiB costs.
+const PARENT_MIB: u64 = 256;
+
+/// What was found.
+pub struct Brief {
+    report: Report,
+}
+
+/// What fork costs, by the size of the parent.
+#[derive(Clone, Copy, Debug)]
+pub struct Parentage {
+    /// With next to no memory, held, in microseconds.
+    pub small_us: f64,
+    /// More for each GiB.
+    pub gib_us: f64,
+}
+
+impl Brief {
+    /// Gives each contestant that time in a small parent, and fork twice as much in a larger one, where that can be had:
+    /// half of `memory_mib` is left alone.
+    ///
+    /// # Errors
+    /// When a contestant does not launch, named; when a signal came, which is held back meanwhile.
+    pub fn measure(contestants: &[Contestant], time: Duration, memory_mib: u64) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut handlers = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            handlers.push(signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?);
+        }
+        let report = Self::race(contestants, time, memory_mib / 2, &stop);
+        handlers.into_iter().for_each(|handler| _ = low_level::unregister(handler));
+        Ok(Self { report: report? })
+    }
+
+    fn race(contestants: &[Contestant], time: Duration, memory_mib: u64, stop: &AtomicBool) -> Result<Report> {
+        let stage = Stage {
+            program: Program::embedded()?,
+            writers: Vec::new(),
+            settings: Settings::none(),
+            engines: Engines::none(),
+            memory_mib,
+            quick: true,
+        };
+        let run = |condition: &Condition, contestants: &[Contestant], time| {
+            let budget = Budget { time, samples: SAMPLES, stop };
+            race(condition, contestants, &stage, budget, &ProgressBar::hidden()).map(|raced| raced.rows)
+        };
+        let mut rows = run(&Condition::SMALL, contestants, time)?;
+        let large = Condition { parent_mib: PARENT_MIB, ..Condition::SMALL };
+        if contestants.contains(&Contestant::Fork) && memory_mib >= PARENT_MIB {
+            // A limit of our own (RLIMIT_AS) may refuse it.
+            if let Ok(_parent) = Parent::become_like(&large) {
+                rows.extend(run(&large, &[Contestant::Fork], 2 * time)?);
+            }
+        }
+        Ok(Report::new(Machine::read(), rows, Vec::new()))
+    }
+
+    /// Those of the small parent.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.report.rows_of(&Condition::SMALL)
+    }
+
+    /// What fork costs, where both were measured.
+    pub fn fork(&self) -> Option<Parentage> {
+        let held = |mib| {
+            let is_it = |row: &&Row| row.launcher == Contestant::Fork.name() && row.parent_mib == mib;
+            Some(self.report.rows.iter().find(is_it)?.held_p50_us)
+        };
+        let (small_us, large_us) = (held(0)?, held(PARENT_MIB)?);
+        Some(Parentage { small_us, gib_us: (large_us - small_us).max(0.0) * 1024.0 / PARENT_MIB as f64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::meminfo_mib;
+    use super::*;
+
+    #[test]
+    fn a_short_race_has_a_row_for_each_and_the_cost_of_memory() {
+        let names = [Contestant::Floor, Contestant::Fork, Contestant::ForklessStatus];
+        let available = meminfo_mib("MemAvailable").unwrap_or(0);
+        let brief = Brief::measure(&names, Duration::from_millis(20), available).expect("measured");
+        assert_eq!(brief.rows().map(|row| row.launcher).collect::<Vec<_>>(), names.map(Contestant::name));
+        assert!(brief.rows().all(|row| row.ratio_to_floor.is_some() && row.parent_mib == 0));
+        assert_eq!(brief.fork().is_some(), available / 2 >= PARENT_MIB);
+        assert!(brief.fork().is_none_or(|fork| fork.small_us > 0.0));
+        let little = Brief::measure(&names, Duration::from_millis(20), PARENT_MIB).expect("measured");
+        assert!(little.fork().is_none() && little.rows().count() == names.len());
+    }
+}

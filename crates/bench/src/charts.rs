@@ -1,0 +1,663 @@
+//! What is drawn: each sweep as a chart of a few panels that stand side by side, and the figures behind it as a table.
+
+use super::{
+    condition::Condition,
+    record::Report,
+    rows::{AliveRow, Row},
+    setting::Setting,
+    units::{bytes, figure, mebibytes, thousands},
+};
+
+/// One property of the parent, or one use, with all who took part.
+pub(crate) struct Chart {
+    /// File name without ending; also names the place in the page.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What is varied and what to look for, in a sentence or two.
+    pub(crate) about: &'static str,
+    pub(crate) panels: Vec<Panel>,
+    /// Which of the panels is the picture for who wants one only.
+    picture: usize,
+    pub(crate) table: Grid,
+}
+
+impl Chart {
+    /// The panel that stands for the chart where there is room for one.
+    pub(crate) fn picture(&self) -> &Panel {
+        &self.panels[self.picture]
+    }
+}
+
+/// One diagram.
+#[derive(Clone)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) x_title: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) body: Body,
+    /// Smallest and largest value, of this panel or of all that are to be compared with it.
+    pub(crate) span: (f64, f64),
+}
+
+impl Panel {
+    /// The panel on a scale of its own, where it does not stand beside the others.
+    pub(crate) fn alone(&self) -> Self {
+        with_spans(vec![self.clone()]).remove(0)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) enum Body {
+    /// A line for each launcher, over evenly spaced words.
+    Lines { ticks: Vec<String>, lines: Vec<Line> },
+    /// A dot for each launcher, one below the other.
+    Dots(Vec<Point>),
+}
+
+#[derive(Clone)]
+pub(crate) struct Line {
+    pub(crate) launcher: &'static str,
+    pub(crate) points: Vec<Point>,
+}
+
+/// One value, with all that is known of it.
+#[derive(Clone)]
+pub(crate) struct Point {
+    pub(crate) launcher: &'static str,
+    /// Which of the ticks.
+    pub(crate) tick: usize,
+    pub(crate) value: f64,
+    /// The 99th percentile, where the value is the median of the same.
+    pub(crate) tail: Option<f64>,
+    /// Line by line.
+    pub(crate) words: String,
+}
+
+/// What a value counts: times are shown by their magnitude, rates from zero on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Time,
+    Rate,
+}
+
+impl Unit {
+    /// For an axis: 100 µs, 20 ms, 15,000.
+    pub(crate) fn tick(self, value: f64) -> String {
+        let plain = |value: f64| {
+            let whole = thousands(value.round() as u64);
+            if (value - value.round()).abs() < 1e-6 { whole } else { format!("{value}") }
+        };
+        match self {
+            Self::Rate => plain(value),
+            Self::Time if value >= 1e6 => format!("{} s", plain(value / 1e6)),
+            Self::Time if value >= 1e3 => format!("{} ms", plain(value / 1e3)),
+            Self::Time => format!("{} µs", plain(value)),
+        }
+    }
+
+    /// With the digits that count, for a label: 38.0 µs, 20.5 ms, 15,345/s.
+    pub(crate) fn short(self, value: f64) -> String {
+        match self {
+            Self::Rate => format!("{}/s", thousands(value.round() as u64)),
+            Self::Time if value >= 1e6 => format!("{:.1} s", value / 1e6),
+            Self::Time if value >= 1e4 => format!("{:.1} ms", value / 1e3),
+            Self::Time => format!("{} µs", figure(value)),
+        }
+    }
+}
+
+/// A table with groups of columns.
+pub(crate) struct Grid {
+    pub(crate) groups: Vec<String>,
+    /// The same in each group.
+    pub(crate) heads: Vec<&'static str>,
+    /// By launcher, with its marks; a figure that was not measured is a dash.
+    pub(crate) rows: Vec<(String, Vec<String>)>,
+}
+
+/// One thing that was measured.
+#[derive(Clone, Copy)]
+struct Metric {
+    /// Over the panel.
+    title: &'static str,
+    /// Over the column.
+    head: &'static str,
+    unit: Unit,
+    /// Which value of a [`Cell`] is its 99th percentile, if that is to be in the same panel.
+    tail: Option<usize>,
+    /// Those in one table only have no panel.
+    drawn: bool,
+}
+
+const HELD: Metric = Metric {
+    title: "Held, median: until the caller goes on",
+    head: "held µs",
+    unit: Unit::Time,
+    tail: None,
+    drawn: true,
+};
+const TOTAL: Metric = Metric {
+    title: "Total, median: until the child is reaped",
+    head: "total µs",
+    unit: Unit::Time,
+    tail: None,
+    drawn: true,
+};
+const TAIL: Metric =
+    Metric { title: "Total, 99th percentile", head: "p99 µs", unit: Unit::Time, tail: None, drawn: true };
+const RATE: Metric =
+    Metric { title: "Launches per second, all together", head: "per s", unit: Unit::Rate, tail: None, drawn: true };
+
+/// As counted in a run of its own; not a number where it was not.
+const CALLS: Metric =
+    Metric { title: "System calls per launch", head: "calls", unit: Unit::Rate, tail: None, drawn: false };
+
+/// What is taken from a row for each kind of chart, in the order of its metrics.
+const SMALL: [Metric; 4] = [HELD, TOTAL, TAIL, CALLS];
+const TIMES: [Metric; 3] = [HELD, TOTAL, TAIL];
+const RATES: [Metric; 3] = [RATE, TOTAL, TAIL];
+const TOTALS: [Metric; 2] =
+    [Metric { title: "total, median, and a stroke at p99", tail: Some(1), ..TOTAL }, Metric { drawn: false, ..TAIL }];
+const RATE_ONLY: [Metric; 2] = [Metric { title: "launches per second", ..RATE }, Metric { drawn: false, ..TAIL }];
+const CPU: [Metric; 8] = [
+    Metric { title: "CPU time of the parent, median", head: "CPU µs", ..TOTAL },
+    Metric { head: "CPU p90 µs", drawn: false, ..TOTAL },
+    Metric { title: "CPU time of the parent, 99th percentile", head: "CPU p99 µs", ..TOTAL },
+    Metric { head: "CPU max µs", drawn: false, ..TOTAL },
+    Metric { title: "Latency from the kill on, median", head: "latency µs", ..TOTAL },
+    Metric { head: "latency p90 µs", drawn: false, ..TOTAL },
+    Metric { head: "latency p99 µs", drawn: false, ..TOTAL },
+    Metric { head: "latency max µs", drawn: false, ..TOTAL },
+];
+
+fn times_and_calls(row: &Row) -> Vec<f64> {
+    vec![row.held_p50_us, row.total_p50_us, row.total_p99_us, row.system_calls.unwrap_or(f64::NAN)]
+}
+
+fn times(row: &Row) -> Vec<f64> {
+    vec![row.held_p50_us, row.total_p50_us, row.total_p99_us]
+}
+
+fn rates(row: &Row) -> Vec<f64> {
+    vec![row.rate_per_s, row.total_p50_us, row.total_p99_us]
+}
+
+/// In the order of [`CPU`].
+fn costs(row: &AliveRow) -> Vec<f64> {
+    let known = |value: f64| if value > 0.0 { value } else { f64::NAN };
+    let cpu = [row.cpu_p50_us, known(row.cpu_p90_us), row.cpu_p99_us, known(row.cpu_max_us)];
+    let latency = [row.latency_p50_us, known(row.latency_p90_us), row.latency_p99_us, known(row.latency_max_us)];
+    [cpu, latency].concat()
+}
+
+fn totals(row: &Row) -> Vec<f64> {
+    vec![row.total_p50_us, row.total_p99_us]
+}
+
+fn rate_only(row: &Row) -> Vec<f64> {
+    vec![row.rate_per_s, row.total_p99_us]
+}
+
+/// One launcher at one tick.
+struct Cell {
+    launcher: &'static str,
+    tick: usize,
+    n: u64,
+    values: Vec<f64>,
+    /// After the name, in tables.
+    marks: String,
+}
+
+/// The charts that the rows give enough points for.
+pub(crate) fn charts(report: &Report) -> Vec<Chart> {
+    let mut charts: Vec<Chart> = small(report).into_iter().collect();
+    charts.extend(sweeps().iter().filter_map(|sweep| sweep.chart(report)));
+    charts.extend([output(report), tasks(report), alive(report)].into_iter().flatten());
+    charts
+}
+
+/// Everyone in the parent that has nothing much: where the ways differ least.
+fn small(report: &Report) -> Option<Chart> {
+    let cells = cells_of(report, &[Condition::SMALL], times_and_calls);
+    (cells.len() > 1).then(|| Chart {
+        name: "small",
+        title: "A small process",
+        about: "The parent has little memory, three open files and one thread: this is where the ways differ least.",
+        panels: dots(&["small parent".to_owned()], &SMALL, &cells),
+        picture: 1,
+        table: grid(vec!["small parent".to_owned()], &SMALL, &cells),
+    })
+}
+
+/// How to get a chart of lines from the rows.
+struct Sweep {
+    name: &'static str,
+    title: &'static str,
+    about: &'static str,
+    x_title: &'static str,
+    /// The value of the property for a condition that belongs to the sweep.
+    of: fn(&Condition) -> Option<u64>,
+    tick: fn(u64) -> String,
+    metrics: [Metric; 3],
+    values: fn(&Row) -> Vec<f64>,
+    picture: usize,
+}
+
+/// Memory of the parent under no setting; the other sweeps change what is special.
+const MEMORY: Sweep = Sweep {
+    name: "memory",
+    title: "Memory of the parent",
+    about: "fork copies the page tables, so it takes longer the more memory the parent has. What shares the memory does not.",
+    x_title: "touched memory of the parent",
+    of: |c| (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib),
+    tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
+    metrics: TIMES,
+    values: times,
+    picture: 1,
+};
+
+fn sweeps() -> Vec<Sweep> {
+    let settings = [
+        setting("settings-user", "A change of user, by memory", |c| under(c, Setting::User)),
+        setting("settings-user-namespace", "A user namespace, by memory", |c| under(c, Setting::UserNamespace)),
+        setting("settings-all", "All settings, by memory", |c| under(c, Setting::All)),
+    ];
+    size().into_iter().chain(surroundings()).chain(settings).collect()
+}
+
+/// What the parent has: memory, mappings, open files.
+fn size() -> Vec<Sweep> {
+    vec![
+        MEMORY,
+        Sweep {
+            name: "mappings",
+            title: "Mappings of the parent",
+            about: "Many small mappings instead of much memory: libraries, files in memory, thread stacks.",
+            x_title: "mappings added to the parent",
+            of: |c| (Condition { mappings: 0, ..*c } == Condition::SMALL).then_some(c.mappings),
+            tick: thousands,
+            ..MEMORY
+        },
+        Sweep {
+            name: "files",
+            title: "Open files of the parent",
+            about: "Close-on-exec files, as a server's sockets are. Who copies the table of descriptors must close them all again.",
+            x_title: "open files of the parent (close-on-exec)",
+            of: |c| (Condition { fds: 3, ..*c } == Condition::SMALL).then_some(c.fds),
+            tick: thousands,
+            ..MEMORY
+        },
+        Sweep {
+            name: "files-pipes",
+            title: "Open files, with three pipes to the child",
+            about: "The same with the child's standard streams on pipes, whose making and closing is in the time.",
+            x_title: "open files of the parent (close-on-exec)",
+            of: |c| (Condition { fds: 3, pipes: 0, ..*c } == Condition::SMALL && c.pipes > 0).then_some(c.fds),
+            tick: thousands,
+            ..MEMORY
+        },
+        Sweep {
+            name: "files-inherited",
+            title: "Open files that the child inherits",
+            about: "The same files, but not close-on-exec: most ways pass them all on, which is POSIX's rule. forkless-inherit does too; the \
+                    other ways of forkless pass on none.",
+            x_title: "open files of the parent (not close-on-exec)",
+            of: |c| {
+                let plain = Condition { fds: 3, close_on_exec: true, ..*c } == Condition::SMALL;
+                (plain && (!c.close_on_exec || *c == Condition::SMALL)).then_some(c.fds)
+            },
+            tick: thousands,
+            ..MEMORY
+        },
+    ]
+}
+
+/// What goes on in the parent, and what the launch goes through.
+fn surroundings() -> Vec<Sweep> {
+    vec![
+        Sweep {
+            name: "faulting",
+            title: "Threads that touch memory meanwhile",
+            about: "Other threads of the parent map, touch and unmap memory, and so contend for what a launch may need too.",
+            x_title: "other threads that touch memory",
+            of: |c| (Condition { faulting: 0, ..*c } == Condition::SMALL).then_some(c.faulting as u64),
+            tick: thousands,
+            ..MEMORY
+        },
+        Sweep {
+            name: "environment",
+            title: "The environment",
+            about: "A larger environment of the parent, which the child gets too: the kernel copies it at exec, and some ways copy it before.",
+            x_title: "added to the environment",
+            of: |c| (Condition { environment: 0, ..*c } == Condition::SMALL).then_some(c.environment),
+            tick: |count| if count == 0 { "nothing".to_owned() } else { bytes(count) },
+            ..MEMORY
+        },
+        Sweep {
+            name: "path",
+            title: "A search in PATH",
+            about: "The program is found after other directories of PATH; with 0 it is launched by its path.",
+            x_title: "directories of PATH before the program's",
+            of: |c| (Condition { path_misses: 0, ..*c } == Condition::SMALL).then_some(c.path_misses),
+            tick: thousands,
+            ..MEMORY
+        },
+        Sweep {
+            name: "threads",
+            title: "Threads that launch at once",
+            about: "All threads launch as fast as they can. More is better in the first panel, less in the others.",
+            x_title: "threads",
+            of: |c| (Condition { threads: 1, ..*c } == Condition::SMALL).then_some(c.threads as u64),
+            tick: thousands,
+            metrics: RATES,
+            values: rates,
+            picture: 0,
+        },
+    ]
+}
+
+fn setting(name: &'static str, title: &'static str, of: fn(&Condition) -> Option<u64>) -> Sweep {
+    let about = "Settings of the child make others fall back to fork. The floor does without the settings; so do, in part, those \
+                 marked with * in the tables.";
+    Sweep { name, title, about, of, ..MEMORY }
+}
+
+fn under(condition: &Condition, setting: Setting) -> Option<u64> {
+    (Condition { parent_mib: 0, ..*condition } == Condition { setting, ..Condition::SMALL })
+        .then_some(condition.parent_mib)
+}
+
+impl Sweep {
+    /// `None` where there are not two points to join.
+    fn chart(&self, report: &Report) -> Option<Chart> {
+        let mut conditions: Vec<Condition> =
+            report.conditions().into_iter().filter(|condition| (self.of)(condition).is_some()).collect();
+        conditions.sort_by_key(|condition| (self.of)(condition));
+        conditions.dedup();
+        let ticks: Vec<String> = conditions.iter().filter_map(|c| (self.of)(c)).map(self.tick).collect();
+        let cells = cells_of(report, &conditions, self.values);
+        let panels = lines(&ticks, &self.metrics, &cells, self.x_title);
+        (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
+            name: self.name,
+            title: self.title,
+            about: self.about,
+            panels,
+            picture: self.picture,
+            table: grid(ticks, &self.metrics, &cells),
+        })
+    }
+}
+
+/// Capturing what the child writes.
+fn output(report: &Report) -> Option<Chart> {
+    let is_it = |c: &Condition| c.output > 0 && Condition { output: 0, ..*c } == Condition::SMALL;
+    let conditions: Vec<Condition> = report.conditions().into_iter().filter(is_it).collect();
+    let ticks: Vec<String> = conditions.iter().map(|condition| bytes(condition.output)).collect();
+    let cells = cells_of(report, &conditions, totals);
+    (!cells.is_empty()).then(|| Chart {
+        name: "output",
+        title: "What the child writes, captured",
+        about: "The child writes, and the parent has all of it in memory in the end.",
+        panels: dots(&ticks, &TOTALS, &cells),
+        picture: 0,
+        table: grid(ticks, &TOTALS, &cells),
+    })
+}
+
+/// Launches from tasks of a runtime.
+fn tasks(report: &Report) -> Option<Chart> {
+    let found: Vec<Condition> = report.conditions().into_iter().filter(|condition| condition.tasks > 0).collect();
+    let words = |c: &Condition| match (c.output > 0, c.fds > Condition::SMALL.fds) {
+        (true, _) => "with output captured".to_owned(),
+        (false, true) => format!("with {} open files", thousands(c.fds)),
+        (false, false) => "small parent".to_owned(),
+    };
+    let ticks: Vec<String> = found.iter().map(words).collect();
+    let cells = cells_of(report, &found, rate_only);
+    (!cells.is_empty()).then(|| Chart {
+        name: "tasks",
+        title: "Launches from tokio tasks",
+        about: "Tasks of one runtime launch at once, await the end and launch again. More is better; there is no floor.",
+        panels: dots(&ticks, &RATE_ONLY, &cells),
+        picture: 0,
+        table: grid(ticks, &RATE_ONLY, &cells),
+    })
+}
+
+/// What the end of one child costs, by how many there are.
+fn alive(report: &Report) -> Option<Chart> {
+    let mut counts: Vec<usize> = report.alive.iter().map(|row| row.children).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let cell = |row: &AliveRow| Cell {
+        launcher: row.waiter,
+        tick: counts.iter().position(|count| *count == row.children).unwrap_or(0),
+        n: row.n as u64,
+        values: costs(row),
+        marks: String::new(),
+    };
+    let cells: Vec<Cell> = report.alive.iter().map(cell).collect();
+    let ticks: Vec<String> = counts.iter().map(|count| thousands(*count as u64)).collect();
+    let panels = lines(&ticks, &CPU, &cells, "children alive");
+    (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
+        name: "alive",
+        title: "One of many children ends",
+        about: "What it costs the parent to be told which one. epoll is the least that can be done.",
+        panels,
+        picture: 0,
+        table: grid(ticks, &CPU, &cells),
+    })
+}
+
+fn cells_of(report: &Report, conditions: &[Condition], values: fn(&Row) -> Vec<f64>) -> Vec<Cell> {
+    let cell = |row: &Row| {
+        let tick = conditions.iter().position(|condition| *condition == row.condition())?;
+        let marks = super::table::marks(row);
+        Some(Cell { launcher: row.launcher, tick, n: row.n, values: values(row), marks })
+    };
+    report.rows.iter().filter_map(cell).collect()
+}
+
+/// A panel for each metric, with a line for each launcher that is worth one; times of one chart on one scale.
+fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static str) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
+        let mut lines = Vec::new();
+        for launcher in super::plots::drawn() {
+            let mut points: Vec<Point> = cells
+                .iter()
+                .filter(|cell| cell.launcher == launcher)
+                .map(|cell| point(cell, at, metric, metrics, ticks))
+                .collect();
+            points.sort_by_key(|point| point.tick);
+            // Engines have no large parent in a short run, and not everyone is in every sweep: one point is no line.
+            if points.len() > 1 {
+                lines.push(Line { launcher, points });
+            }
+        }
+        if !lines.is_empty() {
+            let body = Body::Lines { ticks: ticks.to_vec(), lines };
+            panels.push(Panel { title: metric.title.to_owned(), x_title, unit: metric.unit, body, span: (0.0, 0.0) });
+        }
+    }
+    with_spans(panels)
+}
+
+/// A panel for each tick and metric, with a dot for each launcher.
+fn dots(ticks: &[String], metrics: &[Metric], cells: &[Cell]) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for (tick, words) in ticks.iter().enumerate() {
+        for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
+            let here = cells.iter().filter(|cell| cell.tick == tick);
+            let points: Vec<Point> = here.map(|cell| point(cell, at, metric, metrics, ticks)).collect();
+            if points.is_empty() {
+                continue;
+            }
+            let title = if ticks.len() > 1 { format!("{words}: {}", metric.title) } else { metric.title.to_owned() };
+            let span = (0.0, 0.0);
+            panels.push(Panel { title, x_title: "", unit: metric.unit, body: Body::Dots(points), span });
+        }
+    }
+    if ticks.len() > 1 {
+        panels.into_iter().flat_map(|panel| with_spans(vec![panel])).collect()
+    } else {
+        with_spans(panels)
+    }
+}
+
+fn point(cell: &Cell, at: usize, metric: &Metric, metrics: &[Metric], ticks: &[String]) -> Point {
+    let mut words = format!("{} · {}", cell.launcher, ticks[cell.tick]);
+    for (metric, value) in metrics.iter().zip(&cell.values).filter(|(_, value)| value.is_finite()) {
+        let line = match metric.head.strip_suffix(" µs") {
+            Some(name) => format!("\n{name} {} µs", exact(*value)),
+            None => format!("\n{} {}", metric.head, exact(*value)),
+        };
+        words.push_str(&line);
+    }
+    words.push_str(&format!("\nn {}", thousands(cell.n)));
+    let tail = metric.tail.map(|tail| cell.values[tail]);
+    Point { launcher: cell.launcher, tick: cell.tick, value: cell.values[at], tail, words }
+}
+
+/// All that the record has: 20,498.303.
+pub(crate) fn exact(value: f64) -> String {
+    let text = format!("{value}");
+    match text.split_once('.') {
+        Some((whole, part)) => format!("{}.{part}", thousands(whole.parse().unwrap_or(0))),
+        None => thousands(value as u64),
+    }
+}
+
+/// Gives all panels of a unit the span of them all.
+fn with_spans(mut panels: Vec<Panel>) -> Vec<Panel> {
+    let values = |panel: &Panel| -> Vec<f64> {
+        let both = |point: &Point| [Some(point.value), point.tail];
+        let values: Vec<Option<f64>> = match &panel.body {
+            Body::Lines { lines, .. } => lines.iter().flat_map(|line| &line.points).flat_map(both).collect(),
+            Body::Dots(points) => points.iter().flat_map(both).collect(),
+        };
+        values.into_iter().flatten().collect()
+    };
+    for unit in [Unit::Time, Unit::Rate] {
+        let all: Vec<f64> = panels.iter().filter(|panel| panel.unit == unit).flat_map(values).collect();
+        let span = (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
+        panels.iter_mut().filter(|panel| panel.unit == unit).for_each(|panel| panel.span = span);
+    }
+    panels
+}
+
+fn grid(groups: Vec<String>, metrics: &[Metric], cells: &[Cell]) -> Grid {
+    let mut heads: Vec<&'static str> = metrics.iter().map(|metric| metric.head).collect();
+    let floors = cells.iter().filter(|cell| super::plots::is_bound(cell.launcher)).count();
+    // The ratio is that of the total; without a floor there is none.
+    let total = metrics.iter().position(|metric| metric.head == TOTAL.head).filter(|_| floors > 0);
+    heads.extend(total.map(|_| "× floor"));
+    heads.push("n");
+    // Who was tried at one tick only has its figures there in the table of that.
+    let is_part = |cell: &&Cell| {
+        let of_it = cells.iter().filter(|other| other.launcher == cell.launcher).count();
+        of_it > 1 || groups.len() == 1 || cell.tick > 0
+    };
+    let mut launchers: Vec<(&'static str, &str)> = Vec::new();
+    for cell in cells.iter().filter(is_part) {
+        match launchers.iter_mut().find(|(launcher, _)| *launcher == cell.launcher) {
+            Some(entry) if entry.1.len() < cell.marks.len() => entry.1 = &cell.marks,
+            Some(_) => {}
+            None => launchers.push((cell.launcher, &cell.marks)),
+        }
+    }
+    let or_dash = |value: &f64| if value.is_finite() { figure(*value) } else { "–".to_owned() };
+    let group = |launcher: &str, tick: usize| -> Vec<String> {
+        let find = |name: &str| cells.iter().find(|cell| cell.launcher == name && cell.tick == tick);
+        let Some(cell) = find(launcher) else { return vec!["–".to_owned(); heads.len()] };
+        let mut words: Vec<String> = cell.values.iter().map(or_dash).collect();
+        if let Some(total) = total {
+            let ratio = find("floor").map(|floor| format!("{:.2}", cell.values[total] / floor.values[total]));
+            words.push(ratio.unwrap_or_else(|| "–".to_owned()));
+        }
+        words.push(thousands(cell.n));
+        words
+    };
+    let row = |(launcher, marks): &(&'static str, &str)| {
+        (format!("{launcher}{marks}"), (0..groups.len()).flat_map(|tick| group(launcher, tick)).collect())
+    };
+    let rows = launchers.iter().map(row).collect();
+    Grid { groups, heads, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::Machine;
+    use super::super::record::tests::row;
+    use super::*;
+
+    fn report() -> Report {
+        let mut rows = Vec::new();
+        for (parent_mib, fork) in [(0, 240.0), (100, 10_000.0), (1024, 104_000.0)] {
+            let condition = Condition { parent_mib, ..Condition::SMALL };
+            rows.push(row("floor", condition, 40.0, 80.0));
+            rows.push(row("fork", condition, fork, fork + 60.0));
+            rows.push(row("forkless-status", condition, 79.0, 79.0));
+        }
+        rows.push(row("go", Condition::SMALL, 50.0, 99.0));
+        Report::new(Machine::read(), rows, Vec::new())
+    }
+
+    #[test]
+    fn a_sweep_becomes_a_chart_with_held_total_and_tail_apart() {
+        let charts = charts(&report());
+        assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["small", "memory"]);
+        let memory = &charts[1];
+        assert_eq!(memory.panels.len(), 3);
+        assert!(memory.panels.iter().all(|panel| panel.span == (40.0, 208_120.0)), "one scale for all times");
+        let Body::Lines { ticks, lines } = &memory.panels[0].body else { panic!("no lines") };
+        assert_eq!(ticks, &["small", "100 MiB", "1 GiB"]);
+        let mut names: Vec<&str> = lines.iter().map(|line| line.launcher).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["floor", "fork", "forkless-status"], "one point is no line");
+        assert!(lines.iter().all(|line| line.points.len() == 3));
+        let fork = lines.iter().find(|line| line.launcher == "fork").expect("fork");
+        assert_eq!(fork.points[2].value, 104_000.0);
+        assert_eq!(fork.points[2].words, "fork · 1 GiB\nheld 104,000 µs\ntotal 104,060 µs\np99 208,120 µs\nn 100");
+    }
+
+    #[test]
+    fn the_table_has_a_dash_for_what_was_not_measured_and_marks() {
+        let mut report = report();
+        let small = &charts(&report)[0].table;
+        let go = small.rows.iter().find(|(launcher, _)| launcher == "go").expect("go");
+        assert_eq!(go.1, ["50.0", "99.0", "198", "–", "1.24", "100"]);
+
+        let large = Condition { parent_mib: 1024, ..Condition::SMALL };
+        report.rows.push(Row { lacks: Some("ids".to_owned()), ..row("go", large, 60.0, 99.0) });
+        let memory = &charts(&report)[1].table;
+        assert_eq!(memory.heads, ["held µs", "total µs", "p99 µs", "× floor", "n"]);
+        let go = memory.rows.iter().find(|(launcher, _)| launcher == "go *").expect("go with its mark");
+        assert_eq!(go.1[4..11], ["100", "–", "–", "–", "–", "–", "60.0"]);
+        let launchers: Vec<&str> = memory.rows.iter().map(|(launcher, _)| launcher.as_str()).collect();
+        assert_eq!(launchers, ["floor", "fork", "forkless-status †", "go *"]);
+    }
+
+    #[test]
+    fn children_alive_become_a_chart() {
+        let row =
+            |waiter, children, cpu_p50_us| AliveRow { waiter, children, cpu_p50_us, n: 100, ..AliveRow::default() };
+        let rows = vec![row("epoll", 100, 5.0), row("epoll", 10_000, 5.5), row("wait-any", 100, 5.0)];
+        let charts = charts(&Report::new(Machine::read(), Vec::new(), rows));
+        assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["alive"]);
+        assert_eq!(charts[0].table.groups, ["100", "10,000"]);
+        assert_eq!(charts[0].table.rows[0].1[..2], ["5.0", "–"], "a p90 of 0 is none");
+    }
+
+    #[test]
+    fn values_are_written_as_they_are_read() {
+        assert_eq!(exact(20_498.303), "20,498.303");
+        assert_eq!(exact(17.25), "17.25");
+        assert_eq!(exact(5_000.0), "5,000");
+        assert_eq!(Unit::Time.tick(20_000.0), "20 ms");
+        assert_eq!(Unit::Time.tick(1_500.0), "1.5 ms");
+        assert_eq!(Unit::Time.short(38.04), "38.0 µs");
+        assert_eq!(Unit::Time.short(20_498.3), "20.5 ms");
+        assert_eq!(Unit::Rate.short(15_344.6), "15,345/s");
+    }
+}

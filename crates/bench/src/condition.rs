@@ -1,0 +1,155 @@
+//! One parent to launch from, and what is asked of the launch.
+
+use super::{
+    setting::Setting,
+    units::{bytes, mebibytes, thousands},
+};
+
+/// What the child writes where that is captured: a line, and far more than a pipe holds.
+pub(crate) const OUTPUTS: [u64; 2] = [100, 64 << 20];
+
+/// Tasks that launch at once, and open files of the server that they are in.
+pub(crate) const TASKS: usize = 64;
+pub(crate) const SOCKETS: u64 = 10_000;
+
+/// One parent to launch from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// Touched private anonymous memory added to the process.
+    pub(crate) parent_mib: u64,
+    /// Mappings added to the process.
+    pub(crate) mappings: u64,
+    /// Open files of the process.
+    pub(crate) fds: u64,
+    /// Threads that launch at once.
+    pub(crate) threads: usize,
+    /// Pipes between parent and child: 0, or 3 for stdin, stdout and stderr.
+    pub(crate) pipes: u8,
+    /// Settings of the child.
+    pub(crate) setting: Setting,
+    /// Bytes that the child writes and the parent captures; 0: nothing is captured.
+    pub(crate) output: u64,
+    /// Tasks of one tokio runtime that launch at once; 0: threads launch.
+    pub(crate) tasks: usize,
+    /// Whether the open files that were added are close-on-exec.
+    pub(crate) close_on_exec: bool,
+    /// Threads that touch memory while others launch.
+    pub(crate) faulting: usize,
+    /// Bytes added to the environment of caller and child.
+    pub(crate) environment: u64,
+    /// Directories of `PATH` before the one with the program; 0: it is launched by its path.
+    pub(crate) path_misses: u64,
+}
+
+impl Condition {
+    /// The process as it is, and a launch without anything.
+    pub(crate) const SMALL: Self = Self {
+        parent_mib: 0,
+        mappings: 0,
+        fds: 3,
+        threads: 1,
+        pipes: 0,
+        setting: Setting::None,
+        output: 0,
+        tasks: 0,
+        close_on_exec: true,
+        faulting: 0,
+        environment: 0,
+        path_misses: 0,
+    };
+
+    /// Whether each contestant must be a process of its own, started with what the condition asks for.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.environment > 0 || self.path_misses > 0
+    }
+
+    /// Whether the parent has more open files or mappings than the small one.
+    pub(crate) fn has_files_or_mappings(&self) -> bool {
+        self.fds > Self::SMALL.fds || self.mappings > 0
+    }
+
+    /// Whether the parent has something that not every process can have.
+    pub(crate) fn is_demanding(&self) -> bool {
+        self.parent_mib > 0 || self.has_files_or_mappings()
+    }
+
+    /// Whether the launch may be another than from the small parent, so that system calls are worth counting, and short
+    /// enough to be counted.
+    pub(crate) fn is_countable(&self) -> bool {
+        let Self { pipes, output, path_misses, .. } = *self;
+        *self == Self { pipes, output, path_misses, ..Self::SMALL } && output <= OUTPUTS[0]
+    }
+
+    /// Whether the floor does all that the others do.
+    pub(crate) fn has_floor(&self) -> bool {
+        self.setting == Setting::None && self.tasks == 0
+    }
+
+    /// Whether it differs from [`Condition::SMALL`] in what the parent has, and the child is started as there.
+    pub(crate) fn is_sweep_of_parent(&self) -> bool {
+        let same = Self { parent_mib: self.parent_mib, mappings: self.mappings, fds: self.fds, ..Self::SMALL };
+        *self == same && *self != Self::SMALL
+    }
+
+    /// The condition in words, naming only what differs from [`Condition::SMALL`].
+    pub(crate) fn words(&self) -> String {
+        let mut words = Vec::new();
+        if self.setting != Setting::None {
+            words.push(self.setting.words().to_owned());
+        }
+        if self.output > 0 {
+            words.push(format!("output of {}", bytes(self.output)));
+        }
+        if self.parent_mib > 0 {
+            words.push(format!("{} of memory", mebibytes(self.parent_mib)));
+        }
+        if self.mappings > 0 {
+            words.push(format!("{} mappings", thousands(self.mappings)));
+        }
+        if self.fds != Self::SMALL.fds || self.pipes > 0 {
+            let inherited = if self.close_on_exec { "" } else { ", not close-on-exec" };
+            words.push(format!("{} open files{inherited}", thousands(self.fds)));
+        }
+        if self.pipes > 0 {
+            words.push("three pipes to the child".to_owned());
+        }
+        if self.threads > 1 {
+            words.push(format!("{} threads at once", self.threads));
+        }
+        if self.tasks > 0 {
+            words.push(format!("{} tasks at once", self.tasks));
+        }
+        if self.faulting > 0 {
+            words.push(format!("{} more threads that touch memory", self.faulting));
+        }
+        if self.environment > 0 {
+            words.push(format!("{} more of environment", bytes(self.environment)));
+        }
+        if self.path_misses > 0 {
+            words.push(format!("found in PATH after {} other directories", thousands(self.path_misses)));
+        }
+        if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
+    }
+}
+
+/// The words of a condition as a title.
+pub(crate) fn headline(condition: &Condition) -> String {
+    let words = condition.words();
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_what_differs() {
+        assert_eq!(Condition::SMALL.words(), "small parent");
+        let condition = Condition { parent_mib: 2048, fds: 15_000, pipes: 3, ..Condition::SMALL };
+        assert_eq!(condition.words(), "2 GiB of memory, 15,000 open files, three pipes to the child");
+    }
+}

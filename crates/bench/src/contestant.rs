@@ -1,0 +1,350 @@
+//! The ways to launch a process that take part: their names, and what sets each apart.
+
+/// A way to launch a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Contestant {
+    /// vfork, execve and wait4 in C: what every other row is measured against
+    Floor,
+    /// fork, execve and waitpid in C
+    Fork,
+    /// posix_spawn and waitpid in C
+    #[value(name = "posix_spawn")]
+    PosixSpawn,
+    /// posix_spawn that closes all above standard error, and waitpid in C
+    #[value(name = "posix_spawn-closefrom")]
+    PosixSpawnClosefrom,
+    /// system(3), so with a shell
+    System,
+    /// popen(3), read to the end, pclose(3), so with a shell
+    Popen,
+    /// Rust's std::process::Command, spawn and wait
+    Std,
+    /// Go's os/exec, Start and Wait
+    Go,
+    /// CPython's subprocess.Popen and wait
+    #[value(name = "cpython")]
+    CPython,
+    /// CPython's asyncio.create_subprocess_exec and wait
+    #[value(name = "cpython-asyncio")]
+    CPythonAsyncio,
+    /// Perl's system with a list
+    PerlSystem,
+    /// Perl's backticks
+    PerlBackticks,
+    /// Perl's Proc::FastSpawn and waitpid
+    #[value(name = "perl-fastspawn")]
+    PerlFastSpawn,
+    /// Perl's IPC::Run
+    PerlIpcRun,
+    /// Node's child_process.spawn and its exit event
+    NodeSpawn,
+    /// Node's child_process.spawnSync
+    #[value(name = "node-spawnsync")]
+    NodeSpawnSync,
+    /// Java's ProcessBuilder, start and waitFor
+    Java,
+    /// GLib's g_spawn_async and waitpid
+    Glib,
+    /// libuv's uv_spawn and its event loop
+    Libuv,
+    /// tokio::process::Command, spawn and wait
+    Tokio,
+    /// forkless Command, spawn and wait
+    ForklessSpawn,
+    /// forkless Command, launch and wait
+    ForklessLaunch,
+    /// forkless Command that passes on every descriptor, spawn and wait
+    ForklessInherit,
+    /// forkless Command by fork, spawn and wait
+    ForklessFork,
+    /// forkless Command by posix_spawn, spawn and wait
+    #[value(name = "forkless-posix_spawn")]
+    ForklessPosixSpawn,
+    /// forkless Command, status
+    ForklessStatus,
+    /// forkless prepared plan, spawn and wait, no pidfd
+    ForklessPrepared,
+    /// forkless prepared plan, launch and wait, no pidfd
+    ForklessPreparedLaunch,
+    /// forkless prepared plan, status
+    ForklessPreparedStatus,
+    /// forkless Command, output
+    ForklessOutput,
+    /// forkless Prepared, output
+    ForklessPreparedOutput,
+    /// forkless Command, capture in memory files
+    ForklessMemoryFile,
+    /// forkless Command by a zygote, spawn and wait
+    ForklessZygote,
+    /// forkless prepared plan by a zygote, spawn and wait, no pidfd
+    ForklessPreparedZygote,
+    /// forkless::tokio::Command, spawn and wait
+    ForklessTokio,
+    /// forkless::tokio::Command, status
+    ForklessTokioStatus,
+    /// forkless::tokio::Prepared, status
+    ForklessTokioPreparedStatus,
+    /// forkless_spawn of the C library and waitpid in C
+    #[value(name = "forkless-c-spawn")]
+    ForklessCSpawn,
+    /// forkless_system of the C library
+    #[value(name = "forkless-c-system")]
+    ForklessCSystem,
+    /// forkless_popen of the C library, read to the end, forkless_pclose
+    #[value(name = "forkless-c-popen")]
+    ForklessCPopen,
+    /// Perl's system with a list, under `use Forkless`
+    ForklessPerlSystem,
+    /// Perl's backticks, under `use Forkless`
+    ForklessPerlBackticks,
+    /// Perl's Forkless::FastSpawn and waitpid
+    #[value(name = "forkless-perl-fastspawn")]
+    ForklessPerlFastSpawn,
+    /// forkless.Popen of the Python package and wait
+    #[value(name = "forkless-cpython")]
+    ForklessCPython,
+    /// forkless.run of the Python package
+    #[value(name = "forkless-cpython-run")]
+    ForklessCPythonRun,
+    /// forkless.asyncio.create_subprocess_exec of the Python package and wait
+    #[value(name = "forkless-cpython-asyncio")]
+    ForklessCPythonAsyncio,
+    /// posix_spawn and waitpid in C, under the preload library
+    #[value(name = "forkless-preload-posix_spawn")]
+    ForklessPreloadPosixSpawn,
+    /// posix_spawn-closefrom, under the preload library
+    ForklessPreloadClosefrom,
+    /// posix_spawn under the preload library that is told to pass on the standard streams only
+    ForklessPreloadStdio,
+    /// system(3) under the preload library
+    ForklessPreloadSystem,
+    /// popen(3), read to the end, pclose(3), under the preload library
+    ForklessPreloadPopen,
+}
+
+impl Contestant {
+    /// All of them, in the order of the tables.
+    pub(crate) const ALL: [Self; 51] = [
+        Self::Floor,
+        Self::Fork,
+        Self::PosixSpawn,
+        Self::PosixSpawnClosefrom,
+        Self::System,
+        Self::Popen,
+        Self::Std,
+        Self::Go,
+        Self::CPython,
+        Self::CPythonAsyncio,
+        Self::PerlSystem,
+        Self::PerlBackticks,
+        Self::PerlFastSpawn,
+        Self::PerlIpcRun,
+        Self::NodeSpawn,
+        Self::NodeSpawnSync,
+        Self::Java,
+        Self::Glib,
+        Self::Libuv,
+        Self::Tokio,
+        Self::ForklessSpawn,
+        Self::ForklessLaunch,
+        Self::ForklessInherit,
+        Self::ForklessFork,
+        Self::ForklessPosixSpawn,
+        Self::ForklessStatus,
+        Self::ForklessPrepared,
+        Self::ForklessPreparedLaunch,
+        Self::ForklessPreparedStatus,
+        Self::ForklessOutput,
+        Self::ForklessPreparedOutput,
+        Self::ForklessMemoryFile,
+        Self::ForklessZygote,
+        Self::ForklessPreparedZygote,
+        Self::ForklessTokio,
+        Self::ForklessTokioStatus,
+        Self::ForklessTokioPreparedStatus,
+        Self::ForklessCSpawn,
+        Self::ForklessCSystem,
+        Self::ForklessCPopen,
+        Self::ForklessPerlSystem,
+        Self::ForklessPerlBackticks,
+        Self::ForklessPerlFastSpawn,
+        Self::ForklessCPython,
+        Self::ForklessCPythonRun,
+        Self::ForklessCPythonAsyncio,
+        Self::ForklessPreloadPosixSpawn,
+        Self::ForklessPreloadClosefrom,
+        Self::ForklessPreloadStdio,
+        Self::ForklessPreloadSystem,
+        Self::ForklessPreloadPopen,
+    ];
+
+    /// Name in tables, in the JSON and in `--launchers`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Fork => "fork",
+            Self::PosixSpawn => "posix_spawn",
+            Self::PosixSpawnClosefrom => "posix_spawn-closefrom",
+            Self::System => "system",
+            Self::Popen => "popen",
+            Self::Std => "std",
+            Self::Go => "go",
+            Self::CPython => "cpython",
+            Self::CPythonAsyncio => "cpython-asyncio",
+            Self::PerlSystem => "perl-system",
+            Self::PerlBackticks => "perl-backticks",
+            Self::PerlFastSpawn => "perl-fastspawn",
+            Self::PerlIpcRun => "perl-ipc-run",
+            Self::NodeSpawn => "node-spawn",
+            Self::NodeSpawnSync => "node-spawnsync",
+            Self::Java => "java",
+            Self::Glib => "glib",
+            Self::Libuv => "libuv",
+            Self::Tokio => "tokio",
+            Self::ForklessSpawn => "forkless-spawn",
+            Self::ForklessLaunch => "forkless-launch",
+            Self::ForklessInherit => "forkless-inherit",
+            Self::ForklessFork => "forkless-fork",
+            Self::ForklessPosixSpawn => "forkless-posix_spawn",
+            Self::ForklessStatus => "forkless-status",
+            Self::ForklessPrepared => "forkless-prepared",
+            Self::ForklessPreparedLaunch => "forkless-prepared-launch",
+            Self::ForklessPreparedStatus => "forkless-prepared-status",
+            Self::ForklessOutput => "forkless-output",
+            Self::ForklessPreparedOutput => "forkless-prepared-output",
+            Self::ForklessMemoryFile => "forkless-memory-file",
+            Self::ForklessZygote => "forkless-zygote",
+            Self::ForklessPreparedZygote => "forkless-prepared-zygote",
+            Self::ForklessTokio => "forkless-tokio",
+            Self::ForklessTokioStatus => "forkless-tokio-status",
+            Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
+            Self::ForklessCSpawn => "forkless-c-spawn",
+            Self::ForklessCSystem => "forkless-c-system",
+            Self::ForklessCPopen => "forkless-c-popen",
+            Self::ForklessPerlSystem => "forkless-perl-system",
+            Self::ForklessPerlBackticks => "forkless-perl-backticks",
+            Self::ForklessPerlFastSpawn => "forkless-perl-fastspawn",
+            Self::ForklessCPython => "forkless-cpython",
+            Self::ForklessCPythonRun => "forkless-cpython-run",
+            Self::ForklessCPythonAsyncio => "forkless-cpython-asyncio",
+            Self::ForklessPreloadPosixSpawn => "forkless-preload-posix_spawn",
+            Self::ForklessPreloadClosefrom => "forkless-preload-closefrom",
+            Self::ForklessPreloadStdio => "forkless-preload-stdio",
+            Self::ForklessPreloadSystem => "forkless-preload-system",
+            Self::ForklessPreloadPopen => "forkless-preload-popen",
+        }
+    }
+
+    /// Those that can give the child three pipes.
+    pub(crate) fn takes_pipes(self) -> bool {
+        matches!(self, Self::Floor | Self::PosixSpawn | Self::Std | Self::ForklessSpawn | Self::ForklessPrepared)
+    }
+
+    /// Those that run in the thread sweep. The others would say nothing that these do not.
+    pub(crate) fn joins_crowd(self) -> bool {
+        matches!(
+            self,
+            Self::Floor
+                | Self::PosixSpawn
+                | Self::Std
+                | Self::ForklessStatus
+                | Self::ForklessPrepared
+                | Self::ForklessPreparedStatus
+        )
+    }
+
+    /// Those that capture what the child writes: where there is nothing to capture, and where there is.
+    pub(crate) fn captures(self, output: bool) -> bool {
+        match self {
+            Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
+            Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => output,
+            _ => !output,
+        }
+    }
+
+    /// Those that launch from tasks.
+    pub(crate) fn awaits(self) -> bool {
+        matches!(
+            self,
+            Self::Tokio | Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus
+        )
+    }
+
+    /// Those that launch while other threads touch memory.
+    pub(crate) fn bears_faults(self) -> bool {
+        self.joins_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
+    }
+
+    /// Those that have to find the program, or to hand on a large environment.
+    pub(crate) fn stands_apart(self) -> bool {
+        let first = [Self::Floor, Self::Fork, Self::PosixSpawn, Self::System, Self::Popen, Self::Std];
+        let ours = [Self::ForklessSpawn, Self::ForklessStatus, Self::ForklessPrepared];
+        let in_c = [Self::ForklessCSpawn, Self::ForklessCSystem, Self::ForklessCPopen];
+        self.is_engine() || first.contains(&self) || ours.contains(&self) || in_c.contains(&self)
+    }
+
+    /// Those that are a process of their own.
+    pub(crate) fn is_engine(self) -> bool {
+        match self {
+            Self::Go | Self::Java | Self::Glib | Self::Libuv => true,
+            Self::CPython | Self::CPythonAsyncio => true,
+            Self::ForklessCPython | Self::ForklessCPythonRun | Self::ForklessCPythonAsyncio => true,
+            Self::PerlSystem | Self::PerlBackticks | Self::PerlFastSpawn | Self::PerlIpcRun => true,
+            Self::ForklessPerlSystem | Self::ForklessPerlBackticks | Self::ForklessPerlFastSpawn => true,
+            Self::NodeSpawn | Self::NodeSpawnSync => true,
+            _ => self.is_preloaded(),
+        }
+    }
+
+    /// Those that are this program under the preload library.
+    pub(crate) fn is_preloaded(self) -> bool {
+        let functions = [Self::ForklessPreloadPosixSpawn, Self::ForklessPreloadSystem, Self::ForklessPreloadPopen];
+        functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
+    }
+
+    /// Of the engines of a language those that do not launch as another does: one for each of our modules.
+    pub(crate) fn grows(self) -> bool {
+        let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
+        let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];
+        let in_python = [Self::ForklessCPythonRun, Self::ForklessCPythonAsyncio];
+        let is_alike = [&alike[..], &in_perl, &in_python].iter().any(|list| list.contains(&self));
+        !is_alike && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
+    }
+
+    /// What the child is given otherwise than by the floor, which passes on its environment, its standard streams and every
+    /// descriptor that is not close-on-exec, and reads no line as a shell does. A test compares.
+    pub(crate) fn unlike(self) -> Option<&'static str> {
+        match self {
+            Self::Floor | Self::Fork | Self::PosixSpawn | Self::Std | Self::Go | Self::Libuv | Self::Tokio => None,
+            Self::PerlSystem
+            | Self::PerlFastSpawn
+            | Self::PerlIpcRun
+            | Self::ForklessInherit
+            | Self::ForklessCSpawn => None,
+            Self::ForklessPreloadPosixSpawn | Self::ForklessPerlSystem | Self::ForklessPerlFastSpawn => None,
+            Self::System | Self::ForklessPreloadSystem => Some("shell"),
+            Self::Popen | Self::ForklessPreloadPopen => Some("stdio, shell"),
+            Self::PerlBackticks | Self::ForklessPerlBackticks => Some("stdio"),
+            // No shell runs, but the line is read as by one, and PWD set.
+            Self::ForklessCSystem => Some("fds, shell"),
+            Self::ForklessCPopen => Some("stdio, fds, shell"),
+            _ => Some("fds"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for contestant in Contestant::ALL {
+            let value = contestant.to_possible_value().expect("none is hidden");
+            assert_eq!(value.get_name(), contestant.name());
+        }
+        assert_eq!(Contestant::ALL, Contestant::value_variants());
+    }
+}

@@ -1,0 +1,216 @@
+//! Each contestant made ready to launch: those of C, of Rust's standard library, ours, and the engines.
+
+use std::{os::unix::process::CommandExt, time::Instant};
+
+use anyhow::{Context, Result};
+
+use super::{
+    contestant::Contestant,
+    engines::Engines,
+    launcher::{Job, Launcher, check_output, look_through, nanoseconds},
+    native::{self, Native},
+    ours,
+    program::check,
+    setting::Feature,
+    statistics::Sample,
+};
+
+/// Whether the C library that the bench was built with has what it needs.
+pub(crate) fn is_here(contestant: Contestant) -> bool {
+    // SAFETY: it takes nothing and reads a constant.
+    contestant != Contestant::PosixSpawnClosefrom || unsafe { native::bench_has_closefrom() } != 0
+}
+
+/// The settings that it can give a child. The floor has none: it is what a launch costs without.
+pub(crate) fn can(contestant: Contestant, engines: Option<&Engines>) -> Vec<Feature> {
+    match contestant {
+        Contestant::Fork | Contestant::ForklessSpawn | Contestant::ForklessStatus | Contestant::ForklessPrepared => {
+            Feature::ALL.to_vec()
+        }
+        Contestant::Std => vec![Feature::Ids],
+        engine if engine.is_engine() => engines.map_or_else(Vec::new, |engines| engines.can(contestant).to_vec()),
+        // Of ours, theirs would say nothing that the rows of `forkless-spawn` and its like do not.
+        _ => Vec::new(),
+    }
+}
+
+/// Makes the contestant ready.
+///
+/// # Errors
+/// When our own plan cannot be prepared or an engine not be started.
+pub(crate) fn ready<'p>(
+    contestant: Contestant,
+    job: &Job<'p>,
+    engines: Option<&'p Engines>,
+) -> Result<Box<dyn Launcher + 'p>> {
+    let native = |function| Ok(Box::new(Native::new(function, &native::LIBC, job)) as Box<dyn Launcher>);
+    let ours_in_c = |function| Ok(Box::new(Native::new(function, &native::OURS, job)) as Box<dyn Launcher>);
+    let one_shot = |form| Ok(Box::new(ours::OneShot::new(job, form)) as Box<dyn Launcher>);
+    let planned = |form| Ok(Box::new(ours::Planned::new(job, form)?) as Box<dyn Launcher>);
+    match contestant {
+        Contestant::Floor if job.condition.output > 0 => native(native::bench_output),
+        Contestant::Floor => native(native::bench_floor),
+        Contestant::Fork => native(native::bench_fork),
+        Contestant::PosixSpawn => native(native::bench_posix_spawn),
+        Contestant::PosixSpawnClosefrom => native(native::bench_closefrom),
+        Contestant::System => native(native::bench_system),
+        Contestant::Popen => native(native::bench_popen),
+        Contestant::Std => Ok(Box::new(Std { job: *job })),
+        Contestant::ForklessPreloadPosixSpawn
+        | Contestant::ForklessPreloadClosefrom
+        | Contestant::ForklessPreloadStdio
+        | Contestant::ForklessPreloadSystem
+        | Contestant::ForklessPreloadPopen
+        | Contestant::ForklessPerlSystem
+        | Contestant::ForklessPerlBackticks
+        | Contestant::ForklessPerlFastSpawn
+        | Contestant::ForklessCPython
+        | Contestant::ForklessCPythonRun
+        | Contestant::ForklessCPythonAsyncio
+        | Contestant::Go
+        | Contestant::CPython
+        | Contestant::CPythonAsyncio
+        | Contestant::PerlSystem
+        | Contestant::PerlBackticks
+        | Contestant::PerlFastSpawn
+        | Contestant::PerlIpcRun
+        | Contestant::NodeSpawn
+        | Contestant::NodeSpawnSync
+        | Contestant::Java
+        | Contestant::Glib
+        | Contestant::Libuv => {
+            let engines = engines.context("no engines are there")?;
+            Ok(Box::new(engines.start(contestant, job)?))
+        }
+        Contestant::Tokio
+        | Contestant::ForklessTokio
+        | Contestant::ForklessTokioStatus
+        | Contestant::ForklessTokioPreparedStatus => {
+            anyhow::bail!("it launches from tasks only")
+        }
+        Contestant::ForklessSpawn => one_shot(ours::Form::Spawn),
+        Contestant::ForklessLaunch => one_shot(ours::Form::Launch),
+        Contestant::ForklessInherit => one_shot(ours::Form::Inherit),
+        Contestant::ForklessFork => one_shot(ours::Form::By(forkless::Launcher::Fork)),
+        Contestant::ForklessPosixSpawn => one_shot(ours::Form::By(forkless::Launcher::PosixSpawn)),
+        Contestant::ForklessStatus => one_shot(ours::Form::Status),
+        Contestant::ForklessPrepared => planned(ours::Form::Spawn),
+        Contestant::ForklessPreparedLaunch => planned(ours::Form::Launch),
+        Contestant::ForklessPreparedStatus => planned(ours::Form::Status),
+        Contestant::ForklessOutput => one_shot(ours::Form::Output),
+        Contestant::ForklessPreparedOutput => planned(ours::Form::Output),
+        Contestant::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
+        Contestant::ForklessZygote => one_shot(ours::Form::Zygote),
+        Contestant::ForklessPreparedZygote => planned(ours::Form::Zygote),
+        Contestant::ForklessCSpawn => ours_in_c(native::bench_spawn),
+        Contestant::ForklessCSystem => ours_in_c(native::bench_system),
+        Contestant::ForklessCPopen => ours_in_c(native::bench_popen),
+    }
+}
+
+/// `std::process::Command`.
+struct Std<'p> {
+    job: Job<'p>,
+}
+
+impl Launcher for Std<'_> {
+    fn launch(&mut self) -> Result<Sample> {
+        let start = Instant::now();
+        let mut command = std::process::Command::new(&self.job.program.path);
+        command.args(&self.job.program.args);
+        if let Some(id) = self.job.wishes.id {
+            // Without supplementary groups, as std does it for root.
+            command.uid(id).gid(id);
+        }
+        if self.job.condition.pipes > 0 {
+            use std::process::Stdio;
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        if self.job.condition.output > 0 {
+            let output = command.output().context("not launched")?;
+            let intact = look_through(&output.stdout);
+            let total_ns = nanoseconds(start);
+            check(output.status)?;
+            check_output(self.job.condition.output, intact, output.stdout.len())?;
+            return Ok(Sample { held_ns: total_ns, total_ns });
+        }
+        let mut child = command.spawn().context("not launched")?;
+        let held_ns = nanoseconds(start);
+        let status = child.wait().context("not waited for")?;
+        // The pipes are part of what was asked for, so closing them is part of the time.
+        drop(child);
+        let total_ns = nanoseconds(start);
+        check(status)?;
+        Ok(Sample { held_ns, total_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Condition;
+    use crate::program::Program;
+    use crate::wishes::Wishes;
+
+    fn ready<'p>(contestant: Contestant, program: &'p Program, pipes: u8) -> Result<Box<dyn Launcher + 'p>> {
+        static NONE: std::sync::LazyLock<Wishes> = std::sync::LazyLock::new(Wishes::none);
+        let condition = Condition { pipes, ..Condition::SMALL };
+        super::ready(contestant, &Job { program, condition, wishes: &NONE }, None)
+    }
+
+    /// Engines have tests of their own, and so have tasks; the zygote is `forkless` itself, which a test's program is not.
+    fn inside() -> impl Iterator<Item = Contestant> {
+        let is_zygote = |one| matches!(one, Contestant::ForklessZygote | Contestant::ForklessPreparedZygote);
+        Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.awaits() && !is_zygote(one))
+    }
+
+    #[test]
+    fn each_launches_and_is_timed_in_order() {
+        let program = Program::embedded().expect("temporary directory");
+        for contestant in inside() {
+            for pipes in [0, 3] {
+                if pipes > 0 && !contestant.takes_pipes() {
+                    continue;
+                }
+                let mut launcher = ready(contestant, &program, pipes).expect("ready");
+                let sample = launcher.launch().unwrap_or_else(|e| panic!("{}: {e:#}", contestant.name()));
+                assert!(sample.held_ns > 0, "{}", contestant.name());
+                assert!(sample.held_ns <= sample.total_ns, "{}: {sample:?}", contestant.name());
+            }
+        }
+    }
+
+    #[test]
+    fn each_reports_a_missing_program() {
+        let program = Program::missing();
+        for contestant in inside() {
+            // Our prepared forms may already notice when the plan is made.
+            let failed = match ready(contestant, &program, 0) {
+                Ok(mut launcher) => launcher.launch().is_err(),
+                Err(_) => true,
+            };
+            assert!(failed, "{} did not notice", contestant.name());
+        }
+    }
+
+    #[test]
+    fn each_reports_a_failing_program() {
+        let program = Program::from_words(&["/bin/sh".into(), "-c".into(), "exit 3".into()]).expect("sh");
+        for contestant in inside() {
+            let error = ready(contestant, &program, 0).expect("ready").launch().expect_err(contestant.name());
+            assert!(format!("{error:#}").contains('3'), "{}: {error:#}", contestant.name());
+        }
+    }
+
+    #[test]
+    fn pipes_of_native_contestants_are_closed() {
+        let program = Program::embedded().expect("temporary directory");
+        for contestant in [Contestant::Floor, Contestant::PosixSpawn, Contestant::Popen] {
+            let mut launcher = ready(contestant, &program, 3).expect("ready");
+            for _ in 0..1_500 {
+                // More launches than the usual limit of 1,024 open files allows with one leaked each.
+                launcher.launch().unwrap_or_else(|e| panic!("{}: {e:#}", contestant.name()));
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The engines that are carried in this program: their sources, how they are made and how they are run.
+
+use super::super::contestant::Contestant;
+
+/// The engine of a contestant.
+pub(super) struct Source {
+    pub(super) contestant: Contestant,
+    pub(super) file: &'static str,
+    pub(super) text: &'static str,
+    /// How to make a program of it, if that must be done, in their directory.
+    pub(super) build: Option<&'static [&'static str]>,
+    /// The words that run it; `@` stands for its directory.
+    pub(super) run: &'static [&'static str],
+    /// Variables of its environment; `@` stands for its directory.
+    pub(super) environment: &'static [(&'static str, &'static str)],
+}
+
+impl Source {
+    /// Whether it is this program under the preload library.
+    pub(super) fn is_preloaded(&self) -> bool {
+        self.environment.iter().any(|(name, _)| *name == "LD_PRELOAD")
+    }
+}
+
+const CPYTHON: Source = Source {
+    contestant: Contestant::CPython,
+    file: "engine.py",
+    text: include_str!("../../engines/cpython/engine.py"),
+    build: None,
+    run: &["python3", "-I", "@/engine.py", "subprocess"],
+    environment: &[],
+};
+
+const PERL: Source = Source {
+    contestant: Contestant::PerlSystem,
+    file: "engine.pl",
+    text: include_str!("../../engines/perl/engine.pl"),
+    build: None,
+    run: &["perl", "@/engine.pl", "system"],
+    environment: &[],
+};
+
+const NODE: Source = Source {
+    contestant: Contestant::NodeSpawn,
+    file: "engine.js",
+    text: include_str!("../../engines/node/engine.js"),
+    build: None,
+    run: &["node", "@/engine.js", "spawn"],
+    environment: &[],
+};
+
+/// Where the preload library is put, and the variable that has it loaded.
+pub(super) const PRELOAD: &str = "libforkless_preload.so";
+const LOADED: (&str, &str) = ("LD_PRELOAD", "@/libforkless_preload.so");
+
+const PRELOADED: Source = Source {
+    contestant: Contestant::ForklessPreloadPosixSpawn,
+    file: "",
+    text: "",
+    build: None,
+    run: &["/proc/self/exe", "bench", "--serve", "posix_spawn", "--"],
+    environment: &[LOADED],
+};
+
+/// All of them, a language's together.
+pub(super) const SOURCES: [Source; 23] = [
+    Source {
+        contestant: Contestant::Go,
+        file: "engine.go",
+        text: include_str!("../../engines/go/main.go"),
+        build: Some(&["go", "build", "-o", "engine-go", "engine.go"]),
+        run: &["@/engine-go"],
+        environment: &[],
+    },
+    CPYTHON,
+    Source { contestant: Contestant::CPythonAsyncio, run: &["python3", "-I", "@/engine.py", "asyncio"], ..CPYTHON },
+    PERL,
+    Source { contestant: Contestant::PerlBackticks, run: &["perl", "@/engine.pl", "backticks"], ..PERL },
+    Source { contestant: Contestant::PerlFastSpawn, run: &["perl", "@/engine.pl", "fastspawn"], ..PERL },
+    Source { contestant: Contestant::PerlIpcRun, run: &["perl", "@/engine.pl", "ipc-run"], ..PERL },
+    NODE,
+    Source { contestant: Contestant::NodeSpawnSync, run: &["node", "@/engine.js", "spawnSync"], ..NODE },
+    Source {
+        contestant: Contestant::Java,
+        file: "Engine.java",
+        text: include_str!("../../engines/java/Engine.java"),
+        build: Some(&["javac", "-d", ".", "Engine.java"]),
+        // The memory that it is asked for is outside the heap.
+        run: &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
+        environment: &[],
+    },
+    Source {
+        contestant: Contestant::Glib,
+        file: "glib.c",
+        text: include_str!("../../engines/glib/engine.c"),
+        build: Some(&["sh", "-c", "cc -O2 -pthread -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
+        run: &["@/engine-glib"],
+        environment: &[],
+    },
+    Source {
+        contestant: Contestant::Libuv,
+        file: "libuv.c",
+        text: include_str!("../../engines/libuv/engine.c"),
+        build: Some(&["cc", "-O2", "-o", "engine-libuv", "libuv.c", "-luv"]),
+        run: &["@/engine-libuv"],
+        environment: &[],
+    },
+    Source { contestant: Contestant::ForklessPerlSystem, run: &["perl", "@/engine.pl", "forkless-system"], ..PERL },
+    Source {
+        contestant: Contestant::ForklessPerlBackticks,
+        run: &["perl", "@/engine.pl", "forkless-backticks"],
+        ..PERL
+    },
+    Source {
+        contestant: Contestant::ForklessPerlFastSpawn,
+        run: &["perl", "@/engine.pl", "forkless-fastspawn"],
+        ..PERL
+    },
+    Source { contestant: Contestant::ForklessCPython, run: &["python3", "-I", "@/engine.py", "forkless"], ..CPYTHON },
+    Source {
+        contestant: Contestant::ForklessCPythonRun,
+        run: &["python3", "-I", "@/engine.py", "forkless-run"],
+        ..CPYTHON
+    },
+    Source {
+        contestant: Contestant::ForklessCPythonAsyncio,
+        run: &["python3", "-I", "@/engine.py", "forkless-asyncio"],
+        ..CPYTHON
+    },
+    PRELOADED,
+    Source {
+        contestant: Contestant::ForklessPreloadClosefrom,
+        run: &["/proc/self/exe", "bench", "--serve", "posix_spawn-closefrom", "--"],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadStdio,
+        environment: &[LOADED, ("FORKLESS_INHERIT", "stdio")],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadSystem,
+        run: &["/proc/self/exe", "bench", "--serve", "system", "--"],
+        ..PRELOADED
+    },
+    Source {
+        contestant: Contestant::ForklessPreloadPopen,
+        run: &["/proc/self/exe", "bench", "--serve", "popen", "--"],
+        ..PRELOADED
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_has_a_source() {
+        for contestant in Contestant::ALL {
+            let has_source = SOURCES.iter().any(|source| source.contestant == contestant);
+            assert_eq!(contestant.is_engine(), has_source, "{}", contestant.name());
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Many children alive, and one of them ends: what it costs the parent to be told which, and to have so many.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use forkless::{Child, Command, Prepared, Stdio, WaitSet};
+use rustix::{
+    event::epoll,
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions},
+    time::ClockId,
+};
+
+use super::{
+    budget::Budget,
+    crowd::{Crowd, Exit, Memory},
+    engines::Engines,
+    name::Name,
+    program::Program,
+    rows::{AliveRow, FEW},
+    statistics::round,
+};
+
+/// How often each way to wait is measured, with a part of the exits. Measuring one takes a second or so, in which a neighbour may or
+/// may not have been busy: only another time shows that, so that the bounds of the medians know it.
+const TURNS: usize = 2;
+/// Exits that are waited for before measuring, with each number of children.
+const WARM_UP: usize = 5;
+/// Exits in a row, before the children that ended are replaced.
+const BATCH: usize = 20;
+/// Descriptors and processes left to others.
+const SPARE: u64 = 500;
+
+/// A way to wait for whichever child ends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A pidfd for each child in one epoll, waitid for the one that ended: the least that can be done.
+    Epoll,
+    /// wait(2) for any child, which also takes those that are somebody else's in the same process.
+    WaitAny,
+    /// libuv's event loop.
+    Libuv,
+    /// A set of our own handles.
+    ForklessWaitSet,
+}
+
+impl Waiter {
+    pub(crate) const ALL: [Self; 4] = [Self::Epoll, Self::WaitAny, Self::Libuv, Self::ForklessWaitSet];
+
+    /// Name in tables and in the JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::WaitAny => "wait-any",
+            Self::Libuv => "libuv",
+            Self::ForklessWaitSet => "forkless-wait-set",
+        }
+    }
+}
+
+/// The most children that this machine allows, up to `wanted`.
+pub(crate) fn most(wanted: usize, fds: u64) -> usize {
+    let pids = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+    let limits = [Some(fds), pids.map(|pids| pids / 2), own].into_iter().flatten();
+    let least = limits.min().unwrap_or(0).saturating_sub(SPARE);
+    wanted.min(usize::try_from(least).unwrap_or(usize::MAX))
+}
+
+/// Measures all that can wait here, with few and with `many` children.
+///
+/// # Errors
+/// When one of them does not tell which child has ended, or the user has had enough.
+pub(crate) fn measure(
+    many: usize,
+    exits: usize,
+    engines: &Engines,
+    budget: Budget,
+    tick: impl Fn(String),
+) -> Result<Vec<AliveRow>> {
+    let program = Program::waiter()?;
+    let mut all = Waiter::ALL.map(|waiter| (waiter, Found::default()));
+    for turn in 0..TURNS {
+        let part = exits * (turn + 1) / TURNS - exits * turn / TURNS;
+        for (waiter, found) in &mut all {
+            let name = waiter.name();
+            let mut crowd: Box<dyn Crowd> = match waiter {
+                Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
+                Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program, false)? })),
+                Waiter::Libuv if !engines.has(super::contestant::Contestant::Libuv) => continue,
+                Waiter::Libuv => Box::new(engines.start_alive(super::contestant::Contestant::Libuv, &program)?),
+                Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
+            };
+            tick(format!("{} children alive, {name}", super::units::thousands(many as u64)));
+            series(&mut *crowd, many, part, budget, found).with_context(|| format!("contestant {name}"))?;
+        }
+    }
+    let measured = all.into_iter().filter(|(_, found)| !found.many.is_empty());
+    Ok(measured.flat_map(|(waiter, found)| found.rows(waiter.name(), many)).collect())
+}
+
+/// What was measured of one way to wait.
+#[derive(Default)]
+struct Found {
+    few: Vec<Exit>,
+    many: Vec<Exit>,
+    /// Memory of the parent for each of the many, when it had them for the first time.
+    bytes: Option<f64>,
+}
+
+/// Few, many, and few again, so that a machine that becomes slower or faster meanwhile is not taken for a difference.
+fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget, found: &mut Found) -> Result<()> {
+    crowd.resize(FEW)?;
+    run(crowd, FEW, exits / 2, budget, &mut found.few)?;
+    let before = crowd.memory()?;
+    crowd.resize(many)?;
+    let growth = crowd.memory()?.growth_since(before);
+    found.bytes.get_or_insert(growth / (many - FEW).max(1) as f64);
+    run(crowd, many, exits, budget, &mut found.many)?;
+    crowd.resize(FEW)?;
+    run(crowd, FEW, exits - exits / 2, budget, &mut found.few)?;
+    crowd.resize(0)
+}
+
+fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, into: &mut Vec<Exit>) -> Result<()> {
+    crowd.exits(WARM_UP)?;
+    let end = into.len() + exits;
+    while into.len() < end {
+        budget.go_on()?;
+        crowd.resize(children)?;
+        into.extend(crowd.exits(BATCH.min(end - into.len()))?);
+    }
+    Ok(())
+}
+
+impl Found {
+    fn rows(self, waiter: Name, many: usize) -> [AliveRow; 2] {
+        let few = AliveRow::new(waiter, FEW, &self.few);
+        let many = AliveRow::new(waiter, many, &self.many);
+        let ratio_to_few = Some(round(many.cpu_p50_us / few.cpu_p50_us));
+        [few, AliveRow { ratio_to_few, parent_bytes: self.bytes.map(round), ..many }]
+    }
+}
+
+/// CPU time of this process, its children not included.
+fn own_cpu() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_nanos() as u64
+}
+
+/// A way to wait inside this process.
+trait Wait {
+    /// Launches one more child, to be waited for with the others.
+    fn launch(&mut self) -> Result<i32>;
+
+    /// Waits until any of the children ends, reaps it and forgets it.
+    fn next(&mut self) -> Result<i32>;
+}
+
+/// Children of this process.
+struct Nursery<W: Wait> {
+    wait: W,
+    pids: Vec<i32>,
+}
+
+impl<W: Wait> Nursery<W> {
+    fn new(wait: W) -> Self {
+        Self { wait, pids: Vec::new() }
+    }
+}
+
+impl<W: Wait> Crowd for Nursery<W> {
+    fn resize(&mut self, count: usize) -> Result<()> {
+        while self.pids.len() < count {
+            self.pids.push(self.wait.launch()?);
+        }
+        // The oldest go, since wait(2) for any looks through the children in that order.
+        let leaving: Vec<i32> = self.pids.drain(..self.pids.len() - count).collect();
+        for pid in &leaving {
+            kill(*pid)?;
+        }
+        for _ in &leaving {
+            self.wait.next()?;
+        }
+        Ok(())
+    }
+
+    fn exits(&mut self, count: usize) -> Result<Vec<Exit>> {
+        let mut exits = Vec::with_capacity(count);
+        for turn in 0..count {
+            ensure!(!self.pids.is_empty(), "no child is left");
+            let victim = self.pids.swap_remove((turn * 7919 + 13) % self.pids.len());
+            let start = Instant::now();
+            kill(victim)?;
+            let cpu = own_cpu();
+            let ended = self.wait.next()?;
+            let cpu_ns = own_cpu() - cpu;
+            exits.push(Exit { cpu_ns, latency_ns: super::launcher::nanoseconds(start) });
+            ensure!(ended == victim, "child {ended} ended instead of {victim}");
+        }
+        Ok(exits)
+    }
+
+    fn memory(&self) -> Result<Memory> {
+        Memory::own()
+    }
+}
+
+impl<W: Wait> Drop for Nursery<W> {
+    fn drop(&mut self) {
+        // Those that are left when something failed.
+        let _ = self.resize(0);
+    }
+}
+
+fn kill(pid: i32) -> Result<()> {
+    let pid = Pid::from_raw(pid).context("no process id")?;
+    rustix::process::kill_process(pid, Signal::KILL).context("kill")
+}
+
+/// Launches children, for those ways to wait that have no launch of their own without a pidfd.
+struct Starter {
+    plan: Prepared,
+    _keeps_them_alive: OwnedFd,
+}
+
+impl Starter {
+    /// The children end at the end of their input, so with us, whatever happens.
+    fn new(program: &Program, pidfd: bool) -> Result<Self> {
+        let (input, ours) = io::pipe().context("a pipe")?;
+        let mut command = Command::new(&program.path);
+        command.stdin(Stdio::from(OwnedFd::from(input))).pidfd(pidfd);
+        Ok(Self { plan: command.prepare()?, _keeps_them_alive: ours.into() })
+    }
+
+    fn spawn(&self) -> Result<(Child, Pid)> {
+        let child = self.plan.spawn()?;
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
+        Ok((child, pid))
+    }
+
+    fn launch(&self) -> Result<Pid> {
+        let (child, pid) = self.spawn()?;
+        // Whoever waits reaps it: no handle of ours must do so.
+        std::mem::forget(child);
+        Ok(pid)
+    }
+}
+
+/// wait(2) for any.
+struct WaitAny {
+    starter: Starter,
+}
+
+impl Wait for WaitAny {
+    fn launch(&mut self) -> Result<i32> {
+        Ok(self.starter.launch()?.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        let (pid, _) = rustix::process::wait(WaitOptions::empty())?.context("no child")?;
+        Ok(pid.as_raw_pid())
+    }
+}
+
+/// One pidfd for each in one epoll.
+struct Epoll {
+    starter: Starter,
+    epoll: OwnedFd,
+    /// By number of the pidfd, which is what the epoll tells.
+    children: Vec<Option<(OwnedFd, i32)>>,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    fn new(program: &Program) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { starter: Starter::new(program, false)?, epoll, children: Vec::new(), events: Vec::with_capacity(1) })
+    }
+}
+
+impl Wait for Epoll {
+    fn launch(&mut self) -> Result<i32> {
+        let pid = self.starter.launch()?;
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let number = usize::try_from(pidfd.as_raw_fd())?;
+        epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+        if self.children.len() <= number {
+            self.children.resize_with(number + 1, || None);
+        }
+        self.children[number] = Some((pidfd, pid.as_raw_pid()));
+        Ok(pid.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        self.events.clear();
+        while self.events.is_empty() {
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => bail!(error),
+            }
+        }
+        let number = usize::try_from(self.events[0].data.u64())?;
+        let child = self.children.get_mut(number).and_then(Option::take);
+        let (pidfd, pid) = child.context("epoll told of a child that is not there")?;
+        // Closing it is not enough where a fork has a copy.
+        epoll::delete(&self.epoll, &pidfd)?;
+        rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?.context("it has not ended")?;
+        Ok(pid)
+    }
+}
+
+/// The handles of the children in a set.
+struct OurSet {
+    starter: Starter,
+    set: WaitSet<i32>,
+}
+
+impl OurSet {
+    fn new(program: &Program) -> Result<Self> {
+        Ok(Self { starter: Starter::new(program, true)?, set: WaitSet::new()? })
+    }
+}
+
+impl Wait for OurSet {
+    fn launch(&mut self) -> Result<i32> {
+        let (child, pid) = self.starter.spawn()?;
+        self.set.insert(child, pid.as_raw_pid())?;
+        Ok(pid.as_raw_pid())
+    }
+
+    fn next(&mut self) -> Result<i32> {
+        let ended = self.set.wait()?.context("no child")?;
+        ensure!(ended.status?.signal() == Some(Signal::KILL.as_raw()), "it was not the signal that ended it");
+        Ok(ended.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn check(crowd: &mut dyn Crowd) {
+        let budget = Budget { time: Duration::ZERO, samples: 1, stop: &AtomicBool::new(false) };
+        let mut found = Found::default();
+        series(crowd, 150, 21, budget, &mut found).expect("measured");
+        let bytes = found.bytes;
+        series(crowd, 150, 4, budget, &mut found).expect("measured");
+        assert_eq!((found.few.len(), found.many.len()), (25, 25));
+        assert!(bytes.is_some() && found.bytes == bytes, "{bytes:?}, and another time {:?}", found.bytes);
+        assert!(found.few.iter().chain(&found.many).all(|exit| exit.latency_ns > 0 && exit.cpu_ns > 0));
+    }
+
+    // Not the one with wait(2): the tests of this program are threads of one process, whose children it would take.
+    #[test]
+    fn the_child_that_was_killed_is_the_one_that_is_told() {
+        let program = Program::waiter().expect("temporary directory");
+        check(&mut Nursery::new(Epoll::new(&program).expect("epoll")));
+        check(&mut Nursery::new(OurSet::new(&program).expect("epoll")));
+        let engines = Engines::find(&[super::super::contestant::Contestant::Libuv], None).expect("temporary directory");
+        match engines.start_alive(super::super::contestant::Contestant::Libuv, &program) {
+            Ok(mut engine) => check(&mut engine),
+            Err(error) => eprintln!("SKIPPED: libuv, because {error:#}"),
+        }
+    }
+
+    #[test]
+    fn memory_of_the_process_is_seen() {
+        let before = Memory::own().expect("status");
+        let block = vec![1u8; 32 << 20];
+        let grown = Memory::own().expect("status").growth_since(before);
+        assert!(grown >= block.len() as f64, "{grown}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Names in records: constants, also where a record is read back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use super::contestant::Contestant;
+
+/// The name of a launcher, a waiter or an engine: a constant, or from a record that is read back.
+pub(crate) type Name = &'static str;
+
+/// A name, as the constant that it is. One that is none, of a newer record, is kept for the rest of the process, which only reads
+/// a few records.
+pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+    String::deserialize(deserializer).map(constant)
+}
+
+/// As [`name`], for the names in a map.
+pub(crate) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Name, Option<String>>, D::Error> {
+    let map: BTreeMap<String, Option<String>> = BTreeMap::deserialize(deserializer)?;
+    Ok(map.into_iter().map(|(name, version)| (constant(name), version)).collect())
+}
+
+fn constant(name: String) -> Name {
+    match Contestant::ALL.into_iter().find(|contestant| contestant.name() == name) {
+        Some(contestant) => contestant.name(),
+        None => name.leak(),
+    }
+}

@@ -1,0 +1,157 @@
+//! Our own contestants.
+
+use std::{process::ExitStatus, sync::OnceLock, time::Instant};
+
+use anyhow::{Context, Result};
+use forkless::{
+    Capture, Child, Command, Prepared, Stdio,
+    zygote::{Zygote, ZygoteOptions},
+};
+
+use super::{
+    launcher::{Job, Launcher, check_output, look_through, nanoseconds},
+    program::check,
+    statistics::Sample,
+};
+
+/// How the launch and the wait are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `spawn()`, then `wait()`
+    Spawn,
+    /// `launch()`, then `wait()`
+    Launch,
+    /// As `Spawn`, and the child has every descriptor that is not close-on-exec
+    Inherit,
+    /// As `Spawn`, by another launcher
+    By(forkless::Launcher),
+    /// `status()`
+    Status,
+    /// `output()`
+    Output,
+    /// `capture()` in memory files
+    MemoryFile,
+    /// `Zygote::spawn()`, then `wait()`
+    Zygote,
+}
+
+/// How output is captured without a copy.
+fn memory_file() -> Capture {
+    Capture::new().memory_file(true)
+}
+
+/// One for the whole benchmark, as a host would have. It is started outside the time: every contestant is warmed up.
+fn zygote() -> &'static Zygote {
+    static ZYGOTE: OnceLock<Zygote> = OnceLock::new();
+    ZYGOTE.get_or_init(|| Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote"))
+}
+
+fn command(job: &Job) -> Result<Command> {
+    let mut command = Command::new(&job.program.path);
+    command.args(&job.program.args);
+    if job.condition.pipes > 0 {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    job.wishes.put_on(&mut command)?;
+    Ok(command)
+}
+
+/// Waits, then drops the handle and the pipes inside the time, as for `std`.
+fn finish(start: Instant, mut child: Child) -> Result<Sample> {
+    let held_ns = nanoseconds(start);
+    let status = child.wait().context("not waited for")?;
+    drop(child);
+    let total_ns = nanoseconds(start);
+    check(status)?;
+    Ok(Sample { held_ns, total_ns })
+}
+
+fn whole(start: Instant, status: ExitStatus) -> Result<Sample> {
+    let total_ns = nanoseconds(start);
+    check(status)?;
+    Ok(Sample { held_ns: total_ns, total_ns })
+}
+
+fn captured(start: Instant, status: ExitStatus, stdout: &[u8], job: &Job) -> Result<Sample> {
+    let intact = look_through(stdout);
+    let total_ns = nanoseconds(start);
+    check(status)?;
+    check_output(job.condition.output, intact, stdout.len())?;
+    Ok(Sample { held_ns: total_ns, total_ns })
+}
+
+/// A `Command` built anew for each launch: building it is in the time, as for `std`.
+pub(crate) struct OneShot<'p> {
+    job: Job<'p>,
+    form: Form,
+}
+
+impl<'p> OneShot<'p> {
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Self {
+        Self { job: *job, form }
+    }
+}
+
+impl Launcher for OneShot<'_> {
+    fn launch(&mut self) -> Result<Sample> {
+        let start = Instant::now();
+        let mut command = command(&self.job)?;
+        match self.form {
+            Form::Spawn => finish(start, command.spawn().context("not launched")?),
+            Form::Inherit => finish(start, command.inherit_all(true).spawn().context("not launched")?),
+            Form::By(launcher) => finish(start, command.launcher(launcher).spawn().context("not launched")?),
+            Form::Launch => finish(start, command.launch().context("not launched")?),
+            Form::Status => whole(start, command.status().context("not launched")?),
+            Form::Output => {
+                let output = command.output().context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::MemoryFile => {
+                let output = command.capture(&memory_file()).context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::Zygote => {
+                let plan = command.prepare().context("not prepared")?;
+                finish(start, zygote().spawn(&plan).context("not launched")?)
+            }
+        }
+    }
+}
+
+/// A plan prepared once; only running it is in the time. Made without a pidfd, which the floor has none of either.
+pub(crate) struct Planned<'p> {
+    job: Job<'p>,
+    plan: Prepared,
+    form: Form,
+}
+
+impl<'p> Planned<'p> {
+    /// # Errors
+    /// When the plan cannot be made.
+    pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
+        let mut command = command(job)?;
+        command.pidfd(false);
+        Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
+    }
+}
+
+impl Launcher for Planned<'_> {
+    fn launch(&mut self) -> Result<Sample> {
+        let start = Instant::now();
+        match self.form {
+            // A plan has its launcher, and passes on what it was made to.
+            Form::Spawn | Form::Inherit | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
+            Form::Launch => finish(start, self.plan.launch().context("not launched")?),
+            Form::Status => whole(start, self.plan.status().context("not launched")?),
+            Form::Output => {
+                let output = self.plan.output().context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::MemoryFile => {
+                let output = self.plan.capture(&memory_file()).context("not launched")?;
+                captured(start, output.status, &output.stdout, &self.job)
+            }
+            Form::Zygote => finish(start, zygote().spawn(&self.plan).context("not launched")?),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The run loop: contestants in turn, some milliseconds each, so that whatever drifts on the machine hits them all alike.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+
+use super::{
+    budget::{Budget, Goal, TURN, WARM_UP},
+    condition::Condition,
+    contestant::Contestant,
+    launcher::Launcher,
+    rows::Row,
+    stage::Stage,
+    statistics::Series,
+};
+
+/// Where there is little time turns are shorter, so that there are as many …
+const TURNS: u32 = 8;
+/// … but not shorter than that.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// The orders of one run are those of another.
+const SEED: u64 = 0x666b;
+/// Launches that every contestant makes, however slow: fewer say nothing.
+const FEWEST: usize = 5;
+
+/// What a race found.
+#[derive(Debug, Default)]
+pub(crate) struct Raced {
+    pub(crate) rows: Vec<Row>,
+    /// Who has no row though it was to take part, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Measures all contestants that can take part under one condition, which the process must already be in.
+///
+/// # Errors
+/// When a contestant does not launch the program, named.
+pub(crate) fn race(
+    condition: &Condition,
+    contestants: &[Contestant],
+    stage: &Stage,
+    budget: Budget,
+    progress: &ProgressBar,
+) -> Result<Raced> {
+    let contestants = stage.entrants(condition, contestants);
+    if condition.tasks > 0 {
+        let rows = super::tokio_tasks::race(condition, &contestants, stage, budget, progress)?;
+        return Ok(Raced { rows, ..Raced::default() });
+    }
+    if condition.threads > 1 {
+        let rows = super::threads::race(condition, &contestants, stage, budget, progress)?;
+        return Ok(Raced { rows, ..Raced::default() });
+    }
+    stage.prove(condition, &contestants)?;
+    let mut notes = Vec::new();
+    let (apart, together): (Vec<_>, Vec<_>) =
+        contestants.into_iter().partition(|c| c.is_engine() && stage.is_narrow(condition));
+    let mut runners = Vec::new();
+    for contestant in together {
+        runners.extend(runner(contestant, condition, stage, budget, &mut notes)?);
+    }
+    take_turns(&mut runners, budget, progress)?;
+    let mut finished: Vec<(Contestant, Series)> = runners.into_iter().map(|r| (r.contestant, r.series)).collect();
+    for contestant in apart {
+        let Some(alone) = runner(contestant, condition, stage, budget, &mut notes)? else { continue };
+        let floor = finished.iter_mut().find(|(contestant, _)| *contestant == Contestant::Floor);
+        let series = beside_the_floor(alone, floor.map(|(_, series)| series), condition, stage, budget, progress)?;
+        finished.push((contestant, series));
+        // The next one needs its memory.
+        stage.engines.keep_only(0);
+    }
+    let row = |(contestant, series): (Contestant, Series)| {
+        let lacks = stage.lacks(contestant, condition);
+        Some(Row { lacks, ..Row::new(contestant, condition, series.summary()?) })
+    };
+    Ok(Raced { rows: finished.into_iter().filter_map(row).collect(), notes })
+}
+
+/// The contestant, ready; or a note, where it is an engine that cannot be had under the condition.
+fn runner<'s>(
+    contestant: Contestant,
+    condition: &Condition,
+    stage: &'s Stage,
+    budget: Budget,
+    notes: &mut Vec<String>,
+) -> Result<Option<Runner<'s>>> {
+    let job = stage.job(condition);
+    let name = contestant.name();
+    let start = || -> Result<Runner<'s>> {
+        let launcher = if condition.is_apart() && !contestant.is_engine() {
+            Box::new(stage.engines.serve(contestant, &job)?)
+        } else {
+            stage.ready(contestant, condition)?
+        };
+        Runner::warmed_up(contestant, launcher, budget)
+    };
+    match start() {
+        Ok(runner) => Ok(Some(runner)),
+        Err(error) if contestant.is_engine() && condition.is_demanding() => {
+            notes.push(format!("no row of {name} with {}: {error:#}", condition.words()));
+            Ok(None)
+        }
+        Err(error) => Err(error.context(format!("contestant {name}"))),
+    }
+}
+
+/// A stretch of time in which the one and the floor, where that takes part, take turns; what the floor did is added to what it has.
+fn beside_the_floor(
+    alone: Runner,
+    floor: Option<&mut Series>,
+    condition: &Condition,
+    stage: &Stage,
+    budget: Budget,
+    progress: &ProgressBar,
+) -> Result<Series> {
+    let mut pair = vec![alone];
+    if floor.is_some() {
+        let launcher = stage.ready(Contestant::Floor, condition)?;
+        pair.push(Runner::warmed_up(Contestant::Floor, launcher, budget)?);
+    }
+    take_turns(&mut pair, budget, progress)?;
+    if let (Some(floor), Some(stretch)) = (floor, pair.get_mut(1)) {
+        floor.append(std::mem::take(&mut stretch.series));
+    }
+    Ok(pair.swap_remove(0).series)
+}
+
+/// One contestant with what it has done so far.
+struct Runner<'p> {
+    contestant: Contestant,
+    launcher: Box<dyn Launcher + 'p>,
+    series: Series,
+}
+
+/// How far a contestant may go by the end of a round, of all its launches together.
+struct Quota {
+    time: Duration,
+    fewest: usize,
+    most: usize,
+}
+
+impl<'p> Runner<'p> {
+    fn warmed_up(contestant: Contestant, mut launcher: Box<dyn Launcher + 'p>, budget: Budget) -> Result<Self> {
+        let start = Instant::now();
+        for _ in 0..WARM_UP {
+            launcher.launch()?;
+            // Who needs 100 ms for a launch has no caches to warm.
+            if start.elapsed() > budget.time / 4 {
+                break;
+            }
+        }
+        Ok(Self { contestant, launcher, series: Series::default() })
+    }
+
+    /// Launches until the quota is reached; not at all where it already is, or nearly and this is not the last round.
+    fn turn(&mut self, quota: &Quota, last: bool) -> Result<()> {
+        let n = self.series.len();
+        let goal = Goal {
+            time: quota.time.saturating_sub(self.series.wall),
+            fewest: quota.fewest.saturating_sub(n),
+            most: quota.most.saturating_sub(n),
+        };
+        if !goal.is_ahead(0, Duration::ZERO) || !last && goal.time < self.launcher.least_turn() {
+            return Ok(());
+        }
+        self.launcher.turn(&goal, &mut self.series).with_context(|| format!("contestant {}", self.contestant.name()))
+    }
+}
+
+/// Rounds of turns, each in another order: nobody always comes after the same one, who has left the processors and the caches in a
+/// certain state. Whoever has used more than its share of the time so
+/// far sits out until the others have caught up, so that also the few launches of a slow one are spread over the whole
+/// time.
+fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) -> Result<()> {
+    let time = (budget.time / TURNS).clamp(SHORTEST, TURN);
+    let rounds = u32::try_from((budget.time.as_nanos() / time.as_nanos()).max(1)).unwrap_or(u32::MAX);
+    let samples = usize::try_from(budget.samples).unwrap_or(usize::MAX);
+    let part = |whole: usize, round: u32| whole.saturating_mul(round as usize).div_ceil(rounds as usize);
+    let count = runners.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for round in 1..=rounds {
+        budget.go_on()?;
+        let quota =
+            Quota { time: budget.time / rounds * round, fewest: part(FEWEST, round), most: part(samples, round) };
+        random.shuffle(&mut order);
+        for &runner in &order {
+            runners[runner].turn(&quota, round == rounds)?;
+        }
+        progress.inc(count as u64 * time.as_millis() as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engines::Engines;
+    use super::super::program::Program;
+    use super::super::settings::Settings;
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    fn stage(program: Program) -> Stage {
+        Stage {
+            program,
+            writers: Vec::new(),
+            settings: Settings::none(),
+            engines: Engines::none(),
+            memory_mib: 0,
+            quick: false,
+        }
+    }
+
+    #[test]
+    fn goals_are_shared_out_over_all_rounds() {
+        let stage = stage(Program::embedded().expect("temporary directory"));
+        let budget = Budget { time: Duration::from_secs(1), samples: 40, stop: &AtomicBool::new(false) };
+        for threads in [1, 3] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let names = [Contestant::Floor, Contestant::PosixSpawn];
+            let raced = race(&condition, &names, &stage, budget, &ProgressBar::hidden()).expect("runs");
+            assert_eq!((raced.rows.len(), raced.notes.len()), (2, 0));
+            for row in raced.rows {
+                assert!(row.n >= 5 && row.n <= 48, "{row:?}");
+                assert!(row.rate_per_s > 0.0 && row.cpu_us > 0.0, "{row:?}");
+            }
+        }
+    }
+
+    /// Where there is room for one large engine, each has a stretch beside the floor, and is gone before the next begins.
+    #[test]
+    fn large_engines_come_one_after_the_other_where_not_all_have_room() {
+        let wanted = [Contestant::Floor, Contestant::Go, Contestant::CPython, Contestant::PerlSystem];
+        let engines = Engines::find(&wanted, None).expect("temporary directory");
+        engines.absences().iter().for_each(|absence| eprintln!("SKIPPED: {absence}"));
+        let names: Vec<_> = wanted.into_iter().filter(|c| !c.is_engine() || engines.has(*c)).collect();
+        if engines.large() < 2 {
+            return eprintln!("SKIPPED: large engines one after the other, because there are not two");
+        }
+        let condition = Condition { parent_mib: 2, ..Condition::SMALL };
+        // Time for all samples, however busy the machine is: they are counted below.
+        let budget = Budget { time: Duration::from_secs(20), samples: 30, stop: &AtomicBool::new(false) };
+        let program = Program::embedded().expect("temporary directory");
+        let mut stage = Stage { engines, memory_mib: 4, ..stage(program) };
+        let run = |stage: &Stage| race(&condition, &names, stage, budget, &ProgressBar::hidden()).expect("runs");
+        let n = |raced: &Raced| raced.rows.iter().map(|row| (row.launcher, row.n)).collect::<Vec<_>>();
+        assert!(stage.is_narrow(&condition));
+        let narrow = run(&stage);
+        assert_eq!(stage.engines.idle_count(), 0);
+        stage.memory_mib = 2 * 20;
+        assert!(!stage.is_narrow(&condition));
+        let wide = run(&stage);
+        assert_eq!(stage.engines.idle_count(), names.len() - 1);
+        assert_eq!((narrow.rows.len(), narrow.notes.len()), (names.len(), 0));
+        // The floor is in every stretch.
+        assert!(n(&narrow)[0].1 > 30 && n(&wide)[0].1 <= 30, "{:?} {:?}", n(&narrow), n(&wide));
+        stage.memory_mib = 3;
+        assert_eq!(stage.entrants(&condition, &names), [Contestant::Floor]);
+    }
+
+    #[test]
+    fn a_failing_contestant_is_named() {
+        let budget = Budget { time: Duration::from_millis(10), samples: 5, stop: &AtomicBool::new(false) };
+        for threads in [1, 2] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let only = [Contestant::PosixSpawn];
+            let error = race(&condition, &only, &stage(Program::missing()), budget, &ProgressBar::hidden());
+            let text = format!("{:#}", error.expect_err("nothing to launch"));
+            assert!(text.contains("contestant posix_spawn"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_signal_stops_the_race() {
+        let stage = stage(Program::embedded().expect("temporary directory"));
+        let budget = Budget { time: Duration::from_secs(60), samples: 1_000_000, stop: &AtomicBool::new(true) };
+        for threads in [1, 2] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            let error = race(&condition, &[Contestant::Floor], &stage, budget, &ProgressBar::hidden());
+            assert_eq!(error.expect_err("stopped").to_string(), "stopped by a signal");
+        }
+    }
+}

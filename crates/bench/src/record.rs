@@ -1,0 +1,146 @@
+//! The figures as other programs get them: JSON and CSV. `bench/FORMAT.md` describes every field, and a test compares.
+
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::{
+    condition::Condition,
+    machine::Machine,
+    rows::{AliveRow, Row},
+    statistics::round,
+    targets::Figure,
+};
+
+/// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
+pub(crate) const FORMAT_VERSION: u32 = 3;
+
+/// All that one run of the bench found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) version: u32,
+    pub(crate) machine: Machine,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) alive: Vec<AliveRow>,
+    pub(crate) targets: Vec<Figure>,
+}
+
+impl Report {
+    /// Adds what follows from the rows.
+    pub(crate) fn new(machine: Machine, mut rows: Vec<Row>, alive: Vec<AliveRow>) -> Self {
+        let floors: Vec<(Condition, f64)> =
+            rows.iter().filter(|r| r.launcher == "floor").map(|r| (r.condition(), r.total_p50_us)).collect();
+        for row in &mut rows {
+            let floor = floors.iter().find(|(condition, _)| *condition == row.condition());
+            row.ratio_to_floor = floor.map(|(_, total)| round(row.total_p50_us / total));
+        }
+        let targets = super::targets::judge(&rows, &alive, machine.cores);
+        Self { version: FORMAT_VERSION, machine, rows, alive, targets }
+    }
+
+    /// The conditions, in the order in which they were measured.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let mut conditions: Vec<Condition> = self.rows.iter().map(Row::condition).collect();
+        // Rows of one condition stand together.
+        conditions.dedup();
+        conditions
+    }
+
+    /// The rows of one condition, in the order of the contestants.
+    pub(crate) fn rows_of<'a>(&'a self, condition: &Condition) -> impl Iterator<Item = &'a Row> {
+        let condition = *condition;
+        self.rows.iter().filter(move |row| row.condition() == condition)
+    }
+
+    /// The whole report, indented, with a newline at the end.
+    pub(crate) fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// The rows alone, with a head line.
+    pub(crate) fn csv(&self) -> Result<String> {
+        lines(&self.rows)
+    }
+
+    /// The rows of children alive, with a head line; empty where there are none.
+    pub(crate) fn alive_csv(&self) -> Result<String> {
+        lines(&self.alive)
+    }
+}
+
+fn lines<T: Serialize>(rows: &[T]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// Writes to a file, or to standard output for `-`.
+pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        return std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Replaces a file of the output directory by a new one, so that nothing is written through a link of that name.
+pub(crate) fn write_in(directory: &Path, name: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+    let path = directory.join(name);
+    let write = || -> std::io::Result<()> {
+        let mode = fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().prefix(".forkless-bench-").permissions(mode).tempfile_in(directory)?;
+        file.write_all(content)?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::contestant::Contestant;
+    use super::super::statistics::Spread;
+    use super::super::statistics::Summary;
+    use super::*;
+
+    /// A row with round figures.
+    pub(crate) fn row(launcher: &'static str, condition: Condition, held: f64, total: f64) -> Row {
+        let contestant = Contestant::ALL.into_iter().find(|c| c.name() == launcher).expect("a contestant");
+        let spread =
+            |p50| Spread { p50, low: p50 * 0.98, high: p50 * 1.02, p90: p50 * 1.5, p99: p50 * 2.0, max: p50 * 3.0 };
+        let summary = Summary {
+            n: 100,
+            held: spread(held),
+            total: spread(total),
+            rate_per_s: round(condition.threads as f64 * 1e6 / total),
+            cpu_us: total,
+        };
+        Row::new(contestant, &condition, summary)
+    }
+
+    #[test]
+    fn csv_has_the_fields_of_the_rows() {
+        let small = Condition::SMALL;
+        let rows = vec![row("floor", small, 40.0, 80.0), row("std", small, 60.0, 100.0)];
+        let report = Report::new(Machine::read(), rows, Vec::new());
+        let csv = report.csv().expect("csv");
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[0].starts_with("launcher,parent_mib,mappings,fds,threads,pipes,setting,output,tasks,close_on_exec,")
+        );
+        assert!(lines[2].ends_with(",1.25,,"), "{}", lines[2]);
+        let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
+        assert_eq!(json["version"], 3);
+        assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
+    }
+
+    #[test]
+    fn without_a_floor_there_is_no_ratio() {
+        let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)], Vec::new());
+        assert_eq!(report.rows[0].ratio_to_floor, None);
+        assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,,"));
+    }
+}

@@ -1,0 +1,104 @@
+//! `forkless bench report`: page, pictures and words from records, so that they can be made anew without measuring again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{
+    archive::{self, Archived},
+    background::{self, Background},
+    charts::charts,
+    page, readme,
+    record::{write_in, write_to},
+    summary,
+};
+
+/// Make the page, the pictures and a summary from records.
+#[derive(Args, Debug)]
+pub(crate) struct ReportOptions {
+    /// Records: directories with a results.json, or such files; several become one page
+    #[arg(value_name = "RECORD", default_value = "target/bench")]
+    records: Vec<PathBuf>,
+
+    /// Also show the background's tables and graphs: a directory of `cargo xtask background`, or its background.json
+    /// [default: beside the record, if it is there]
+    #[arg(long, value_name = "DIR")]
+    background: Option<PathBuf>,
+
+    /// Where to put index.html and the pictures [default: beside the record]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Also write the figures of the record to this README, between its marks
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+/// Does it, and says on standard output what the records show.
+///
+/// # Errors
+/// When a record cannot be read or a file cannot be written.
+pub(crate) fn main(options: &ReportOptions) -> Result<()> {
+    let records: Vec<Archived> = options.records.iter().map(|path| archive::read(path)).collect::<Result<_>>()?;
+    let [first, others @ ..] = records.as_slice() else { bail!("no record") };
+    let beside = archive::file(&options.records[0]).parent().map_or_else(PathBuf::new, Path::to_owned);
+    let background = match (&options.background, others) {
+        (Some(place), _) => Some(background::read(place)?),
+        (None, []) => background::found_in(&beside)?,
+        (None, _) => None,
+    };
+    let out = match (&options.out, others) {
+        (Some(out), _) => out.clone(),
+        (None, []) => beside,
+        (None, _) => bail!("--out is needed to make one page of several records"),
+    };
+    let place = write(&out, &records.iter().collect::<Vec<_>>(), background.as_ref())?;
+    if let Some(file) = &options.readme {
+        if !others.is_empty() {
+            bail!("a README has the figures of one record");
+        }
+        readme::update(file, &first.report, &out)?;
+    }
+    let mut text = String::new();
+    for record in &records {
+        text.push_str(&summary(record));
+    }
+    write_to(Path::new("-"), &format!("{text}Page: {}\n", place.display()))
+}
+
+/// Writes the page, and the pictures where they are those of one record; says where the page is.
+///
+/// # Errors
+/// When one of them cannot be made or written.
+pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Background>) -> Result<PathBuf> {
+    fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    if let [record] = records {
+        for chart in charts(&record.report) {
+            write_in(out, Path::new(chart.name).with_extension("svg"), chart.svg()?.as_bytes())?;
+            write_in(out, Path::new(chart.name).with_extension("png"), &chart.png()?)?;
+        }
+    }
+    write_in(out, "index.html", page::render(records, background)?.as_bytes())?;
+    Ok(out.join("index.html"))
+}
+
+/// What the record shows, in plain words.
+fn summary(record: &Archived) -> String {
+    let report = &record.report;
+    let mut text = format!("{}\n\n", report.machine.words());
+    let mut list = |title: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            text.push_str(&format!("{title}\n"));
+            lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+            text.push('\n');
+        }
+    };
+    list("What this machine shows", &summary::plainly(report));
+    summary::shortfalls(report).into_iter().for_each(|(title, lines)| list(title, &lines));
+    list("Notes", &record.notes);
+    text
+}

@@ -1,0 +1,343 @@
+//! Values of options, from words to types.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+    time::Duration,
+};
+
+use signal_hook::low_level::signal_name;
+
+/// What a standard stream of the program is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Ours.
+    Inherit,
+    /// `/dev/null`.
+    Null,
+    /// A file descriptor of ours.
+    Fd(i32),
+    /// The same as another one of the program's.
+    SameAs(i32),
+    /// A file.
+    File(PathBuf, Mode),
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It must exist.
+    Read,
+    /// Made or emptied.
+    Write,
+    /// Made or kept.
+    Append,
+    /// Made or kept, also read.
+    ReadWrite,
+}
+
+/// A file at a number of the user's choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FdRequest {
+    pub(crate) number: i32,
+    pub(crate) source: Source,
+}
+
+/// A signal, or all that can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    All,
+    One(i32),
+}
+
+impl Signals {
+    /// Numbers of the signals meant.
+    pub(crate) fn numbers(self) -> Vec<i32> {
+        match self {
+            Self::One(number) => vec![number],
+            // Nothing can be changed about these two, and 32 and 33 belong to libc.
+            Self::All => (1..=64).filter(|n| ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(n)).collect(),
+        }
+    }
+}
+
+/// A variable of the environment: its name and its value.
+pub(crate) type Assignment = (OsString, OsString);
+
+/// `NAME=VALUE`; the value may be empty and may contain `=`.
+pub(crate) fn assignment(word: OsString) -> Result<Assignment, String> {
+    match split(&word, b'=') {
+        Some((name, value)) if !name.is_empty() => Ok((name, value)),
+        _ => Err("must be NAME=VALUE".to_owned()),
+    }
+}
+
+/// The value of `--stdin`.
+pub(crate) fn input(word: OsString) -> Result<Source, String> {
+    stream(word, Mode::Read)
+}
+
+/// The value of `--stdout` and `--stderr`.
+pub(crate) fn output(word: OsString) -> Result<Source, String> {
+    match word.as_bytes() {
+        b"stdout" => Ok(Source::SameAs(1)),
+        b"stderr" => Ok(Source::SameAs(2)),
+        _ => match prefixed(&word, b"append:") {
+            Some(path) => file(path, Mode::Append),
+            None => stream(word, Mode::Write),
+        },
+    }
+}
+
+fn stream(word: OsString, mode: Mode) -> Result<Source, String> {
+    match word.as_bytes() {
+        b"inherit" => Ok(Source::Inherit),
+        b"null" => Ok(Source::Null),
+        _ => match prefixed(&word, b"fd:") {
+            Some(number) => Ok(Source::Fd(fd_number(&number)?)),
+            None => file(word, mode),
+        },
+    }
+}
+
+/// The value of `--fd`.
+pub(crate) fn fd_request(word: OsString) -> Result<FdRequest, String> {
+    let (number, source) = split(&word, b'=').ok_or("must be N=SOURCE")?;
+    let number = fd_number(&number)?;
+    let modes: [(&[u8], Mode); 4] =
+        [(b"r:", Mode::Read), (b"w:", Mode::Write), (b"a:", Mode::Append), (b"rw:", Mode::ReadWrite)];
+    let source = if source == "null" {
+        Source::Null
+    } else if let Ok(ours) = fd_number(&source) {
+        Source::Fd(ours)
+    } else {
+        let opened = modes.iter().find_map(|(prefix, mode)| Some((prefixed(&source, prefix)?, *mode)));
+        let (path, mode) = opened.ok_or("the source must be a number, null, r:FILE, w:FILE, a:FILE or rw:FILE")?;
+        file(path, mode)?
+    };
+    Ok(FdRequest { number, source })
+}
+
+/// The value of `--open`: of the sources of `--fd`, files.
+pub(crate) fn open_request(word: OsString) -> Result<FdRequest, String> {
+    match fd_request(word)? {
+        request @ FdRequest { source: Source::File(..), .. } => Ok(request),
+        _ => Err("the source must be r:FILE, w:FILE, a:FILE or rw:FILE".to_owned()),
+    }
+}
+
+fn file(path: OsString, mode: Mode) -> Result<Source, String> {
+    if path.is_empty() {
+        return Err("the file has no name".to_owned());
+    }
+    Ok(Source::File(path.into(), mode))
+}
+
+/// A file descriptor number.
+pub(crate) fn fd_number(word: &OsStr) -> Result<i32, String> {
+    let digits = word.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+    digits.and_then(|text| text.parse().ok()).ok_or_else(|| format!("{word:?} is no file descriptor number"))
+}
+
+/// A signal by name, with or without `SIG`, or by number.
+pub(crate) fn signal(word: &str) -> Result<i32, String> {
+    let unknown = || format!("no signal is called {word:?}");
+    if let Ok(number) = word.parse::<i32>() {
+        return if (1..=64).contains(&number) { Ok(number) } else { Err(unknown()) };
+    }
+    let name = word.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    if let Some(distance) = name.strip_prefix("RTMIN") {
+        let distance: i32 = if distance.is_empty() { 0 } else { distance.parse().map_err(|_| unknown())? };
+        let number = libc::SIGRTMIN() + distance;
+        return if (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) { Ok(number) } else { Err(unknown()) };
+    }
+    let called = |number: &i32| signal_name(*number).is_some_and(|full| full.strip_prefix("SIG") == Some(name));
+    (1..=31).find(called).or_else(|| rarely_named(name)).ok_or_else(unknown)
+}
+
+/// Signals that signal-hook has no name for.
+fn rarely_named(name: &str) -> Option<i32> {
+    match name {
+        "PWR" => Some(libc::SIGPWR),
+        "STKFLT" => Some(libc::SIGSTKFLT),
+        "POLL" => Some(libc::SIGPOLL),
+        _ => None,
+    }
+}
+
+/// A signal, or `all`.
+pub(crate) fn signals(word: &str) -> Result<Signals, String> {
+    if word == "all" { Ok(Signals::All) } else { signal(word).map(Signals::One) }
+}
+
+/// An octal number up to `most`.
+pub(crate) fn octal(word: &str, most: u32) -> Result<u32, String> {
+    // Without this, "+7" would be a number.
+    let plain = word.bytes().all(|b| b.is_ascii_digit());
+    let number = u32::from_str_radix(word, 8).ok().filter(|number| plain && *number <= most);
+    number.ok_or_else(|| format!("must be an octal number up to {most:o}"))
+}
+
+/// A number, decimal or with `0x`; a negative one means its two's complement.
+pub(crate) fn number(word: &str) -> Result<u64, String> {
+    let (negative, digits) = word.strip_prefix('-').map_or((false, word), |digits| (true, digits));
+    let number = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    match number {
+        Ok(number) if !digits.contains('+') => Ok(if negative { number.wrapping_neg() } else { number }),
+        _ => Err(format!("{word:?} is no number")),
+    }
+}
+
+/// The same, of 32 bits.
+pub(crate) fn number32(word: &str) -> Result<u32, String> {
+    number(word)?.try_into().map_err(|_| format!("{word:?} is above 32 bits"))
+}
+
+/// A time: a decimal number of seconds, or with one of the units `ms`, `s`, `m`, `h` and `d`.
+pub(crate) fn duration(word: &str) -> Result<Duration, String> {
+    // "ms" comes before "s", which it ends with.
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
+    let (number, unit) =
+        units.iter().find_map(|(name, seconds)| Some((word.strip_suffix(name)?, *seconds))).unwrap_or((word, 1.0));
+    // Without this, "inf" and "nan" would be numbers.
+    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let value = number.parse::<f64>().ok().filter(|_| plain).ok_or("must be like 10, 1.5s, 200ms, 5m, 2h or 1d")?;
+    Duration::try_from_secs_f64(value * unit).map_err(|_| "is too long".to_owned())
+}
+
+/// The kernel's RLIM_INFINITY.
+pub(crate) const UNLIMITED: u64 = u64::MAX;
+
+/// A number, with a suffix as systemd's settings have them, or `unlimited`.
+pub(crate) fn amount(word: &str) -> Result<u64, String> {
+    if word == "unlimited" {
+        return Ok(UNLIMITED);
+    }
+    let units = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
+    let (digits, shift) =
+        units.iter().find_map(|(unit, bits)| Some((word.strip_suffix(unit)?, *bits))).unwrap_or((word, 0));
+    let number = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u64>().ok() } else { None };
+    // The highest number is what the kernel calls unlimited; who means that says so.
+    let number = number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n != UNLIMITED);
+    number.ok_or_else(|| format!("{word:?} is no limit: must be a number, with K, M, G or T, or unlimited"))
+}
+
+/// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
+pub(crate) fn id_map(word: &str) -> Result<[u32; 3], String> {
+    // Without this, "+7" would be a number.
+    let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b':');
+    let numbers: Option<Vec<u32>> = word.split(':').map(|part| part.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[inside, outside, count]) if plain && count > 0 => Ok([inside, outside, count]),
+        _ => Err("must be IN:OUT:COUNT".to_owned()),
+    }
+}
+
+/// What stands before and after the first `separator`.
+pub(crate) fn split(word: &OsStr, separator: u8) -> Option<(OsString, OsString)> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|b| *b == separator)?;
+    Some((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
+}
+
+fn prefixed(word: &OsStr, prefix: &[u8]) -> Option<OsString> {
+    word.as_bytes().strip_prefix(prefix).map(|rest| OsString::from_vec(rest.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_timeout() {
+        for (word, ms) in [("10", 10_000), ("1.5s", 1_500), ("200ms", 200), ("2m", 120_000), ("0", 0), (".5", 500)] {
+            assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
+        }
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3_600)));
+        assert_eq!(duration("1d"), Ok(Duration::from_secs(86_400)));
+        for word in ["", "s", "-1", "1x", "inf", "nan", "1e3", "1 s", "99999999999999999999999"] {
+            assert!(duration(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn signals_by_name_and_number() {
+        for (word, number) in [("TERM", 15), ("SIGTERM", 15), ("term", 15), ("9", 9), ("USR1", 10), ("WINCH", 28)] {
+            assert_eq!(signal(word), Ok(number), "{word}");
+        }
+        assert_eq!(signal("RTMIN+1"), Ok(libc::SIGRTMIN() + 1));
+        for word in ["", "0", "65", "-1", "NONSENSE", "SIG", "RTMIN+99"] {
+            assert!(signal(word).is_err(), "{word}");
+        }
+        assert_eq!(signals("all"), Ok(Signals::All));
+        assert!(!Signals::All.numbers().contains(&9));
+        // Every number below 32 that Linux on these machines uses has a name here.
+        let names = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP \
+                     TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";
+        for (index, name) in names.split_whitespace().enumerate() {
+            assert_eq!(signal(name), Ok(index as i32 + 1), "{name}");
+        }
+    }
+
+    #[test]
+    fn sources_of_streams_and_numbers() {
+        assert_eq!(input("null".into()), Ok(Source::Null));
+        assert_eq!(input("fd:7".into()), Ok(Source::Fd(7)));
+        assert_eq!(input("./null".into()), Ok(Source::File("./null".into(), Mode::Read)));
+        assert_eq!(output("stdout".into()), Ok(Source::SameAs(1)));
+        assert_eq!(output("append:log".into()), Ok(Source::File("log".into(), Mode::Append)));
+        for word in ["fd:", "fd:x", "fd:-1", ""] {
+            assert!(input(word.into()).is_err(), "{word}");
+        }
+        assert_eq!(fd_request("5=3".into()), Ok(FdRequest { number: 5, source: Source::Fd(3) }));
+        assert_eq!(
+            fd_request("5=rw:a=b".into()),
+            Ok(FdRequest { number: 5, source: Source::File("a=b".into(), Mode::ReadWrite) })
+        );
+        for word in ["5", "x=3", "5=", "5=file", "=3", "5=r:"] {
+            assert!(fd_request(word.into()).is_err(), "{word}");
+        }
+        assert_eq!(
+            open_request("0=r:x".into()),
+            Ok(FdRequest { number: 0, source: Source::File("x".into(), Mode::Read) })
+        );
+        for word in ["0=3", "0=null", "0=x", "0=r:"] {
+            assert!(open_request(word.into()).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn numbers_octal_hexadecimal_and_negative() {
+        assert_eq!(octal("077", 0o777), Ok(0o77));
+        for word in ["", "8", "1000", "+7", "-1", "0x1"] {
+            assert!(octal(word, 0o777).is_err(), "{word}");
+        }
+        assert_eq!((number("10"), number("0x10"), number("-1")), (Ok(10), Ok(16), Ok(u64::MAX)));
+        assert_eq!(number32("0x0040000"), Ok(0x40000));
+        for word in ["", "-", "0x", "x", "+1", "0x+1", "--1", "18446744073709551616"] {
+            assert!(number(word).is_err(), "{word}");
+        }
+        assert!(number32("-1").is_err());
+    }
+
+    #[test]
+    fn maps_are_three_numbers() {
+        assert_eq!(id_map("0:1000:1"), Ok([0, 1000, 1]));
+        for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1", "+0:1000:1"] {
+            assert!(id_map(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn assignments_need_a_name() {
+        assert_eq!(assignment("A=b=c".into()), Ok(("A".into(), "b=c".into())));
+        assert_eq!(assignment("A=".into()), Ok(("A".into(), "".into())));
+        assert!(assignment("A".into()).is_err());
+        assert!(assignment("=b".into()).is_err());
+    }
+}

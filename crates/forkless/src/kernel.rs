@@ -1,0 +1,123 @@
+//! Small system calls of the caller's side. Each is safe to call: it reads or sets numbers, and the kernel writes only to
+//! what is made here for it.
+//!
+//! They enter the kernel as all of a launch does, without libc and its `errno`.
+//!
+//! Sources: prctl(2), setns(2), kcmp(2), getsid(2), prlimit(2), getcpu(2), uname(2), capget(2), sigpending(2).
+
+use forkless_core::sys::{self, Result, errno, uapi};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// `pidfd_open(2)` of a process.
+pub(crate) fn pidfd_open(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: a new descriptor, which nobody else has.
+    sys::pidfd_open(pid, 0).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Options of `prctl(2)` that take a number and no address.
+#[derive(Clone, Copy)]
+pub(crate) enum Prctl {
+    /// PR_GET_DUMPABLE
+    Dumpable = 3,
+    /// PR_SET_DUMPABLE
+    SetDumpable = 4,
+    /// PR_GET_SECCOMP
+    Seccomp = 21,
+    /// PR_CAPBSET_READ
+    IsInBoundingSet = 23,
+}
+
+/// `prctl(2)`.
+pub(crate) fn prctl(option: Prctl, value: usize) -> Result<usize> {
+    // SAFETY: none of the options takes an address.
+    unsafe { sys::syscall(uapi::__NR_prctl, [option as usize, value, 0, 0, 0, 0]) }
+}
+
+/// `setns(2)`: the calling thread's children are born in this PID namespace.
+pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
+    let kind = uapi::CLONE_NEWPID as usize;
+    // SAFETY: no memory is touched, and the calling thread stays in its own namespace. A number that is not open is an error.
+    unsafe { sys::syscall(uapi::__NR_setns, [namespace as usize, kind, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `kcmp(2)`: does the calling thread share this with another one?
+pub(crate) fn shares(what: usize, thread: i32) -> Result<bool> {
+    let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
+    // SAFETY: compares, changes nothing.
+    unsafe { sys::syscall(uapi::__NR_kcmp, args) }.map(|order| order == 0)
+}
+
+/// `getsid(2)`; 0 names the caller.
+pub(crate) fn session(pid: i32) -> Result<i32> {
+    // SAFETY: reads a number.
+    unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) }.map(|session| session as i32)
+}
+
+/// `setpgid(2)`.
+pub(crate) fn set_group(pid: i32, group: i32) -> Result<()> {
+    // SAFETY: no memory is touched.
+    unsafe { sys::syscall(uapi::__NR_setpgid, [pid as usize, group as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `prlimit(2)` of the caller: soft and hard limit.
+pub(crate) fn limit(resource: u32) -> Result<[u64; 2]> {
+    let mut found = [0u64; 2];
+    // SAFETY: the kernel writes two words.
+    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, 0, found.as_mut_ptr() as usize, 0, 0]) }?;
+    Ok(found)
+}
+
+/// `prlimit(2)`: sets both limits of the caller.
+pub(crate) fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
+    // SAFETY: the kernel reads two words.
+    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// `getcpu(2)`: the number of the CPU that the calling thread is on.
+pub(crate) fn cpu() -> Result<u32> {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes a number.
+    unsafe { sys::syscall(uapi::__NR_getcpu, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) }?;
+    Ok(cpu)
+}
+
+/// `sched_setaffinity(2)`: the first 64 CPUs as bits.
+pub(crate) fn set_affinity(pid: i32, cpus: u64) -> Result<()> {
+    let args = [pid as usize, size_of::<u64>(), &raw const cpus as usize, 0, 0, 0];
+    // SAFETY: the kernel reads eight bytes.
+    unsafe { sys::syscall(uapi::__NR_sched_setaffinity, args) }.map(drop)
+}
+
+/// `uname(2)`: the kernel's release, such as `5.15.0-91-generic`, up to a zero byte.
+pub(crate) fn release() -> Result<[u8; 65]> {
+    let mut fields = [[0u8; 65]; 6];
+    // SAFETY: the kernel writes six fields.
+    unsafe { sys::syscall(uapi::__NR_uname, [fields.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) }?;
+    Ok(fields[2])
+}
+
+/// `capget(2)` of the caller: effective, permitted and inheritable capabilities; none where it is refused.
+pub(crate) fn capabilities() -> [u64; 3] {
+    let mut header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    let args = [header.as_mut_ptr() as usize, data.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: version 3 of the call reads two words, of 32 bits each, and writes six.
+    let _ = unsafe { sys::syscall(uapi::__NR_capget, args) };
+    [0, 1, 2].map(|n| data[n] as u64 | (data[n + 3] as u64) << 32)
+}
+
+/// `sigpending(2)`: bit n-1 is signal n.
+pub(crate) fn pending_signals() -> Result<u64> {
+    let mut pending = 0u64;
+    // SAFETY: the kernel writes the 8 bytes.
+    unsafe { sys::syscall(uapi::__NR_rt_sigpending, [&raw mut pending as usize, size_of::<u64>(), 0, 0, 0, 0]) }?;
+    Ok(pending)
+}
+
+/// `sigtimedwait(2)` without waiting: takes one pending signal of the set, if there is one.
+pub(crate) fn take_signal(set: u64) {
+    let now = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
+    let args = [&raw const set as usize, 0, &raw const now as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel reads the set and the time, and is not asked for more than the number.
+    while unsafe { sys::syscall(uapi::__NR_rt_sigtimedwait, args) } == Err(errno::EINTR) {}
+}

@@ -1,0 +1,213 @@
+//! What a helper makes of the parcel that its caller has filled. The caller is trusted with what the child does; the helper itself
+//! serves further launches, so it reads and writes nothing outside the parcel, whatever that says.
+
+use super::message::{ARENA_AT, MAX_PATCHES, Order, PARCEL_AT, Parcel};
+use forkless_core::plan::{self, Header, MAGIC, VERSION};
+use forkless_core::planted;
+use std::mem::offset_of;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+
+/// The shortest memory that is a parcel.
+pub(super) const SHORTEST: usize = ARENA_AT + size_of::<Header>();
+
+/// Where the [`Order`] begins in the mapping.
+const ORDER_AT: usize = PARCEL_AT + offset_of!(Parcel, order);
+
+/// As many parcels as a helper keeps apart: far more than launches that its caller can have in flight at once.
+pub(super) const MOST: usize = 1 << 20;
+
+/// Puts these numbers at the places that the parcel names for them; false if one is outside, or there are not as many.
+///
+/// # Safety
+/// `memory` is `length` bytes long, at least [`SHORTEST`], of a parcel without a child, which its owner leaves to the caller.
+pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]) -> bool {
+    // No reference: a place may be one of the order's own.
+    let order = memory.as_ptr().wrapping_byte_add(ORDER_AT).cast::<Order>();
+    // SAFETY: inside the parcel.
+    let count = unsafe { (&raw const (*order).descriptors).read() };
+    if count as usize != numbers.len() || numbers.len() > MAX_PATCHES {
+        return false;
+    }
+    for (n, &number) in numbers.iter().enumerate() {
+        // SAFETY: there are as many places; the last write may have been to this one.
+        let at = unsafe { (&raw const (*order).patches).cast::<u32>().add(n).read() } as usize;
+        let is_inside = planted!("parcel-place-unchecked") || is_inside(at, size_of::<RawFd>(), length);
+        if at < PARCEL_AT || !is_inside {
+            return false;
+        }
+        // SAFETY: inside, as just checked, and above the guard.
+        unsafe { memory.byte_add(at).cast::<RawFd>().write_unaligned(number) };
+    }
+    true
+}
+
+/// The arena of the parcel, relocated; none if it is of another make, or leads outside.
+///
+/// # Safety
+/// As for [`patch`]; `memory` is a multiple of 8.
+pub(super) unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull<u64>> {
+    let room = length.checked_sub(ARENA_AT).filter(|&room| room >= size_of::<Header>())?;
+    // SAFETY: inside, as just checked.
+    let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
+    // SAFETY: as above; plain numbers.
+    let header = unsafe { arena.cast::<Header>().read() };
+    let whole = usize::try_from(header.len).ok().filter(|&len| len <= room)?;
+    let vectors = header.argv as usize;
+    let is_ours = header.magic == MAGIC && header.version == VERSION && header.environment == 0;
+    let has_vectors = vectors % 8 == 0
+        && vectors >= size_of::<Header>()
+        && is_inside(vectors, header.pointer_count as usize * size_of::<u64>(), whole);
+    if !is_ours || !has_vectors {
+        return None;
+    }
+    // SAFETY: the vectors are inside, as just checked, and no child reads them yet.
+    unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
+    Some(arena)
+}
+
+/// The list of functions to call; none if it leads outside.
+///
+/// # Safety
+/// As for [`patch`]; nobody writes to the list as long as it is used.
+pub(super) unsafe fn calls<'a>(memory: NonNull<u8>, length: usize, order: &Order) -> Option<&'a [u8]> {
+    let (start, count) = (ARENA_AT + order.calls as usize, order.calls_len as usize);
+    // SAFETY: inside, as is checked first.
+    is_inside(start, count, length)
+        .then(|| unsafe { std::slice::from_raw_parts(memory.byte_add(start).as_ptr(), count) })
+}
+
+fn is_inside(at: usize, bytes: usize, length: usize) -> bool {
+    at.checked_add(bytes).is_some_and(|end| end <= length)
+}
+
+/// What a fuzzer drives.
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzed {
+    use super::super::message::Message;
+    use super::super::read_calls;
+    use super::{ARENA_AT, Header, MAGIC, ORDER_AT, Order, RawFd, SHORTEST, VERSION, arena, calls, patch};
+    use std::mem::offset_of;
+    use std::ptr::NonNull;
+
+    /// A message of any bytes means one thing or nothing.
+    pub(crate) fn message(bytes: &[u8]) {
+        let mut message = [0; size_of::<Message>()];
+        message.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let _ = Message::of(message).kind();
+    }
+
+    /// Words on either side of a parcel that nobody may change.
+    const FENCE: usize = 64;
+
+    /// A parcel of any bytes: a word of flags, order's numbers, places, then the arena.
+    pub(crate) fn parcel(bytes: &[u8]) {
+        let mut rest = bytes;
+        let mut number = || match rest.split_first_chunk::<4>() {
+            Some((word, after)) => {
+                rest = after;
+                u32::from_le_bytes(*word)
+            }
+            None => 0,
+        };
+        let (flags, count) = (number(), number());
+        let length = (SHORTEST + (flags >> 16) as usize).next_multiple_of(8);
+        let mut memory = vec![0u64; FENCE + length / 8 + FENCE];
+        let fence = 0x5afe_5afe_5afe_5afe;
+        memory[..FENCE].fill(fence);
+        memory[FENCE + length / 8..].fill(fence);
+        let parcel = NonNull::new(memory[FENCE..].as_mut_ptr().cast::<u8>()).expect("no null");
+        let put = |at: usize, value: u32| {
+            // SAFETY: a place inside the parcel.
+            unsafe { parcel.byte_add(at).cast::<u32>().write_unaligned(value) };
+        };
+        put(ORDER_AT + offset_of!(Order, descriptors), count);
+        put(ORDER_AT + offset_of!(Order, calls), number());
+        put(ORDER_AT + offset_of!(Order, calls_len), number());
+        let numbers: Vec<RawFd> = (0..count.min(flags & 0x3f) as i32).collect();
+        for n in 0..numbers.len() {
+            put(ORDER_AT + offset_of!(Order, patches) + n * 4, number());
+        }
+        // SAFETY: as many bytes as there are from the arena on.
+        let to = unsafe { std::slice::from_raw_parts_mut(parcel.byte_add(ARENA_AT).as_ptr(), length - ARENA_AT) };
+        to.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        if flags & 0x40 != 0 {
+            // What a fuzzer would have to guess first.
+            put(ARENA_AT + offset_of!(Header, magic), MAGIC);
+            put(ARENA_AT + offset_of!(Header, version), VERSION);
+        }
+        // SAFETY: the parcel is this function's own, and as long as said.
+        unsafe {
+            if patch(parcel, length, &numbers) {
+                let _ = arena(parcel, length);
+            }
+            let order = parcel.byte_add(ORDER_AT).cast::<Order>().as_ref();
+            if let Some(list) = calls(parcel, length, order) {
+                let read: usize = read_calls(list).map(|(name, bytes)| 16 + name.len() + bytes.len()).sum();
+                assert!(read <= list.len());
+            }
+        }
+        let is_whole = |words: &[u64]| words.iter().all(|&word| word == fence);
+        assert!(is_whole(&memory[..FENCE]) && is_whole(&memory[FENCE + length / 8..]), "written outside of the parcel");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A parcel of zeroes with one number to be put at `place`; was it?
+    fn is_put(place: u32) -> bool {
+        let mut memory = vec![0u64; SHORTEST / 8 + 2];
+        let parcel = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("no null");
+        let order = parcel.as_ptr().wrapping_byte_add(ORDER_AT).cast::<Order>();
+        // SAFETY: the memory is this function's own, with two words behind the parcel.
+        let put = unsafe {
+            (*order).descriptors = 1;
+            (*order).patches[0] = place;
+            patch(parcel, SHORTEST, &[0x0102_0304])
+        };
+        assert_eq!(memory[SHORTEST / 8..], [0, 0], "written behind the parcel, at {place}");
+        put
+    }
+
+    #[test]
+    fn a_number_goes_nowhere_outside_of_its_parcel() {
+        let end = SHORTEST as u32;
+        let first = PARCEL_AT as u32;
+        assert!([first, end - 4, end - 7].into_iter().all(is_put));
+        // In the guard, over the end, behind it, and so far that it would not be an address.
+        for place in [0, first - 1, end - 3, end, u32::MAX] {
+            assert!(!is_put(place), "{place}");
+        }
+    }
+
+    #[test]
+    fn vectors_and_calls_outside_of_a_parcel_are_refused() {
+        let length = SHORTEST + 64;
+        let is_taken = |argv: u32, count: u32, len: u64| {
+            let mut memory = vec![0u64; length / 8];
+            let parcel = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("no null");
+            // SAFETY: the memory is this function's own.
+            unsafe {
+                let header = parcel.byte_add(ARENA_AT).cast::<Header>().as_ptr();
+                ((*header).magic, (*header).version) = (MAGIC, VERSION);
+                ((*header).len, (*header).argv, (*header).pointer_count) = (len, argv, count);
+                arena(parcel, length).is_some()
+            }
+        };
+        let (header, whole) = (size_of::<Header>() as u32, (length - ARENA_AT) as u64);
+        assert!(is_taken(header, 8, whole));
+        for (argv, count, len) in [
+            (header, 9, whole),
+            (header, u32::MAX, whole),
+            (u32::MAX - 7, 1, whole),
+            (header + 4, 1, whole),
+            (0, 1, whole),
+            (header, 8, whole + 8),
+            (header, 8, u64::MAX),
+        ] {
+            assert!(!is_taken(argv, count, len), "{count} at {argv} of {len}");
+        }
+    }
+}

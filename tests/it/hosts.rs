@@ -1,0 +1,445 @@
+//! The behaviour table and some scenarios in hosts of many kinds: containers, services, limits, debuggers, crowds.
+//!
+//! `bin/host.rs` becomes a host and executes the programs of other tests there, so that nothing is tested by other means.
+//! One kind of host alone: `FORKLESS_HOST=part of its name`. Every case of the table in each, instead of some:
+//! `FORKLESS_HOST_CASES=1` (each n-th: n). Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
+
+use forkless_tests::filter;
+use forkless_tests::patience;
+use forkless_tests::profile::{self, CONTAINER_CAPABILITIES};
+use forkless_tests::table::parent::refusals_of;
+use forkless_tests::table::{Case, load};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use tempfile::TempDir;
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
+const HOST: &str = env!("CARGO_BIN_EXE_host");
+const SCENARIO: &str = env!("CARGO_BIN_EXE_scenario");
+
+/// What `host` exits with where a kind of host is not possible.
+const CANNOT: i32 = 77;
+
+/// An ordinary user with no processes but those of a host.
+const USER: &str = "user=54321";
+
+/// Good launches of every form, failed ones, a storm of signals, captures, a zygote.
+const SCENARIOS: [&str; 7] =
+    ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "capture-input", "zygote-basics"];
+
+/// Far too much for a table that is played in many hosts.
+const HEAVY: &str = "more arguments than the kernel takes";
+
+/// A kind of host, and what is run there.
+struct Host {
+    name: &'static str,
+    /// The words before the program.
+    words: Vec<String>,
+    scenarios: Vec<&'static str>,
+    /// The route that the table is played on: what is refused there. None: it is not played.
+    route: Option<&'static str>,
+    /// With the cases that need a capability, a namespace or a device, where these exist.
+    is_privileged: bool,
+    /// What is not possible there: the name of a case or scenario, and part of what comes of it.
+    refused: Vec<(&'static str, &'static str)>,
+}
+
+impl Host {
+    /// With all scenarios, and without the table.
+    fn new(name: &'static str, kinds: &[&str]) -> Self {
+        let kinds = kinds.iter().map(|kind| (*kind).to_owned());
+        let words = [HOST.to_owned()].into_iter().chain(kinds).chain(["--".to_owned()]).collect();
+        Self { name, words, scenarios: SCENARIOS.to_vec(), route: None, is_privileged: false, refused: Vec::new() }
+    }
+
+    /// Under another program, which must be able to run `/bin/true`.
+    fn under(name: &'static str, words: &[&str]) -> Self {
+        Self { words: words.iter().map(|word| (*word).to_owned()).collect(), ..Self::new(name, &[]) }
+    }
+
+    fn scenarios(mut self, scenarios: &[&'static str]) -> Self {
+        self.scenarios = scenarios.to_vec();
+        self
+    }
+
+    fn table(self, route: &'static str) -> Self {
+        Self { route: Some(route), ..self }
+    }
+
+    fn privileged(self) -> Self {
+        Self { is_privileged: true, ..self }
+    }
+
+    fn refuses(mut self, refused: &[(&'static str, &'static str)]) -> Self {
+        self.refused.extend(refused);
+        self
+    }
+
+    fn plays(&self, case: &Case) -> bool {
+        let usual = case.routes.as_ref().is_none_or(|routes| routes.iter().any(|route| route == "normal"));
+        usual && case.name != HEAVY && (self.is_privileged || case.needs.is_empty())
+    }
+}
+
+/// Past the test harness, which keeps what passing tests print.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// What came of a run.
+enum Found {
+    Good,
+    /// This kind of host is not possible here.
+    NoSuchHost(String),
+    Wrong(String),
+}
+
+fn run(host: &Host, program: &str, args: &[String]) -> Found {
+    let mut command = Command::new(&host.words[0]);
+    command.args(&host.words[1..]).arg(program).args(args).env("RUST_BACKTRACE", "0").env("DEBUGINFOD_URLS", "");
+    command.env("FORKLESS_TEST_SCALE", "0.02").env("FORKLESS_TEST_SECONDS", "0.3").process_group(0);
+    let output = match end(&mut command) {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::NoSuchHost(error.to_string()),
+        Err(error) => return Found::Wrong(error.to_string()),
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    for line in text.lines().filter(|line| line.starts_with("SKIPPED:") || line.starts_with("USED:")) {
+        say(&format!("{line} ({})\n", host.name));
+    }
+    match output.status.code() {
+        Some(0) => Found::Good,
+        Some(CANNOT) => Found::NoSuchHost(text.trim().to_owned()),
+        _ => Found::Wrong(format!("{}\n{text}", output.status)),
+    }
+}
+
+/// Runs it to its end; one that takes much longer than any has hung.
+fn end(command: &mut Command) -> io::Result<Output> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let group = child.id() as i32;
+    let (over, limit) = channel::<()>();
+    let guard = std::thread::spawn(move || {
+        let late = limit.recv_timeout(patience::limit(120)) == Err(RecvTimeoutError::Timeout);
+        // SAFETY: the group was made for this run; whatever is left in it came from there.
+        late && unsafe { libc::kill(-group, libc::SIGKILL) } == 0
+    });
+    let output = child.wait_with_output()?;
+    drop(over);
+    if guard.join().expect("guard") {
+        return Err(io::Error::other(format!("it did not end: {}", String::from_utf8_lossy(&output.stderr))));
+    }
+    Ok(output)
+}
+
+/// What is run in a host.
+struct Run<'a> {
+    host: &'a Host,
+    /// A case's or a scenario's.
+    name: String,
+    program: &'static str,
+    args: Vec<String>,
+}
+
+/// Is this not left out by a variable of the environment?
+fn is_wanted(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |part| name.contains(&part))
+}
+
+fn runs(hosts: &[Host]) -> Vec<Run<'_>> {
+    let cases = load(Path::new(CASES)).expect("the table can be read");
+    let every = std::env::var("FORKLESS_HOST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let mut runs = Vec::new();
+    for (at, host) in hosts.iter().enumerate().filter(|(_, host)| is_wanted("FORKLESS_HOST", host.name)) {
+        for scenario in &host.scenarios {
+            let args = scenario.split(' ').map(str::to_owned).collect();
+            runs.push(Run { host, name: (*scenario).to_owned(), program: SCENARIO, args });
+        }
+        let Some(route) = host.route else { continue };
+        let played = cases.iter().filter(|case| host.plays(case));
+        // Others in each host.
+        for case in played.skip(at % every).step_by(every).filter(|case| is_wanted("FORKLESS_CASE", &case.name)) {
+            let args = [&toml::to_string(case).expect("a case"), route, env!("CARGO_BIN_EXE_probe")].map(str::to_owned);
+            let program = env!("CARGO_BIN_EXE_case");
+            runs.push(Run { host, name: case.name.clone(), program, args: args.to_vec() });
+        }
+    }
+    runs
+}
+
+/// Runs everything in each host, a few at a time; fails with all that went wrong.
+#[track_caller]
+fn in_each(hosts: &[Host]) {
+    let runs = runs(hosts);
+    let (next, wrong, missing) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(Run { host, name, program, args }) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let refused = host.refused.iter().find(|(known, _)| known == name).map(|(_, words)| *words);
+                    match (run(host, program, args), refused) {
+                        (Found::Good, None) => {}
+                        (Found::Wrong(what), Some(words)) if what.contains(words) => {}
+                        (Found::NoSuchHost(why), _) => missing.lock().unwrap().push((host.name, why)),
+                        (Found::Wrong(what), _) => {
+                            wrong.lock().unwrap().push(format!("{}: {name}: {what}\n", host.name))
+                        }
+                        (Found::Good, Some(words)) => {
+                            wrong.lock().unwrap().push(format!("{}: {name}: should be refused: {words}\n", host.name));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut missing = missing.into_inner().unwrap();
+    missing.sort_unstable();
+    missing.dedup();
+    missing.iter().for_each(|(name, why)| say(&format!("SKIPPED: host {name} because {why}\n")));
+    let wrong = wrong.into_inner().unwrap();
+    eprintln!("{} hosts, {} runs", hosts.len(), runs.len());
+    assert!(wrong.is_empty(), "{} of {} runs went wrong:\n{}", wrong.len(), runs.len(), wrong.concat());
+}
+
+/// Filters in files, for `host`.
+struct Filters(TempDir);
+
+impl Filters {
+    fn new() -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        // A host may be an ordinary user.
+        let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        fs::set_permissions(place.path(), open).expect("one's own directory");
+        Self(place)
+    }
+
+    /// The kind of host that is under this filter; none, with a word about it, where that cannot be had.
+    fn kind(&self, name: &str, filter: io::Result<Vec<seccompiler::BpfProgram>>) -> Option<String> {
+        match filter {
+            Ok(programs) => {
+                let path = self.0.path().join(name.replace(' ', "-"));
+                fs::write(&path, profile::encode(&programs)).expect("written");
+                Some(format!("filter={}", path.display()))
+            }
+            Err(error) => {
+                say(&format!("SKIPPED: host {name} because {error}\n"));
+                None
+            }
+        }
+    }
+}
+
+/// A file of a package: installed, or unpacked by `cargo xtask test` below cargo's directory.
+fn of_package(package: &str, file: &str) -> io::Result<PathBuf> {
+    let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("packages").join(package);
+    let places = [Path::new("/").join(file), unpacked.join(file)];
+    let found = places.into_iter().find(|path| path.exists());
+    found.ok_or_else(|| io::Error::other(format!("/{file} of Debian's package {package} is missing")))
+}
+
+/// Docker's and containerd's default profiles are the same but for three calls that no launch makes; containerd's is Go code.
+#[test]
+fn containers() {
+    let filters = Filters::new();
+    let capabilities = format!("capabilities={}", CONTAINER_CAPABILITIES.join(","));
+    let docker = "usr/share/gocode/src/github.com/docker/docker/profiles/seccomp/default.json";
+    let engines = [
+        ("a container of Docker's", "golang-github-docker-docker-dev", docker),
+        ("a container of Podman's", "golang-github-containers-common", "usr/share/containers/seccomp.json"),
+    ];
+    let filters = engines.map(|(name, package, file)| {
+        let profile = of_package(package, file).and_then(|file| profile::container(&file, &CONTAINER_CAPABILITIES));
+        filters.kind(name, profile)
+    });
+    let mut hosts = Vec::new();
+    if let Some(filter) = &filters[0] {
+        let docker = Host::new(engines[0].0, &[filter, &capabilities]).table("given:clone3 ENOSYS, pidfd_getfd EPERM");
+        hosts.push(docker.refuses(&[
+            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+            ("a personality", "set the personality 0x40000: Operation not permitted"),
+            ("one's own user namespace to join", "the errno is Some(1)"),
+        ]));
+    }
+    if let Some(filter) = &filters[1] {
+        let podman = Host::new(engines[1].0, &[filter, &capabilities]).table("given:");
+        hosts.push(podman.refuses(&[
+            ("a personality", "set the personality 0x40000: Function not implemented"),
+            ("one's own user namespace to join", "the errno is Some(1)"),
+        ]));
+    }
+    in_each(&hosts);
+}
+
+/// What systemd.exec(5) has for services.
+#[test]
+fn services() {
+    let filters = Filters::new();
+    let mut hosts = vec![
+        Host::new("a service with MemoryDenyWriteExecute", &["deny-write-execute"]).table("given:").privileged(),
+        Host::new("a service with a read-only root", &["read-only=/mnt"]).table("given:"),
+    ];
+    let errno = profile::systemd("@system-service", Some(libc::EPERM)).map(|program| vec![program]);
+    let kill = profile::systemd("@system-service", None).map(|program| vec![program]);
+    let calls = filters.kind("a service with SystemCallFilter", errno);
+    let namespaces = filters.kind("a service with RestrictNamespaces", profile::restrict_namespaces());
+    if let Some(filter) = &calls {
+        let host = Host::new("a service with SystemCallFilter, EPERM", &[filter]);
+        let refused = NOT_IN_SYSTEM_SERVICE.map(|(case, errno, _)| (case, errno));
+        hosts.push(host.table("given:pidfd_getfd EPERM").refuses(&refused[..6]));
+    }
+    if let Some(filter) = filters.kind("a service with SystemCallFilter that kills", kill) {
+        let host = Host::new("a service with SystemCallFilter, killed", &[&filter]);
+        let refused = NOT_IN_SYSTEM_SERVICE.map(|(case, _, killed)| (case, killed));
+        hosts.push(host.table("given:pidfd_getfd KILL").refuses(&refused));
+    }
+    if let Some(filter) = &namespaces {
+        let host = Host::new("a service with RestrictNamespaces", &[filter]).table("given:clone3 ENOSYS");
+        hosts.push(host.refuses(&[
+            ("one's own user namespace to join", "the errno is Some(1)"),
+            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+        ]));
+    }
+    if let (Some(calls), Some(namespaces)) = (&calls, &namespaces) {
+        // The last filter refuses `seccomp`.
+        let kinds = ["read-only=/mnt", "deny-write-execute", namespaces, calls, USER];
+        hosts.push(Host::new("a service with all of these and a user of its own", &kinds));
+    }
+    in_each(&hosts);
+}
+
+/// `seccomp` is not in systemd 252's `@system-service`, and `chroot` in no version's.
+const NOT_IN_SYSTEM_SERVICE: [(&str, &str, &str); 8] = [
+    ("a seccomp filter", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
+    ("a seccomp filter without no_new_privs", "the errno is Some(1)", SECCOMP_KILLED),
+    ("a seccomp filter that refuses exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
+    ("a seccomp filter that kills exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
+    ("a seccomp filter that kills the rest of exec", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
+    ("a seccomp filter that is none", "the errno is Some(1)", "the errno is None"),
+    // With an errno this fails as it is meant to.
+    ("several steps that may fail", "", CHROOT_KILLED),
+    ("a root directory as an ordinary user", "", CHROOT_KILLED),
+];
+const SECCOMP_KILLED: &str = "set the seccomp filter: the child was killed before it could run the program";
+const CHROOT_KILLED: &str = "chroot: the child was killed before it could run the program";
+
+#[test]
+fn procfs_hidden_or_missing() {
+    let filters = Filters::new();
+    let old = filter::programs(&refusals_of("close_range ENOSYS, clone3 ENOSYS, pidfd_open ENOSYS"));
+    let old = filters.kind("no procfs and an old kernel", old.map_err(io::Error::other)).expect("a filter");
+    in_each(&[
+        Host::new("an ordinary user where procfs hides others (hidepid=2)", &["hidepid=2", USER]).table("given:"),
+        Host::new("no procfs", &["no-proc"])
+            .scenarios(&[
+                "debugged",
+                "leaks-good",
+                "leaks-failed",
+                "leaks-good launcher=fork",
+                "signal-storm",
+                "capture-input",
+                "zygote-basics",
+            ])
+            // A zygote is this very program, executed again.
+            .refuses(&[("zygote-basics", "/proc/self/exe")]),
+        // The child does not see how large its table is.
+        Host::new("no procfs and an old kernel", &["no-proc", &old]).scenarios(&[
+            "debugged",
+            "leaks-good",
+            "leaks-failed",
+        ]),
+    ]);
+}
+
+#[test]
+fn limits() {
+    // With one thread: four that launch at once need more descriptors.
+    let few = ["debugged", "leaks-failed", "capture-streams", "capture-input", "capture-few-fds", "zygote-basics"];
+    in_each(&[
+        Host::new("a limit of 20 descriptors", &["limit=nofile:20"]).scenarios(&few),
+        Host::new("a limit of 40 processes", &[USER, "limit=nproc:40"]),
+        Host::new("a limit of 300 MB of address space", &["limit=as:300000000"]).table("given:"),
+        Host::new("a cgroup of 24 processes", &["cgroup=pids:pids.max:24"]),
+        Host::new("a cgroup of 100 MB of memory", &["cgroup=memory:memory.max:100000000"]),
+    ]);
+}
+
+/// Orphans of the programs that a capture runs become children of process 1.
+#[test]
+fn process_1() {
+    let scenarios = ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "zygote-basics"];
+    in_each(&[Host::new("process 1 of a container", &["process-1"])
+        .scenarios(&scenarios)
+        .table("given:")
+        .privileged()]);
+}
+
+/// What becomes of breakpoints and of a trace is in `debuggers.rs`.
+#[test]
+fn debuggers() {
+    let gdb = [
+        "gdb",
+        "-nx",
+        "-batch",
+        "-return-child-result",
+        "-ex",
+        "handle all nostop noprint pass",
+        "-ex",
+        "run",
+        "--args",
+    ];
+    let strace = ["strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=process"];
+    let perf = ["perf", "stat", "-o", "/dev/null", "-e", "task-clock", "--"];
+    let all = ["debugged", "leaks-failed", "signal-storm", "capture-input", "zygote-basics"];
+    let mut hosts = Vec::new();
+    // gdb reads a large program for each.
+    for (name, words, scenarios) in
+        [("gdb", &gdb[..], &all[..3]), ("strace -f", &strace, &all), ("perf stat", &perf, &all[..3])]
+    {
+        let host = Host::under(name, words).scenarios(scenarios);
+        match run(&host, "/bin/true", &[]) {
+            Found::Good => hosts.push(host),
+            Found::NoSuchHost(why) | Found::Wrong(why) => say(&format!("SKIPPED: host under {name} because {why}\n")),
+        }
+    }
+    in_each(&hosts);
+}
+
+#[test]
+fn crowds() {
+    in_each(&[
+        Host::new("10,000 threads", &[]).scenarios(&["debugged with=threads:10000", "leaks-good with=threads:10000"]),
+        // Other scenarios take some high number for one that is not open.
+        Host::new("500,000 open files", &[])
+            .scenarios(&["debugged with=files:500000", "signal-storm with=files:500000"]),
+        Host::new("60,000 mappings", &[])
+            .scenarios(&["debugged with=mappings:60000", "leaks-good with=mappings:60000"]),
+    ]);
+}
+
+/// Scope 3 cannot be left: only for a system that ends with these tests.
+#[test]
+fn yama() {
+    if std::env::var_os("FORKLESS_OWN_SYSTEM").is_none() {
+        return say("SKIPPED: hosts under Yama because its scopes hold for the whole system: cargo xtask kernels\n");
+    }
+    const REFUSED: &str = "given:pidfd_getfd EPERM";
+    in_each(&[Host::new("Yama's scope 0, an ordinary user", &["yama=0", USER]).table("given:")]);
+    in_each(&[
+        Host::new("Yama's scope 1", &["yama=1"]).table("given:"),
+        Host::new("Yama's scope 1, an ordinary user", &["yama=1", USER]).table(REFUSED),
+    ]);
+    in_each(&[
+        Host::new("Yama's scope 2", &["yama=2"]).table("given:"),
+        Host::new("Yama's scope 2, an ordinary user", &["yama=2", USER]).table(REFUSED),
+    ]);
+    in_each(&[
+        Host::new("Yama's scope 3", &["yama=3"]).table(REFUSED),
+        Host::new("Yama's scope 3, an ordinary user", &["yama=3", USER]).table(REFUSED),
+    ]);
+}

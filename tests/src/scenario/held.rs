@@ -1,0 +1,161 @@
+//! Children held before exec, in their opening of a FIFO: what they still need of the host, and what reaches them there.
+
+use crate::elf::Programs;
+use crate::foreign;
+use crate::hosts::in_a_copy;
+use crate::launched::Command;
+use crate::leaks::churn;
+use crate::observe::{self, Dice, eventually, opening_child};
+use crate::storms;
+use forkless::{Child, Error, Stdio};
+use forkless_tests::filter::{Answer, Refusal, refuse};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// A command whose child is held until somebody opens the FIFO for writing.
+fn held(program: impl AsRef<Path>, fifo: &Path) -> forkless::Command {
+    let mut command = Command::new(program.as_ref());
+    command.fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5);
+    command
+}
+
+/// Lets the child go on, be it there or not: for writing alone the FIFO could not be opened without it.
+fn let_go(fifo: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(fifo).expect("open")
+}
+
+/// Waits until there is a child in its opening of a FIFO.
+fn child_in_open() -> i32 {
+    let mut pid = 0;
+    eventually("a child asleep before exec", || {
+        pid = opening_child().unwrap_or(0);
+        pid != 0
+    });
+    pid
+}
+
+/// Where a filter refuses to wait nobody can tell whether a child has ended. A handle that is dropped then leaves the child all
+/// that it still reads: its plan, and its stack, which no other child gets.
+pub fn waits_refused(_: &[String]) {
+    let programs = Programs::new();
+    let fifo = programs.fifo("hold");
+    assert!(Command::new(programs.exits(0)).status().expect("status").success());
+    refuse(&[libc::SYS_wait4, libc::SYS_waitid].map(|call| Refusal::of(call, Answer::Errno(libc::EPERM))))
+        .expect("a filter");
+    let long: String = (0..3000).map(|n| char::from(b'a' + (n % 26) as u8)).collect();
+    let mut out = {
+        let mut command = held("/bin/sh", &fifo);
+        command.args(["-c", "printf '%s %s' \"$1\" \"$LONG\"", "sh", &long]).env("LONG", &long);
+        let mut child = command.stdout(Stdio::piped()).launch().expect("launch");
+        child_in_open();
+        child.stdout.take().expect("a pipe")
+    };
+    let stacks = forkless::mapped_stacks();
+    assert_eq!(stacks, 1, "no other stack is kept");
+    churn(&mut Dice::new(7), 20_000);
+    // Nobody may wait for it; it ends by itself.
+    std::mem::forget(Command::new(programs.exits(0)).launch().expect("another launch"));
+    assert_eq!(forkless::mapped_stacks(), stacks + 1, "the other child is on the stack of the one that is held");
+    churn(&mut Dice::new(8), 20_000);
+    let _open = let_go(&fifo);
+    let mut text = String::new();
+    out.read_to_string(&mut text).expect("read");
+    assert_eq!(text, format!("{long} {long}"), "what the child found after its handle was dropped");
+}
+
+/// A signal that the host handles ends a child before its exec. The host's handler does not run there.
+pub fn signalled(_: &[String]) {
+    let programs = Programs::new();
+    storms::handle(libc::SIGUSR1);
+    for way in ["clone3", "clone"] {
+        if way == "clone" {
+            refuse(&[Refusal::of(libc::SYS_clone3, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+        }
+        let fifo = programs.fifo(way);
+        let mut child = held(programs.exits(6), &fifo).launch().expect("launch");
+        let pid = child_in_open();
+        // SAFETY: our own child, which nobody has reaped.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
+        // A child that blocks all signals gets it when it has its own mask.
+        let _open = let_go(&fifo);
+        let answer = child.wait();
+        assert_eq!(storms::astray(), 0, "handlers that ran in a child by {way}");
+        let error = answer.expect_err("killed before its exec");
+        assert_eq!(Error::of(&error).and_then(Error::signal), Some(libc::SIGUSR1), "{way}: {error}");
+    }
+    observe::assert_no_orphans();
+}
+
+/// A forked copy of the host finds the stacks of the host's children free.
+pub fn in_a_forked_copy(_: &[String]) {
+    let programs = Programs::new();
+    let fifo = programs.fifo("hold");
+    let children: Vec<Child> = (0..3).map(|_| held(programs.exits(6), &fifo).launch().expect("launch")).collect();
+    let stacks = forkless::mapped_stacks();
+    in_a_copy(|| {
+        drop(children);
+        let program = programs.exits(7);
+        for _ in 0..3 {
+            assert_eq!(Command::new(&program).status().expect("status").code(), Some(7));
+        }
+        assert_eq!(forkless::mapped_stacks(), stacks, "the stacks of the original's children are lost to the copy");
+    });
+    let _open = let_go(&fifo);
+    observe::assert_no_orphans();
+}
+
+/// A launch sleeps until its child has the descriptors that it is passed. The child wakes it: a filter kills the one that does.
+pub fn launch_is_woken(_: &[String]) {
+    let programs = Programs::new();
+    let mut command = Command::new(programs.exits(6));
+    command.stdout(Stdio::piped());
+    assert_eq!(command.launch().and_then(|mut child| child.wait()).expect("a launch").code(), Some(6));
+    // Ours alone is not private to the process.
+    let wake = Refusal::of(libc::SYS_futex, Answer::Kill).with_value(1, libc::FUTEX_WAKE as u64);
+    refuse(&[wake]).expect("a filter");
+    let answer = command.launch().and_then(|mut child| child.wait());
+    let error = answer.expect_err("the child wakes nobody");
+    assert_eq!(Error::of(&error).and_then(Error::signal), Some(libc::SIGSYS), "{error}");
+    observe::assert_no_orphans();
+}
+
+/// A spawn waits until its child has left the host's memory, and for nothing else.
+pub fn child_leaves(_: &[String]) {
+    let mut child = observe::within("a spawn of a program that sleeps", || {
+        Command::new("/bin/sleep").arg("1000").spawn().expect("spawn")
+    });
+    assert!(child.wait_exec_timeout(Duration::ZERO).expect("a program"), "it has left");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    observe::assert_no_orphans();
+}
+
+/// A launch returns when its child has the descriptors that it is passed, however long that then takes to its exec.
+pub fn launch_returns(_: &[String]) {
+    let programs = Programs::new();
+    let fifo = programs.fifo("hold");
+    let mut child = observe::within("a launch of a child that is held", || {
+        held(programs.exits(6), &fifo).stdout(Stdio::piped()).launch().expect("launch")
+    });
+    child_in_open();
+    let _open = let_go(&fifo);
+    assert_eq!(child.wait().expect("wait").code(), Some(6));
+    observe::assert_no_orphans();
+}
+
+/// A clone that fails leaves its stack to the next launch.
+pub fn clone_refused(_: &[String]) {
+    let programs = Programs::new();
+    assert!(Command::new(programs.exits(0)).status().expect("status").success());
+    let stacks = forkless::mapped_stacks();
+    let calls = [libc::SYS_clone3, libc::SYS_clone];
+    refuse(&calls.map(|call| Refusal::of(call, Answer::Errno(libc::EAGAIN)))).expect("a filter");
+    for _ in 0..5 {
+        let error = Command::new(programs.exits(0)).status().expect_err("no process can be made");
+        assert_eq!(Error::of(&error).and_then(Error::errno), Some(libc::EAGAIN), "{error}");
+    }
+    assert_eq!(forkless::mapped_stacks(), stacks, "a stack for each clone that failed");
+    assert_eq!(foreign::wait(-1, libc::WNOHANG), Err(libc::ECHILD));
+}

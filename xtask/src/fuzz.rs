@@ -1,0 +1,100 @@
+//! The fuzz targets of `fuzz/`, by cargo-fuzz on a nightly toolchain, and the fuzzer of lines that runs them in shells
+//! (`tests/src/bin/shellfuzz.rs`).
+
+use crate::dist;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// Which targets, and for how long.
+#[derive(clap::Args)]
+pub struct Options {
+    /// One target (default: all, one after the other).
+    #[arg(value_parser = TARGETS.map(|(name, _)| name).to_vec())]
+    target: Option<String>,
+    /// Minutes for each.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+}
+
+/// A target and what it needs of libFuzzer. Children of the C library's target share memory with it, where the sanitizer's copy of
+/// the stack would be in their way, and a leak would be looked for among them.
+const TARGETS: [(&str, &[&str]); 6] = [
+    ("plan", &["-max_len=2048"]),
+    ("parcel", &["-max_len=4096"]),
+    ("words", &["-max_len=48", "-dict=dictionaries/words"]),
+    ("line", &["-max_len=200", "-dict=dictionaries/line"]),
+    ("capi", &["-max_len=512", "-timeout=60"]),
+    (SHELLS, &[]),
+];
+
+/// Not libFuzzer's.
+const SHELLS: &str = "shells";
+
+/// Builds and runs them.
+///
+/// # Errors
+/// A target that has found something, or that cannot be run here.
+pub fn run(options: &Options, target: &Path) -> Result<()> {
+    for (name, words) in TARGETS {
+        if options.target.as_ref().is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        println!("== {name}");
+        if name == SHELLS {
+            shells(options.minutes * 60, target)?
+        } else {
+            by_libfuzzer(name, words, options.minutes * 60)?
+        }
+    }
+    Ok(())
+}
+
+fn by_libfuzzer(name: &str, words: &[&str], seconds: u64) -> Result<()> {
+    let place = dist::root().join("fuzz");
+    // New inputs are kept in the first directory; those worth keeping for good are copied to the seeds by hand.
+    let corpus = place.join("corpus").join(name);
+    std::fs::create_dir_all(&corpus)?;
+    let mut fuzz = Command::new("cargo");
+    fuzz.args(["+nightly", "fuzz", "run", name]).arg(&corpus).arg(place.join("seeds").join(name));
+    fuzz.args(["--", "-print_final_stats=1", &format!("-max_total_time={seconds}")]).args(words);
+    fuzz.env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0").current_dir(&place);
+    let missing = "cargo-fuzz is missing: rustup toolchain install nightly && cargo install cargo-fuzz --locked";
+    if !fuzz.status().context(missing)?.success() {
+        bail!("{name}: see above (without cargo-fuzz: {missing})");
+    }
+    Ok(())
+}
+
+/// Lines that are run in both ways, against dash, bash and busybox.
+fn shells(seconds: u64, target: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = ["build", "--release", "--locked", "-p", "forkless-tests", "--bins"];
+    dist::run(Command::new(cargo).args(build).current_dir(dist::root()))?;
+    let links = target.join("shells");
+    let seed = std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_secs().to_string();
+    let share = (seconds / 3).max(1).to_string();
+    for name in ["dash", "bash", "busybox"] {
+        let path = Path::new("/bin").join(name);
+        if !path.exists() {
+            println!("SKIPPED: {name}, which is not there");
+            continue;
+        }
+        let mut fuzz = Command::new(std::path::absolute(target)?.join("release/shellfuzz"));
+        fuzz.args(["--seed", &seed, "--executed", "1000000000", "--seconds", &share]);
+        if name == "bash" {
+            // It is the shell of lines under this name only.
+            let link = links.join("sh");
+            std::fs::create_dir_all(&links)?;
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(&path, &link)?;
+            fuzz.arg("--shell").arg(std::path::absolute(&link)?);
+        } else if name == "busybox" {
+            fuzz.arg("--against").arg(&path);
+        } else {
+            fuzz.arg("--shell").arg(&path);
+        }
+        dist::run(&mut fuzz)?;
+    }
+    Ok(())
+}

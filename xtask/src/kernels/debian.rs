@@ -1,0 +1,158 @@
+//! Debian's kernels of other suites than the machine's: by apt, with a configuration of its own, from the machine's own mirror.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// A kernel's packages, unpacked.
+pub struct Kernel {
+    /// As `uname -r` has it.
+    pub release: String,
+    /// The version of Debian's package.
+    pub package: String,
+    pub image: PathBuf,
+    /// `lib/modules/RELEASE`.
+    pub modules: PathBuf,
+}
+
+/// What apt is to know: nothing of this machine but the address of its mirror.
+struct Apt {
+    config: PathBuf,
+    arch: &'static str,
+}
+
+/// The newest kernel of the first of these suites that has one whose release begins with `version`, unpacked below `place`.
+///
+/// # Errors
+/// Where there is none, the reason.
+pub fn fetch(version: &str, suites: &[&str], arch: &'static str, place: &Path) -> Result<Kernel> {
+    let mut reasons = Vec::new();
+    for suite in suites {
+        match from_suite(version, suite, arch, &place.join(suite)) {
+            Ok(kernel) => return Ok(kernel),
+            Err(error) => reasons.push(format!("{suite}: {error:#}")),
+        }
+    }
+    bail!("{}", reasons.join("; "))
+}
+
+fn from_suite(version: &str, suite: &str, arch: &'static str, place: &Path) -> Result<Kernel> {
+    let apt = Apt::new(suite, arch, place)?;
+    apt.run("apt-get", &["-q", "update"], place)?;
+    let all = apt.kernel_packages(&format!("linux-image-{arch}"))?;
+    let package = apt.field(&all[0], "Version")?.context("a package without a version")?;
+    ensure!(
+        package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['.', '-', '~', '+'])),
+        "the kernel of {suite} is {package} now"
+    );
+    let tree = place.join(&package);
+    if !tree.exists() {
+        let (new, debs) = (place.join("new"), place.join("debs"));
+        for made in [&new, &debs] {
+            let _ = fs::remove_dir_all(made);
+            fs::create_dir_all(made)?;
+        }
+        let words: Vec<&str> = ["-q", "download"].into_iter().chain(all.iter().map(String::as_str)).collect();
+        apt.run("apt-get", &words, &debs)?;
+        for deb in fs::read_dir(&debs)? {
+            output(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(&new))?;
+        }
+        // Last, so that what was left half made is made again.
+        fs::rename(&new, &tree)?;
+        fs::remove_dir_all(&debs)?;
+    }
+    found(&tree, package)
+}
+
+/// The kernel in an unpacked tree: up to some version in /boot, later beside its modules.
+fn found(tree: &Path, package: String) -> Result<Kernel> {
+    for modules in ["lib/modules", "usr/lib/modules"] {
+        let Ok(releases) = fs::read_dir(tree.join(modules)) else { continue };
+        for release in releases {
+            let (modules, release) = (release.as_ref().map(|entry| entry.path()), release.as_ref());
+            let (Ok(modules), Ok(release)) = (modules, release) else { continue };
+            let release = release.file_name().to_string_lossy().into_owned();
+            let places = [tree.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
+            if let Some(image) = places.into_iter().find(|place| place.exists()) {
+                return Ok(Kernel { release, package, image, modules });
+            }
+        }
+    }
+    bail!("no kernel in {}", tree.display())
+}
+
+impl Apt {
+    fn new(suite: &str, arch: &'static str, place: &Path) -> Result<Self> {
+        ensure!(Path::new(KEYRING).exists(), "no {KEYRING} (package debian-archive-keyring)");
+        let place = std::path::absolute(place)?;
+        for directory in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(place.join(directory))?;
+        }
+        fs::write(place.join("status"), "")?;
+        fs::write(place.join("sources.list"), format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?))?;
+        let shown = place.display();
+        let config = place.join("apt.conf");
+        fs::write(
+            &config,
+            format!(
+                "Dir::Etc::SourceList \"{shown}/sources.list\";\nDir::Etc::SourceParts \"-\";\nDir::Etc::Preferences \"-\";\n\
+                 Dir::Etc::PreferencesParts \"-\";\nDir::State::Lists \"{shown}/lists\";\nDir::State::status \"{shown}/status\";\n\
+                 Dir::Cache \"{shown}/cache\";\nAPT::Architecture \"{arch}\";\nAPT::Architectures {{ \"{arch}\"; }};\n\
+                 APT::Sandbox::User \"\";\nAPT::Update::Error-Mode \"any\";\nAcquire::Languages \"none\";\n\
+                 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n"
+            ),
+        )?;
+        Ok(Self { config, arch })
+    }
+
+    fn run(&self, program: &str, words: &[&str], directory: &Path) -> Result<String> {
+        output(Command::new(program).arg("-c").arg(&self.config).args(words).current_dir(directory))
+    }
+
+    /// A field of a package's newest version.
+    fn field(&self, package: &str, name: &str) -> Result<Option<String>> {
+        let shown = self.run("apt-cache", &["--no-all-versions", "show", package], Path::new("/"))?;
+        Ok(shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).map(str::to_owned))
+    }
+
+    /// The packages that hold the kernel of this metapackage: its image, and its binary and modules where these are apart.
+    fn kernel_packages(&self, metapackage: &str) -> Result<Vec<String>> {
+        let (mut found, mut next) = (Vec::<String>::new(), vec![metapackage.to_owned()]);
+        while let Some(package) = next.pop() {
+            let depends = self.field(&package, "Depends")?.unwrap_or_default();
+            for name in depends.split([',', '|']).filter_map(|one| one.split_whitespace().next()) {
+                let parts = ["linux-image-", "linux-base-", "linux-binary-", "linux-modules-"];
+                let is_part = parts.iter().any(|part| name.starts_with(part)) && name.ends_with(self.arch);
+                if is_part && !found.iter().any(|known| known == name) {
+                    found.push(name.to_owned());
+                    next.push(name.to_owned());
+                }
+            }
+        }
+        ensure!(!found.is_empty(), "{metapackage} names no kernel");
+        Ok(found)
+    }
+}
+
+/// The address of the machine's own mirror of its main suite.
+fn mirror() -> Result<String> {
+    let suite = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let suite = suite.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable").to_owned();
+    let format = "$(RELEASE) $(COMPONENT) $(REPO_URI)";
+    let targets = output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
+    let main = targets.lines().find_map(|line| line.strip_prefix(&format!("{suite} main ")));
+    Ok(main.with_context(|| format!("apt has no source of {suite}"))?.to_owned())
+}
+
+/// What a command wrote; what it said if it failed.
+pub fn output(command: &mut Command) -> Result<String> {
+    let done = command.output().with_context(|| format!("{:?}", command.get_program()))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        bail!("{:?}: {}: {}", command.get_program(), done.status, said.trim());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

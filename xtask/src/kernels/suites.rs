@@ -1,0 +1,245 @@
+//! What is run in each guest: test programs that this machine has built, and scenarios that only a real kernel can play.
+
+use super::guest::Job;
+use crate::dist::{self, root};
+use crate::{modules, packages};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A test program of cargo's.
+struct Suite {
+    package: &'static str,
+    test: &'static str,
+    /// Minutes of the guest's.
+    limit: u64,
+    /// What it would build first, which an emulated machine takes too long for: it finds that it is built.
+    build: fn(&Path) -> Result<()>,
+}
+
+const fn suite(package: &'static str, test: &'static str, limit: u64, build: fn(&Path) -> Result<()>) -> Suite {
+    Suite { package, test, limit, build }
+}
+
+/// Nothing to build.
+fn nothing(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+fn perl(target: &Path) -> Result<()> {
+    say(modules::perl(&target.join("tmp/perl"), target)?)
+}
+
+fn python(target: &Path) -> Result<()> {
+    say(modules::python(&target.join("tmp/python"), target, modules::Profile::Dev)?)
+}
+
+fn say(built: modules::Built) -> Result<()> {
+    if let Err(why) = built {
+        println!("SKIPPED: a module for another language because {why}");
+    }
+    Ok(())
+}
+
+/// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
+const HOSTS: &str = "hosts";
+
+/// The shorter ones first, and last the one that leaves the system changed.
+const SUITES: [Suite; 16] = [
+    suite("forkless-tests", "faults", 20, nothing),
+    suite("forkless-tests", "handle", 20, nothing),
+    suite("forkless-tests", "death", 20, nothing),
+    suite("forkless-tests", "launchers", 20, nothing),
+    suite("forkless-tests", "procfs", 20, nothing),
+    suite("forkless-tests", "capture", 20, nothing),
+    suite("forkless-tests", "settings", 40, nothing),
+    suite("forkless-tests", "zygote", 40, nothing),
+    suite("forkless-tests", "races", 60, nothing),
+    suite("forkless-tests", "awaited", 30, nothing),
+    suite("forkless-tests", "behaviour", 90, nothing),
+    suite("forkless-capi", "c", 60, |target| dist::install_once(&target.join("tmp/c"), target)),
+    suite("forkless-preload", "preload", 60, |target| dist::install_once(&target.join("tmp/preload"), target)),
+    suite("forkless-capi", "perl", 60, perl),
+    suite("forkless-python", "python", 60, python),
+    suite("forkless-tests", HOSTS, 60, nothing),
+];
+
+/// Which jobs, and how.
+#[derive(clap::Args)]
+pub struct Choice {
+    /// Only these jobs
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only tests with one of these in their names
+    #[arg(long, value_name = "WORD")]
+    test: Vec<String>,
+    /// Run this line of bash in the guest instead of the tests
+    #[arg(long, value_name = "LINE")]
+    run: Option<String>,
+    /// How many times as long as usual a test may take
+    #[arg(long, default_value_t = 15)]
+    slow: u32,
+    /// What the counts of the tests are multiplied with
+    #[arg(long, default_value_t = 0.1)]
+    scale: f64,
+    /// Words NAME=VALUE for the environment of the jobs
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds what is chosen and makes the jobs of it.
+///
+/// # Errors
+/// What cargo says, or where nothing is chosen.
+pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
+    if let Some(line) = &choice.run {
+        let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
+        return Ok(vec![Job { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
+    }
+    let names: Vec<&str> = std::iter::once("dumps").chain(SUITES.iter().map(|suite| suite.test)).collect();
+    if let Some(unknown) = choice.only.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("no job {unknown}: there are {}", names.join(", "));
+    }
+    let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
+    let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen(suite.test)).collect();
+    let built = build(&suites)?;
+    for suite in &suites {
+        (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
+    }
+    let mut jobs = Vec::new();
+    if chosen("dumps") && choice.test.is_empty() {
+        jobs.push(dumps(choice, &built)?);
+    }
+    for suite in suites {
+        let is_it = |message: &&Message| message.is("test", suite.test) && message.is_test();
+        let message = built.iter().find(is_it).with_context(|| format!("cargo built no test {}", suite.test))?;
+        let directory = message.manifest_path.as_deref().and_then(Path::parent).context("a manifest")?;
+        let mut script = choice.environment();
+        let shown = quoted(directory);
+        let program = quoted(message.executable.as_deref().context("a program")?);
+        writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
+        let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
+        let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
+        writeln!(script, "exec {program} --show-output{threads}{words}")?;
+        jobs.push(Job { name: suite.test.into(), script, limit: Duration::from_secs(suite.limit * 60) });
+    }
+    Ok(jobs)
+}
+
+impl Message {
+    fn is(&self, kind: &str, name: &str) -> bool {
+        let target = self.target.as_ref();
+        self.reason == "compiler-artifact"
+            && target.is_some_and(|target| target.name == name && target.kind.iter().any(|other| other == kind))
+    }
+
+    fn is_test(&self) -> bool {
+        self.profile.as_ref().is_some_and(|profile| profile.test)
+    }
+}
+
+impl Choice {
+    /// Of a line of the caller's, who has no other way to see it.
+    pub fn shows_output(&self) -> bool {
+        self.run.is_some()
+    }
+
+    fn environment(&self) -> String {
+        let (slow, scale) = (self.slow, self.scale);
+        let mut lines = format!("export FORKLESS_TEST_SLOW={slow} FORKLESS_TEST_SCALE={scale}\n");
+        let run = &*modules::THIS_RUN;
+        let _ = writeln!(
+            lines,
+            "export {}=1 {}={run} FORKLESS_OWN_SYSTEM=1 RUST_BACKTRACE=0",
+            packages::NO_INSTALL,
+            modules::RUN
+        );
+        for name in ["PATH", "CARGO", "CARGO_HOME", "RUSTUP_HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                let _ = writeln!(lines, "export {name}={}", quoted(Path::new(&value)));
+            }
+        }
+        for word in &self.env {
+            let _ = writeln!(lines, "export {}", quoted(Path::new(word)));
+        }
+        lines
+    }
+}
+
+/// Builds the test programs and what they run.
+fn build(suites: &[&Suite]) -> Result<Vec<Message>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
+    // Whichever is chosen: with one of its tests cargo builds the helper programs of a package.
+    cargo.args(["-p", "forkless-tests", "--test", SUITES[0].test]);
+    for suite in suites {
+        cargo.args(["--test", suite.test]);
+        if suite.package != "forkless-tests" {
+            cargo.args(["-p", suite.package]);
+        }
+    }
+    let done = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
+    if !done.status.success() {
+        bail!("cargo test --no-run: {}", done.status);
+    }
+    let text = String::from_utf8(done.stdout)?;
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Signals that dump core, to children before their exec: before Linux 5.16 they end a host that takes no care.
+fn dumps(choice: &Choice, built: &[Message]) -> Result<Job> {
+    let is_it = |message: &&Message| message.is("bin", "scenario") && !message.is_test();
+    let scenario = built.iter().find(is_it).and_then(|message| message.executable.as_deref());
+    let scenario = quoted(scenario.context("cargo built no scenario")?);
+    let script = format!(
+        r#"{}cd /tmp
+passed=0 failed=0
+play() {{
+    want=$1; shift
+    setsid -w {scenario} "$@"; got=$?
+    if [ $got = $want ]; then passed=$((passed + 1)); word=ok; else failed=$((failed + 1)); word="FAILED"; fi
+    echo "test $* ... $word"
+    echo "exit status $got, expected $want"
+}}
+case $(uname -r) in [0-4].* | 5.[0-9].* | 5.1[0-5].*) host=131 ;; *) host=0 ;; esac
+play $host dumps-control
+play 0 dumps-signals real
+play 0 dumps-program real
+play 0 dumps-filtered real
+play 0 dumps-probe real
+play 0 signal-storm
+play 0 kill-storm
+echo "test result: . $passed passed; $failed failed; 0 ignored"
+"#,
+        choice.environment()
+    );
+    Ok(Job { name: "dumps".into(), script, limit: Duration::from_secs(600) })
+}
+
+/// A word for a shell.
+fn quoted(word: &Path) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}

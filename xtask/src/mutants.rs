@@ -1,0 +1,334 @@
+//! Planted faults: rules that are broken on purpose, and whether the tests that are there for them fail: `cargo xtask mutants`.
+//!
+//! The list is `tests/planted.toml`, how a fault is chosen is in `crates/core/src/planted.rs`. The tests are built once, with
+//! all faults, in a directory of their own. Then each named test runs without a fault, and must pass, and once with each fault
+//! that it claims to catch, and must fail: by an assertion, within its time.
+
+use crate::{dist, modules};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What to try.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Names of faults; all if none is given.
+    names: Vec<String>,
+    /// Only the most central faults.
+    #[arg(long)]
+    central: bool,
+    /// Put what was found into bench/record.
+    #[arg(long)]
+    record: bool,
+}
+
+impl Options {
+    /// What CI tries.
+    pub fn central() -> Self {
+        Self { names: Vec::new(), central: true, record: false }
+    }
+}
+
+/// The variable that names the fault, for the code that has been built with it.
+const PLANTED: &str = "FORKLESS_PLANTED";
+
+/// The variable by which whatever a run has left behind is found.
+const TRIAL: &str = "FORKLESS_PLANTED_TRIAL";
+
+/// The feature of all crates that are built.
+const FEATURE: &str = "forkless/planted";
+
+/// Seconds for a test, where the list says nothing else.
+const LIMIT: u64 = 60;
+
+#[derive(Deserialize)]
+struct List {
+    fault: Vec<Fault>,
+}
+
+/// A rule that is broken.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fault {
+    name: String,
+    why: String,
+    /// The tests that have to fail.
+    tests: Vec<Test>,
+    /// One of those that CI tries.
+    #[serde(default)]
+    central: bool,
+    /// Seconds after which a test hangs.
+    limit: Option<u64>,
+    /// Variables of the tests, such as one that chooses a case of a table.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+/// Package, test target (`lib`: the unit tests), name of the test.
+#[derive(Deserialize, Serialize, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Test(String, String, String);
+
+/// What became of a fault, the best first.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    /// Each test has failed, by itself and in time.
+    Caught,
+    /// A test cannot run on this machine.
+    Skipped,
+    /// A test has passed.
+    Survived,
+    /// A test has not ended within its time, or is ended by a signal.
+    Hung,
+    /// A test fails without a fault too, or there is no test.
+    Unproven,
+}
+
+/// One fault, tried.
+#[derive(Serialize)]
+struct Tried {
+    name: String,
+    why: String,
+    verdict: Verdict,
+    seconds: f64,
+    tests: Vec<Test>,
+}
+
+/// Tries the faults; an error unless each one is caught, or has a test that cannot run here.
+///
+/// # Errors
+/// What cargo says, or that a fault is not caught.
+pub fn run(options: &Options, target: &Path) -> Result<()> {
+    let text = fs::read_to_string(dist::root().join("tests/planted.toml")).context("tests/planted.toml")?;
+    let faults = chosen(toml::from_str::<List>(&text)?.fault, options)?;
+    let trial = Trial::new(&faults, target)?;
+    let (mut passes, mut tried) = (BTreeMap::new(), Vec::new());
+    for fault in &faults {
+        let begun = Instant::now();
+        let verdict = trial.try_fault(fault, &mut passes)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{}", line(&fault.name, verdict, seconds));
+        let (name, why, tests) = (fault.name.clone(), fault.why.clone(), fault.tests.clone());
+        tried.push(Tried { name, why, verdict, seconds, tests });
+    }
+    let count = |wanted: Verdict| tried.iter().filter(|fault| fault.verdict == wanted).count();
+    let (caught, skipped) = (count(Verdict::Caught), count(Verdict::Skipped));
+    println!("\n{caught}/{} planted faults caught, {skipped} skipped", tried.len());
+    if options.record {
+        record(&tried, caught)?;
+    }
+    ensure!(caught + skipped == tried.len(), "not every planted fault is caught");
+    Ok(())
+}
+
+fn chosen(faults: Vec<Fault>, options: &Options) -> Result<Vec<Fault>> {
+    for name in &options.names {
+        ensure!(faults.iter().any(|fault| fault.name == *name), "tests/planted.toml has no fault {name}");
+    }
+    let is_chosen = |fault: &Fault| {
+        (options.names.is_empty() || options.names.contains(&fault.name)) && (fault.central || !options.central)
+    };
+    Ok(faults.into_iter().filter(is_chosen).collect())
+}
+
+fn line(name: &str, verdict: Verdict, seconds: f64) -> String {
+    format!("{:<9} {seconds:>6.1} s  {name}", format!("{verdict:?}").to_lowercase())
+}
+
+/// The programs of the tests, built with all faults.
+struct Trial {
+    /// By package and target: the program, and where it runs.
+    programs: BTreeMap<(String, String), (PathBuf, PathBuf)>,
+    output: PathBuf,
+}
+
+impl Trial {
+    fn new(faults: &[Fault], target: &Path) -> Result<Self> {
+        let place = std::path::absolute(target)?.join("planted");
+        let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.tests).collect();
+        let mut build = Command::new(cargo());
+        build.current_dir(dist::root()).args(["test", "--no-run", "--locked", "--message-format", "json"]);
+        build.args(["--features", FEATURE, "--package", "forkless", "--target-dir"]).arg(&place);
+        let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
+        build.args(packages.iter().flat_map(|package| ["--package", package]));
+        let targets: BTreeSet<&str> = tests.iter().map(|test| &*test.1).collect();
+        for name in targets {
+            if name == "lib" {
+                build.arg("--lib")
+            } else {
+                build.args(["--test", name])
+            };
+        }
+        let built = build.stderr(Stdio::inherit()).output().context("cargo test")?;
+        ensure!(built.status.success(), "cargo test --no-run: {}", built.status);
+        let said = String::from_utf8(built.stdout)?;
+        let programs = said.lines().filter_map(|line| program(&serde_json::from_str(line).ok()?)).collect();
+        Ok(Self { programs, output: place.join("output") })
+    }
+
+    /// `passes`: what came of each test without a fault.
+    fn try_fault(&self, fault: &Fault, passes: &mut BTreeMap<(Test, String), Verdict>) -> Result<Verdict> {
+        let mut worst = if fault.tests.is_empty() { Verdict::Unproven } else { Verdict::Caught };
+        for test in &fault.tests {
+            let key = (test.clone(), format!("{:?}", fault.env));
+            let without = match passes.get(&key) {
+                Some(known) => *known,
+                None => *passes.entry(key).or_insert(self.run(test, fault, None)?),
+            };
+            let verdict = match without {
+                Verdict::Survived => self.run(test, fault, Some(&fault.name))?,
+                Verdict::Skipped => Verdict::Skipped,
+                _ => Verdict::Unproven,
+            };
+            worst = worst.max(verdict);
+        }
+        Ok(worst)
+    }
+
+    /// Runs a test once; without a fault it should survive.
+    fn run(&self, test: &Test, fault: &Fault, planted: Option<&str>) -> Result<Verdict> {
+        let Test(package, target, name) = test;
+        let program = self.programs.get(&(package.clone(), target.clone()));
+        let (program, directory) = program.with_context(|| format!("no test target {target} in {package}"))?;
+        let file = File::create(&self.output)?;
+        let trial = format!("{}-{name}-{}", std::process::id(), planted.unwrap_or(""));
+        let mut command = Command::new(program);
+        command.args([name, "--exact", "--test-threads=1"]).current_dir(directory).envs(&fault.env);
+        command.env(PLANTED, planted.unwrap_or("")).env(TRIAL, &trial).env("CARGO", cargo()).env("RUST_BACKTRACE", "0");
+        command.env(modules::RUN, &*modules::THIS_RUN).env(dist::FEATURES, FEATURE);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let limit = fault.limit.unwrap_or(LIMIT);
+        // A good test may have to build something first.
+        let limit = Duration::from_secs(if planted.is_some() { limit } else { limit + 600 });
+        let status = within(limit, command.spawn().with_context(|| program.display().to_string())?)?;
+        end_all(&trial)?;
+        let said = String::from_utf8_lossy(&fs::read(&self.output)?).into_owned();
+        let verdict = verdict(name, status, &said)?;
+        let as_expected = if planted.is_some() { Verdict::Caught } else { Verdict::Survived };
+        if verdict != as_expected && verdict != Verdict::Skipped {
+            println!("{target} {name}, planted {planted:?}: {verdict:?}\n{}", tail(&said));
+        }
+        Ok(verdict)
+    }
+}
+
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// A program of tests in a line of cargo's: package and target, the file, the package's directory.
+fn program(message: &serde_json::Value) -> Option<((String, String), (PathBuf, PathBuf))> {
+    let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+    let program = message["executable"].as_str().filter(|_| is_test)?;
+    // "path+file:///place/crates/core#forkless-core@0.1.0", or "path+file:///place/xtask#0.1.0".
+    let (place, id) = message["package_id"].as_str()?.split_once('#')?;
+    let package = id.split_once('@').map_or(place.rsplit('/').next()?, |(name, _)| name);
+    let is_lib = message["target"]["kind"]
+        .as_array()?
+        .iter()
+        .any(|kind| kind.as_str().is_some_and(|kind| kind.ends_with("lib")));
+    let target = if is_lib { "lib" } else { message["target"]["name"].as_str()? };
+    let directory = Path::new(message["manifest_path"].as_str()?).parent()?;
+    Some(((package.to_owned(), target.to_owned()), (program.into(), directory.into())))
+}
+
+/// Waits for its end; none if the time is up, and it has been killed.
+fn within(limit: Duration, mut child: std::process::Child) -> Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Kills what a trial has left behind, in whatever process group: a fault may leave anything.
+fn end_all(trial: &str) -> Result<()> {
+    let mark = format!("{TRIAL}={trial}\0");
+    let has_mark = |pid: &str| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+    };
+    let all = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let left: Vec<_> = all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && has_mark(name)).collect();
+    if !left.is_empty() {
+        // One that has ended meanwhile is no fault.
+        Command::new("kill").arg("-KILL").args(left).stderr(Stdio::null()).status().context("kill")?;
+    }
+    Ok(())
+}
+
+/// What a test's end says. A scenario that is ended by its own alarm, or by its own time limit, hangs.
+fn verdict(name: &str, status: Option<ExitStatus>, said: &str) -> Result<Verdict> {
+    let Some(status) = status else { return Ok(Verdict::Hung) };
+    let is_late = ["SIGALRM", "did not end within its time"].iter().any(|words| said.contains(words));
+    let results = said.rsplit_once("test result: ").map_or("", |(_, results)| results);
+    // In the list at the end; a program that is no harness of Rust's says no more than that it failed.
+    let is_named =
+        said.rsplit_once("\nfailures:\n").is_some_and(|(_, list)| list.lines().any(|line| line.trim() == name));
+    match status.code() {
+        Some(_) if is_late => Ok(Verdict::Hung),
+        Some(101) if is_named => Ok(Verdict::Caught),
+        Some(1) if results.starts_with("FAILED") => Ok(Verdict::Caught),
+        Some(0) if said.lines().any(|line| line.starts_with("SKIPPED:")) => Ok(Verdict::Skipped),
+        Some(0) if !results.starts_with("ok. 0 passed") => Ok(Verdict::Survived),
+        Some(0) => bail!("there is no test {name}"),
+        _ => Ok(Verdict::Hung),
+    }
+}
+
+fn tail(said: &str) -> String {
+    const LINES: usize = 30;
+    let lines: Vec<_> = said.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].iter().fold(String::new(), |text, line| text + "    " + line + "\n")
+}
+
+/// `bench/record/DATE-mutants`: the list as it was printed, and as JSON.
+fn record(tried: &[Tried], caught: usize) -> Result<()> {
+    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
+    let place = dist::root().join(format!("bench/record/{}-mutants", String::from_utf8(date.stdout)?.trim()));
+    fs::create_dir_all(&place)?;
+    let mut text = format!("{caught}/{} planted faults caught\n\n", tried.len());
+    for fault in tried {
+        let line = line(&fault.name, fault.verdict, fault.seconds);
+        let tests = fault.tests.iter().map(|test| format!("{} {}", test.1, test.2)).collect::<Vec<_>>().join(", ");
+        writeln!(text, "{line}\n    {}\n    {tests}", fault.why)?;
+    }
+    fs::write(place.join("mutants.txt"), text)?;
+    Ok(fs::write(place.join("mutants.json"), serde_json::to_string_pretty(tried)? + "\n")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// Only a failure of the named test, in time, catches a fault.
+    #[test]
+    fn a_fault_is_caught_by_a_failure_and_nothing_else() {
+        let exit = |code: i32| Some(ExitStatus::from_raw(code << 8));
+        let failed = "test x ... FAILED\n\nfailures:\n\n---- x stdout ----\nno\n\nfailures:\n    x\n\ntest result: FAILED. 0 passed; 1 failed;\n";
+        let passed = "test x ... ok\n\ntest result: ok. 1 passed; 0 failed;\n";
+        let is = |status, said: &str| verdict("x", status, said).expect("a verdict");
+        assert_eq!(is(exit(101), failed), Verdict::Caught);
+        assert_eq!(is(exit(1), "not ok 3\ntest result: FAILED. 2 passed; 1 failed;"), Verdict::Caught);
+        assert_eq!(is(exit(0), passed), Verdict::Survived);
+        assert_eq!(is(exit(0), &format!("SKIPPED: x because of y\n{passed}")), Verdict::Skipped);
+        assert_eq!(is(None, ""), Verdict::Hung);
+        assert_eq!(is(exit(101), &failed.replace("no\n", "signal: 14 (SIGALRM)\n")), Verdict::Hung);
+        assert_eq!(is(Some(ExitStatus::from_raw(11)), ""), Verdict::Hung);
+        assert_eq!(is(exit(101), &failed.replace("    x\n", "    y\n")), Verdict::Hung);
+        assert!(verdict("x", exit(0), "test result: ok. 0 passed; 0 failed;").is_err());
+    }
+}
