@@ -15,6 +15,10 @@ pub enum Answer {
     Errno(i32),
     /// The process that makes it is killed by SIGSYS.
     Kill,
+    /// The thread that makes it is.
+    KillThread,
+    /// SIGSYS is sent to the thread that makes it.
+    Trap,
 }
 
 /// A call to be refused.
@@ -84,6 +88,8 @@ pub fn programs(refusals: &[Refusal]) -> Result<Vec<BpfProgram>, seccompiler::Er
         let action = match answer {
             Answer::Errno(errno) => SeccompAction::Errno(errno as u32),
             Answer::Kill => SeccompAction::KillProcess,
+            Answer::KillThread => SeccompAction::KillThread,
+            Answer::Trap => SeccompAction::Trap,
         };
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, target);
         filter.and_then(TryInto::try_into).map_err(seccompiler::Error::Backend)

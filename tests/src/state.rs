@@ -68,6 +68,18 @@ impl State {
         without_limits(Self::look)
     }
 
+    /// The calling process as it is, and of what belongs to one thread that of another one.
+    pub fn of_thread(thread: i32) -> Self {
+        let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        Self {
+            mask: mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(!0),
+            pids_for_children: fs::read_link(format!("/proc/self/task/{thread}/ns/pid_for_children"))
+                .unwrap_or_default(),
+            ..Self::now()
+        }
+    }
+
     fn look() -> Self {
         Self {
             fds: open_fds(),

@@ -449,20 +449,58 @@ named! {
     signal: SIGHUP SIGINT SIGQUIT SIGUSR1 SIGUSR2 SIGPIPE SIGTERM SIGCHLD SIGCONT SIGWINCH SIGKILL SIGSTOP SIGTSTP
 }
 
-/// A system call by its name.
-pub fn syscall(name: &str) -> i64 {
+/// The system calls of launches, and of what is traced of them. Newer calls have the place of those that are not there.
+const CALLS: &[(&str, i64)] = {
     macro_rules! known {
-        ($($call:ident $number:ident)*) => { $(if name == stringify!($call) { return libc::$number; })* };
+        ($($call:ident $number:ident)*) => { &[("poll", OLD[0]), ("open", OLD[1]), ("dup2", OLD[2]), $((stringify!($call), libc::$number)),*] };
     }
     known! {
         clone SYS_clone clone3 SYS_clone3 close SYS_close close_range SYS_close_range pidfd_open SYS_pidfd_open
-        pidfd_getfd SYS_pidfd_getfd pidfd_send_signal SYS_pidfd_send_signal mmap SYS_mmap mprotect SYS_mprotect
-        madvise SYS_madvise dup3 SYS_dup3 fcntl SYS_fcntl openat SYS_openat openat2 SYS_openat2 mount_setattr SYS_mount_setattr rt_sigaction SYS_rt_sigaction
-        rt_sigprocmask SYS_rt_sigprocmask chdir SYS_chdir setsid SYS_setsid setpgid SYS_setpgid execve SYS_execve
-        pipe2 SYS_pipe2 socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid
-        ppoll SYS_ppoll kill SYS_kill exit_group SYS_exit_group getpriority SYS_getpriority write SYS_write
-        set_robust_list SYS_set_robust_list setresuid SYS_setresuid umask SYS_umask uname SYS_uname ioctl SYS_ioctl
-        openat2 SYS_openat2 fstatfs SYS_fstatfs kcmp SYS_kcmp
+        pidfd_getfd SYS_pidfd_getfd pidfd_send_signal SYS_pidfd_send_signal mmap SYS_mmap mprotect SYS_mprotect munmap
+        SYS_munmap mremap SYS_mremap madvise SYS_madvise brk SYS_brk dup SYS_dup dup3 SYS_dup3 fcntl SYS_fcntl openat
+        SYS_openat openat2 SYS_openat2 mount_setattr SYS_mount_setattr rt_sigaction SYS_rt_sigaction rt_sigprocmask
+        SYS_rt_sigprocmask rt_sigreturn SYS_rt_sigreturn chdir SYS_chdir fchdir SYS_fchdir setsid SYS_setsid setpgid
+        SYS_setpgid getpgid SYS_getpgid getsid SYS_getsid execve SYS_execve execveat SYS_execveat pipe2 SYS_pipe2
+        socketpair SYS_socketpair wait4 SYS_wait4 waitid SYS_waitid futex SYS_futex getppid SYS_getppid getpid
+        SYS_getpid gettid SYS_gettid ppoll SYS_ppoll kill SYS_kill tgkill SYS_tgkill exit SYS_exit exit_group
+        SYS_exit_group getpriority SYS_getpriority setpriority SYS_setpriority write SYS_write writev SYS_writev read
+        SYS_read readlinkat SYS_readlinkat pread64 SYS_pread64 set_robust_list SYS_set_robust_list setresuid
+        SYS_setresuid setresgid SYS_setresgid setgroups SYS_setgroups umask SYS_umask uname SYS_uname ioctl SYS_ioctl
+        fstatfs SYS_fstatfs statfs SYS_statfs fstat SYS_fstat newfstatat SYS_newfstatat statx SYS_statx lseek SYS_lseek
+        getdents64 SYS_getdents64 kcmp SYS_kcmp prctl SYS_prctl prlimit64 SYS_prlimit64 sched_setscheduler
+        SYS_sched_setscheduler sched_getscheduler SYS_sched_getscheduler sched_getparam SYS_sched_getparam
+        sched_setparam SYS_sched_setparam sched_setattr SYS_sched_setattr sched_getattr SYS_sched_getattr
+        sched_setaffinity SYS_sched_setaffinity sched_getaffinity SYS_sched_getaffinity sched_yield SYS_sched_yield
+        ioprio_set SYS_ioprio_set ioprio_get SYS_ioprio_get personality SYS_personality nanosleep SYS_nanosleep
+        clock_nanosleep SYS_clock_nanosleep clock_gettime SYS_clock_gettime getuid SYS_getuid geteuid SYS_geteuid getgid
+        SYS_getgid getegid SYS_getegid getresuid SYS_getresuid getresgid SYS_getresgid getgroups SYS_getgroups capset
+        SYS_capset capget SYS_capget chroot SYS_chroot pivot_root SYS_pivot_root mount SYS_mount umount2 SYS_umount2
+        open_tree SYS_open_tree move_mount SYS_move_mount fsopen SYS_fsopen fsconfig SYS_fsconfig fsmount SYS_fsmount
+        mkdirat SYS_mkdirat symlinkat SYS_symlinkat mknodat SYS_mknodat linkat SYS_linkat unlinkat SYS_unlinkat
+        renameat2 SYS_renameat2 sethostname SYS_sethostname setns SYS_setns unshare SYS_unshare seccomp SYS_seccomp
+        landlock_restrict_self SYS_landlock_restrict_self sendmsg SYS_sendmsg recvmsg SYS_recvmsg sendto SYS_sendto
+        recvfrom SYS_recvfrom socket SYS_socket connect SYS_connect bind SYS_bind getsockopt SYS_getsockopt setsockopt
+        SYS_setsockopt shutdown SYS_shutdown memfd_create SYS_memfd_create ftruncate SYS_ftruncate getrandom
+        SYS_getrandom rseq SYS_rseq set_tid_address SYS_set_tid_address sigaltstack SYS_sigaltstack restart_syscall
+        SYS_restart_syscall eventfd2 SYS_eventfd2 epoll_create1 SYS_epoll_create1 epoll_ctl SYS_epoll_ctl epoll_pwait
+        SYS_epoll_pwait getcwd SYS_getcwd faccessat SYS_faccessat faccessat2 SYS_faccessat2 membarrier SYS_membarrier
+        fallocate SYS_fallocate
     }
-    panic!("{name} is not a system call of a launch")
+};
+
+#[cfg(target_arch = "x86_64")]
+const OLD: [i64; 3] = [libc::SYS_poll, libc::SYS_open, libc::SYS_dup2];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD: [i64; 3] = [libc::SYS_ppoll, libc::SYS_openat, libc::SYS_dup3];
+
+/// A system call by its name.
+pub fn syscall(name: &str) -> i64 {
+    let found = CALLS.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("{name} is not a system call of a launch")).1
+}
+
+/// A system call's name.
+pub fn name_of(number: i64) -> String {
+    let found = CALLS.iter().find(|(_, known)| *known == number);
+    found.map_or_else(|| format!("call {number}"), |(name, _)| (*name).to_owned())
 }

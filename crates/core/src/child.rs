@@ -7,6 +7,7 @@
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
+use crate::sent::what;
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, planted, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -49,6 +50,14 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     if frame.guards_dumps != 0 {
         // SAFETY: this is the child (module contract).
         unsafe { signals::guard(frame) };
+    }
+    if frame.reset_handlers != 0 {
+        frame.detail.store(what::HANDLERS, Relaxed);
+        if let Err(error) = signals::reset_handlers(Some(frame)) {
+            frame.errno.store(error, Relaxed);
+            return;
+        }
+        frame.detail.store(-1, Relaxed);
     }
     let plan = frame.plan.load(Relaxed).cast_const();
     // SAFETY: the plan outlives the child's use of it (module contract).
@@ -125,9 +134,6 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 ///
 /// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
-    if frame.reset_handlers != 0 {
-        signals::reset_handlers(Some(frame))?;
-    }
     let keep_below = frame.keep_below + if planted!("table-copies-more") { 61 } else { 0 };
     let unshare = if planted!("hosts-descriptors-closed") { 0 } else { sys::CLOSE_RANGE_UNSHARE };
     match frame.table {

@@ -71,9 +71,7 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
         match unsafe { execve(path, argv, envp) } {
             errno::ETXTBSY if left > 0 && !planted!("busy-not-tried-again") => {
                 left -= 1;
-                let pause = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-                // SAFETY: the kernel reads the pause.
-                let _ = unsafe { sys::syscall(uapi::__NR_nanosleep, [&raw const pause as usize, 0, 0, 0, 0, 0]) };
+                sys::pause(core::time::Duration::from_millis(1));
             }
             error => return error,
         }

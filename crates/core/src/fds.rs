@@ -380,20 +380,27 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
         // SAFETY: the caller's span.
         match unsafe { sys::close_range(first, last, flags) } {
             // Where nobody has asked before, as for a forked child; the flag is known since Linux 5.11.
-            Err(errno::ENOSYS | errno::EPERM | errno::EACCES) if frame.table == Table::Copied => {}
-            Err(errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL) if at_exec => {}
+            Err(errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)
+                if frame.table == Table::Copied || at_exec => {}
             answer => return answer,
         }
     }
     // Reading /proc/self/fd would name just the open ones, at 3 µs each; closing a number that is not open takes 0.1.
     for fd in first..=last.min(table_size().unwrap_or_else(descriptor_limit)) {
         // SAFETY: the caller's span.
-        let _ = unsafe {
+        let answer = unsafe {
             match at_exec {
                 true => sys::fcntl(fd as i32, uapi::F_SETFD, uapi::FD_CLOEXEC as usize).map(drop),
                 false => sys::close(fd as i32),
             }
         };
+        match answer {
+            // Any other answer of close(2) is about what was written, and the descriptor is gone.
+            Err(error @ (errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)) => {
+                return Err(error);
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::frame::Frame;
 use crate::plan::MISSES;
 use crate::plan::{Header, Op, OpCode, at};
+use crate::sent::what;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// How a run of a plan ended, as far as the launch goes.
@@ -22,11 +23,12 @@ pub enum Outcome {
         /// Why.
         errno: i32,
     },
-    /// A child that another process cloned could not take this on of what the caller is.
+    /// A child that another process cloned could not take this on of what the caller is, or one of the caller's could not put
+    /// the caller's handlers away.
     Adopt {
         /// One of [`sent::what`](crate::sent::what).
         what: i32,
-        /// Why.
+        /// Why; 0: it was killed.
         errno: i32,
     },
     /// The child was killed in this step (the op's index, and what it was), before it came to `execve`, or in that by what
@@ -44,7 +46,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     let step = frame.step.load(Acquire);
     if step == 0 {
         return match frame.errno.load(Relaxed) {
-            0 => Outcome::Killed(None),
+            0 if frame.detail.load(Relaxed) != what::HANDLERS => Outcome::Killed(None),
             errno => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
         };
     }

@@ -245,7 +245,7 @@ pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>)
         let nap = pause.min(left);
         if wait_ended(pid, pidfd, nap)? && std::mem::replace(&mut ended, true) {
             // It has ended and is still not ours to reap: somebody who traces it is told first.
-            std::thread::sleep(nap);
+            sys::pause(nap);
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
@@ -378,7 +378,7 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
         if left.is_zero() {
             return Ok(false);
         }
-        std::thread::sleep(pause.min(left));
+        sys::pause(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
 }

@@ -27,9 +27,46 @@ fn code(exit: u8) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
+#[allow(dead_code, reason = "not every program that has this file as a part of it")]
+/// `exit_group(exit)` if descriptor `fd` is closed, `exit_group(9)` if not. By lseek(2), which launches do not use.
+#[cfg(target_arch = "x86_64")]
+fn code_if_closed(exit: u8, fd: u8) -> Vec<u8> {
+    // mov edi, fd; xor esi, esi; mov edx, 1; mov eax, 8; syscall; cmp eax, -9; mov edi, exit; je +5; mov edi, 9
+    let look = [0xbf, fd, 0, 0, 0, 0x31, 0xf6, 0xba, 1, 0, 0, 0, 0xb8, 8, 0, 0, 0, 0x0f, 0x05, 0x83, 0xf8, 0xf7];
+    let choose = [0xbf, exit, 0, 0, 0, 0x74, 5, 0xbf, 9, 0, 0, 0];
+    [&look[..], &choose, &code(exit)[5..]].concat()
+}
+
+#[allow(dead_code, reason = "not every program that has this file as a part of it")]
+/// `exit_group(exit)` if descriptor `fd` is closed, `exit_group(9)` if not. By lseek(2), which launches do not use.
+#[cfg(target_arch = "aarch64")]
+fn code_if_closed(exit: u8, fd: u8) -> Vec<u8> {
+    // mov w0, fd; mov x1, 0; mov w2, 1; mov w8, 62; svc 0; cmn w0, 9; mov w0, exit; b.eq +8; mov w0, 9
+    let word = |register: u32, value: u8| 0x5280_0000 | (value as u32) << 5 | register;
+    let words = [
+        word(0, fd),
+        0xd280_0001,
+        word(2, 1),
+        word(8, 62),
+        0xd400_0001,
+        0x3100_241f,
+        word(0, exit),
+        0x5400_0040,
+        word(0, 9),
+    ];
+    let exit = [word(8, 94), 0xd400_0001, word(8, 93), 0xd400_0001];
+    words.iter().chain(&exit).flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// The bytes of a program that exits with `exit`.
 pub fn program(exit: u8) -> Vec<u8> {
     program_of(&code(exit))
+}
+
+#[allow(dead_code, reason = "not every program that has this file as a part of it")]
+/// The bytes of a program that exits with `exit` if descriptor `fd` is closed, and with 9 if it is not.
+pub fn program_if_closed(exit: u8, fd: u8) -> Vec<u8> {
+    program_of(&code_if_closed(exit, fd))
 }
 
 /// The bytes of a program that runs this machine code from its first byte on.

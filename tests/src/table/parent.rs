@@ -120,6 +120,7 @@ fn grow_heap() {
 
 /// Makes a file: `probe` (a link to it), `dir`, `text TEXT` (not executable), `script TEXT` (executable, `TEXT` as it
 /// is), `locked DIR` (a directory nobody but root may enter), `exits CODE` (a program that needs no other file),
+/// `exits-if-closed CODE FD` (the same; it exits with 9 if the descriptor is open),
 /// `link TARGET` (a symbolic link to it).
 pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
     let path = place.file(name);
@@ -134,6 +135,11 @@ pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
         "text" => fs::write(&path, place.text(text)).and_then(|()| mode(0o644)),
         "script" => fs::write(&path, place.text(text)).and_then(|()| mode(0o755)),
         "exits" => fs::write(&path, elf::program(text.parse().expect("a code"))).and_then(|()| mode(0o755)),
+        "exits-if-closed" => {
+            let (code, fd) = text.split_once(' ').expect("a code and a descriptor");
+            let number = |text: &str| text.parse().expect("a number");
+            fs::write(&path, elf::program_if_closed(number(code), number(fd))).and_then(|()| mode(0o755))
+        }
         "link" => symlink(place.text(text), &path),
         "locked" => fs::create_dir_all(&path).and_then(|()| mode(0o000)),
         _ => Err(io::Error::other(format!("{what} is nothing that can be made"))),
@@ -458,7 +464,7 @@ pub fn check(answer: i32) -> io::Result<()> {
     if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Puts the process under a filter: `CALL ERRNO`, `CALL KILL`, either with `argN=VALUE` or `argN&BITS` behind it,
+/// Puts the process under a filter: `CALL ERRNO`, `CALL KILL` (`KILL_THREAD`, `TRAP`), each with `argN=VALUE` or `argN&BITS` behind it,
 /// several of them with commas in between. Nothing for an empty text.
 pub fn refuse(refusals: &str) -> io::Result<()> {
     let refusals = refusals_of(refusals);
@@ -473,7 +479,12 @@ pub fn refusals_of(text: &str) -> Vec<Refusal> {
 fn refusal(text: &str) -> Refusal {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (&[call, answer], condition) = words.split_first_chunk().unwrap_or_else(|| panic!("{text:?} is no refusal"));
-    let answer = if answer == "KILL" { Answer::Kill } else { Answer::Errno(errno(answer)) };
+    let answer = match answer {
+        "KILL" => Answer::Kill,
+        "KILL_THREAD" => Answer::KillThread,
+        "TRAP" => Answer::Trap,
+        name => Answer::Errno(errno(name)),
+    };
     let refusal = Refusal::of(syscall(call), answer);
     let Some(condition) = condition.first() else { return refusal };
     let number = |text: &str| text.parse::<i64>().expect("a number") as u64;

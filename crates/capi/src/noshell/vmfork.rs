@@ -35,11 +35,13 @@ unsafe extern "C" fn popen_noshell_vmfork(
         unsafe { memory_to_free_on_child_exit.write(null_mut()) };
         let stack = Stack::new()?;
         let mut called = Called { function, argument, mask: None };
-        // The function may change the child's ids.
-        let keep = KeepDumpable::begin();
+        // The function may change the child's ids; most do not, and are not to be refused where a filter forbids the care.
+        let keep = KeepDumpable::begin().ok();
         // SAFETY: the header's contract, and the stack lives until the child has left.
         let pid = unsafe { clone(&stack, &mut called) }.map_err(io::Error::from_raw_os_error)?;
-        keep.end(pid);
+        if let Some(keep) = keep {
+            keep.end(pid);
+        }
         Ok(pid)
     })
 }

@@ -97,6 +97,14 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
+/// `nanosleep(2)`: not as long where a signal is handled, and not at all where a filter refuses it. (The standard library's sleep
+/// panics then.)
+pub fn pause(time: core::time::Duration) {
+    let time = uapi::__kernel_timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos() as i64 };
+    // SAFETY: the kernel reads the time.
+    let _ = unsafe { syscall(__NR_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
 /// `close_range(2)`: first make the caller's descriptor table its own, without the range (linux/close_range.h).
 pub const CLOSE_RANGE_UNSHARE: u32 = 2;
 

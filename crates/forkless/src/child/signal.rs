@@ -174,7 +174,7 @@ impl Child {
                 self.signal_group(SIGKILL)?;
                 break;
             }
-            std::thread::sleep(pause.min(left));
+            sys::pause(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));
         }
         status

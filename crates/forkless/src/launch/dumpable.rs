@@ -19,7 +19,7 @@ use super::creator::{self, without_signals};
 use crate::kernel::{self, Prctl};
 use crate::process;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self, errno, uapi};
 use nix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -145,17 +145,26 @@ pub struct KeepDumpable {
 
 impl KeepDumpable {
     /// The memory is left as it is: the child changes that.
-    pub fn begin() -> Self {
+    ///
+    /// # Errors
+    /// A filter forbids to make it dumpable again.
+    pub fn begin() -> Result<Self, i32> {
+        let mut refused = Ok(());
         loop {
             let (word, note) = Note::look();
             if note.is_busy() {
                 sleep(note, MOMENT);
             } else if note.launches() == 0 {
                 let first = || {
+                    let state = state();
+                    if state == 1 {
+                        refused = may_set_state();
+                    }
                     DUE.store(now().saturating_add(nanoseconds(OVERDUE)), Ordering::Relaxed);
-                    Note::with(state(), 1)
+                    if refused.is_ok() { Note::with(state, 1) } else { Note::with(0, 0) }
                 };
                 if note.alone(word, first) {
+                    refused?;
                     break;
                 }
             } else if let Some(wait) = wait_for_others(now(), &DUE) {
@@ -165,7 +174,7 @@ impl KeepDumpable {
             }
         }
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        Self { process: process::generation() }
+        Ok(Self { process: process::generation() })
     }
 
     /// Ends it for a child that has been seen to leave. The kernel says so a moment before it takes the memory from the child, so
@@ -178,7 +187,7 @@ impl KeepDumpable {
             match creator::shares(creator::KCMP_VM, pid) {
                 Some(true) if look < 8 => std::thread::yield_now(),
                 // The child may be of lower priority, and need this CPU.
-                Some(true) => std::thread::sleep(Duration::from_micros(50)),
+                Some(true) => sys::pause(Duration::from_micros(50)),
                 Some(false) => return,
                 None if planted!("kcmp-refused-and-believed") => return,
                 None => {
@@ -320,6 +329,14 @@ pub(super) fn is_dumpable() -> bool {
 
 fn state() -> u8 {
     kernel::prctl(Prctl::Dumpable, 0).unwrap_or(1) as u8
+}
+
+/// Does a filter let the flag be set? By a value that the kernel does not take, which changes nothing.
+fn may_set_state() -> Result<(), i32> {
+    match set_state(2) {
+        Err(errno::EINVAL) => Ok(()),
+        answer => answer,
+    }
 }
 
 fn set_state(state: u8) -> Result<(), i32> {

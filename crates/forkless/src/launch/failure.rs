@@ -83,6 +83,13 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
     Some((flag, needs))
 }
 
+/// The caller's memory could not be made dumpable again after a child that has other ids.
+pub(super) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
+    Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
+        "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
+    )
+}
+
 /// No thread could clone the child.
 pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     match error {
@@ -126,6 +133,10 @@ pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
 pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
+        Outcome::Adopt { what: what::HANDLERS, errno: 0 } => return Error::killed(plan.program(), Step::Signals),
+        Outcome::Adopt { what: what::HANDLERS, errno } => {
+            return Error::new(plan.program(), Step::Signals, errno).on("that the caller handles");
+        }
         Outcome::Adopt { what, errno } => {
             return Error::new(plan.program(), Step::Adopt, errno).on(adopted(what));
         }

@@ -267,7 +267,12 @@ fn nap(word: &AtomicU32, value: u32, time: Duration) {
 fn is_gone(pid: i32) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     let mut info = sys::SignalInfo::EMPTY;
-    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid == pid
+    match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
+        Ok(()) => info.pid == pid,
+        Err(errno::ECHILD) => true,
+        // Refused, which says nothing of the child.
+        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
+    }
 }
 
 /// Has the child, which has left, executed a program, or was it killed in exec? True where that cannot be known.
@@ -278,7 +283,7 @@ pub(super) fn has_executed(pid: i32) -> bool {
         match executed(pid) {
             // What has ended changes no more.
             Some(false) if is_gone(pid) => return executed(pid) != Some(false),
-            Some(false) => std::thread::sleep(Duration::from_micros(50)),
+            Some(false) => sys::pause(Duration::from_micros(50)),
             answer => return answer.unwrap_or(true),
         }
     }
@@ -301,6 +306,12 @@ fn executed(pid: i32) -> Option<bool> {
         Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }
+}
+
+/// The state in a child's `/proc/PID/stat` is that of a zombie.
+fn has_ended(text: &[u8]) -> bool {
+    let end = text.iter().rposition(|&byte| byte == b')');
+    end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
 /// PF_FORKNOEXEC of a child's flags: `proc_pid_stat(5)`, include/linux/sched.h.

@@ -237,10 +237,13 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     loop {
         let route = route(plan, run, &caller, features, copy_sources);
         let closes = plan.changes_ids || caller.forbids_dumps;
-        let keep_dumpable = closes.then(KeepDumpable::begin);
+        let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
+            Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
+            answer => answer.ok().flatten(),
+        };
         let mark = Mark::begin(closes);
         // Else when the id maps have been written, which belong to root while the process is not dumpable.
-        if caller.forbids_dumps && plan.id_maps.is_none() {
+        if caller.forbids_dumps && plan.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
         }
         let mut running = match attempt(plan, run, &caller, route) {

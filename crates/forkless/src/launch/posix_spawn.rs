@@ -465,7 +465,7 @@ impl<'a> Request<'a> {
                 0 => return Ok(pid),
                 errno::ETXTBSY if left > 0 => {
                     left -= 1;
-                    std::thread::sleep(Duration::from_millis(1));
+                    sys::pause(Duration::from_millis(1));
                 }
                 error => return Err(error),
             }

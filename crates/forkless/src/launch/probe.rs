@@ -188,7 +188,7 @@ fn run() -> Result<u32, ProbeError> {
     // Put back below, whatever happens.
     let mask = sys::set_signal_mask(BLOCKED_IN_CALLER);
     // Nor may a filter that kills it end us.
-    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin);
+    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {
         dumps::forbid();
     }

@@ -1,0 +1,143 @@
+//! The matrix: every system call of a launch, refused in every manner.
+//!
+//! `FORKLESS_MATRIX=all` plays each row in every setup that has the call made; otherwise the first one speaks for the others.
+//! `FORKLESS_MATRIX_ONLY` names a part of the cells' names.
+
+use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, unmatched};
+use forkless_tests::matrix::page::page;
+use forkless_tests::matrix::{BASES, FORMS, LAUNCHERS, Matrix, Setup};
+use forkless_tests::table::parent::unmet;
+use forkless_tests::trace::trace;
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/matrix.toml");
+
+/// What the helper is told.
+#[derive(Serialize)]
+struct Batch<'a> {
+    launch: Option<&'a Launch>,
+    setup: Vec<&'a Setup>,
+    cell: Vec<&'a Cell>,
+}
+
+fn helper(what: &str, batch: &Batch<'_>) -> (Command, tempfile::TempPath) {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(toml::to_string(batch).expect("a text").as_bytes()).expect("written");
+    let file = file.into_temp_path();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_matrix"));
+    command.arg(what).arg(&file);
+    (command, file)
+}
+
+/// Does the work on each, on as many threads as there are CPUs.
+fn in_parallel<'a, T: Sync>(all: &'a [T], work: impl Fn(&'a T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(one);
+                }
+            });
+        }
+    });
+}
+
+/// The launches that are traced: every form and every setup, and what comes of a base with a few of them.
+fn launches(matrix: &Matrix) -> Vec<Launch> {
+    let mut launches = Vec::new();
+    for launcher in LAUNCHERS.into_iter().filter(|launcher| *launcher != "zygote") {
+        for base in BASES {
+            for setup in &matrix.setup {
+                let is_plain = matches!(setup.name.as_str(), "nothing" | "pipes" | "a file passed");
+                let is_of_base = base.is_empty() || is_plain && launcher == "clone";
+                if !setup.is_for(launcher) || !is_of_base || unmet(&setup.needs).is_some() {
+                    continue;
+                }
+                for form in FORMS {
+                    let [launcher, base, form] = [launcher, base, form].map(String::from);
+                    launches.push(Launch { launcher, base, form, setup: setup.name.clone() });
+                }
+            }
+        }
+    }
+    launches
+}
+
+fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
+    let launches = launches(matrix);
+    let found = Mutex::new(Vec::new());
+    in_parallel(&launches, |launch| {
+        let batch = Batch { launch: Some(launch), setup: vec![matrix.setup(&launch.setup)], cell: vec![] };
+        let (command, _file) = helper("--trace", &batch);
+        let mut calls = trace(&format!("{launch:?}"), command, launch.launcher == "zygote");
+        if let Some(calls) = &mut calls {
+            let mut seen = std::collections::HashSet::new();
+            calls.retain(|call| seen.insert(*call));
+        }
+        found.lock().unwrap().push((launch, calls));
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort_by_key(|(launch, _)| launches.iter().position(|known| known == *launch));
+    found.into_iter().map(|(launch, calls)| Some(Traced { launch: launch.clone(), calls: calls? })).collect()
+}
+
+#[test]
+fn every_call_that_is_refused_has_its_outcome() {
+    let matrix = Matrix::load(Path::new(DATA)).expect("the matrix");
+    let Some(traced) = traces(&matrix) else { return };
+    let unmatched = unmatched(&matrix, &traced);
+    let whole = std::env::var("FORKLESS_MATRIX").is_ok_and(|what| what == "all");
+    let only = std::env::var("FORKLESS_MATRIX_ONLY").unwrap_or_default();
+    let mut cells = cells(&matrix, &traced, whole);
+    cells.retain(|cell| cell.name().contains(&only));
+    eprintln!("{} launches traced, {} cells", traced.len(), cells.len());
+    let (batches, wrong) = (cells.chunks(16).collect::<Vec<_>>(), Mutex::new(Vec::new()));
+    in_parallel(&batches, |batch| {
+        let w = play(&matrix, batch);
+        for l in &w {
+            eprintln!("{l}");
+        }
+        wrong.lock().unwrap().extend(w)
+    });
+    let wrong = wrong.into_inner().unwrap();
+    eprintln!("{} launches traced, {} cells, {} wrong", traced.len(), cells.len(), wrong.len());
+    assert!(unmatched.is_empty(), "{} calls:\n{}", unmatched.len(), unmatched.join("\n"));
+    assert!(wrong.is_empty(), "{} of {} cells went wrong:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
+}
+
+/// Plays cells in one helper; gives what was wrong.
+fn play(matrix: &Matrix, cells: &[Cell]) -> Vec<String> {
+    let setup = matrix.setup.iter().filter(|setup| cells.iter().any(|cell| cell.launch.setup == setup.name)).collect();
+    let (mut command, _file) = helper("--play", &Batch { launch: None, setup, cell: cells.iter().collect() });
+    let output = command.stdin(Stdio::null()).output().expect("the helper");
+    let (out, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut wrong: Vec<String> =
+        complaints.lines().filter(|line| !line.starts_with("SKIPPED")).map(String::from).collect();
+    for (n, cell) in cells.iter().enumerate() {
+        if !out.lines().any(|line| line == format!("{n} right")) && !complaints.contains(&cell.name()) {
+            wrong.push(format!("{}: it was not played ({})", cell.name(), output.status));
+        }
+    }
+    wrong
+}
+
+/// The page is what the data says: `FORKLESS_PAGE=write` writes it.
+#[test]
+fn the_page_is_up_to_date() {
+    let matrix = Matrix::load(Path::new(DATA)).expect("the matrix");
+    let (path, page) = (concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/refused.md"), page(&matrix));
+    if std::env::var("FORKLESS_PAGE").is_ok_and(|what| what == "write") {
+        std::fs::write(path, &page).expect("written");
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/refused.md is not what tests/matrix.toml says: run this test with FORKLESS_PAGE=write"
+    );
+}

@@ -1,0 +1,364 @@
+//! The launches of the matrix: `matrix --trace FILE` makes the one that a file names, to be traced; `matrix --play FILE` plays
+//! cells, each in a process of its own, and says what was wrong with it.
+//!
+//! Under a filter nothing can be looked at, as the filter may refuse the looking. A filter is a thread's own, so the thread that
+//! launches has it, and a second one that has none looks. They speak through words in memory alone.
+
+use forkless::{Error, Launcher, Prepared, mapped_stacks};
+use forkless_tests::matrix::cells::{Cell, Launch};
+use forkless_tests::matrix::{Outcome, Setup};
+use forkless_tests::state::{State, errno_after};
+use forkless_tests::table::parent::{Place, become_it, complain, keep_complaints, limit_it, make, refuse, unmet};
+use forkless_tests::table::{Ask, ask, errno};
+use forkless_tests::trace::{mark, stop_for_tracer};
+use serde::Deserialize;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{fs, io, thread};
+use tempfile::TempDir;
+
+const EXIT: i32 = 7;
+
+/// The caller's, not close-on-exec: no program is to have it.
+const LEAK: i32 = 21;
+
+const SIGSYS: i32 = 31;
+
+/// A cell that takes longer hangs, in seconds.
+const LIMIT: u32 = 10;
+
+/// What is told to be played.
+#[derive(Deserialize)]
+struct Batch {
+    setup: Vec<Setup>,
+    #[serde(default)]
+    cell: Vec<Cell>,
+    launch: Option<Launch>,
+}
+
+fn main() -> ExitCode {
+    forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
+    let args: Vec<String> = std::env::args().collect();
+    let [_, what, file] = args.as_slice() else { panic!("matrix --trace|--play FILE") };
+    keep_complaints();
+    let batch: Batch = toml::from_str(&fs::read_to_string(file).expect("a file")).expect("cells");
+    match what.as_str() {
+        "--trace" => traced(&batch),
+        _ => play_all(&batch),
+    }
+}
+
+fn own_place() -> (TempDir, Place) {
+    let own = tempfile::tempdir().expect("a directory");
+    let place = Place { dir: own.path().canonicalize().expect("it is there"), probe: "/proc/self/exe".into() };
+    make(&place, "program", &format!("exits-if-closed {EXIT} {LEAK}")).expect("a program");
+    make(&place, "program that has it", &format!("exits {EXIT}")).expect("a program");
+    // SAFETY: a file, at a number that nothing else has.
+    unsafe {
+        let fd = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+        assert!(fd >= 0 && libc::dup2(fd, LEAK) == LEAK && libc::close(fd) == 0);
+    }
+    (own, place)
+}
+
+/// A launch that can be made again and again.
+struct Made {
+    prepared: Prepared,
+    form: String,
+}
+
+impl Made {
+    fn new(launch: &Launch, setup: &Setup, place: &Place) -> io::Result<Self> {
+        let own = setup.ask.program == Ask::default().program;
+        let program = match setup.ask.program.as_str() {
+            _ if own && setup.ask.inherit_all => "{dir}/program that has it",
+            _ if own => "{dir}/program",
+            other => other,
+        };
+        let program = program.to_owned();
+        let mut command = ask::command(&Ask { program, silent: true, ..setup.ask.clone() }, place)?;
+        command.launcher(match launch.launcher.as_str() {
+            "fork" => Launcher::Fork,
+            "posix_spawn" => Launcher::PosixSpawn,
+            _ => Launcher::Clone,
+        });
+        Ok(Self { prepared: command.prepare()?, form: launch.form.clone() })
+    }
+
+    fn go(&self) -> io::Result<ExitStatus> {
+        let child = match self.form.as_str() {
+            "status" => return self.prepared.status(),
+            "output" => return self.prepared.output().map(|output| output.status),
+            "launch" => self.prepared.launch(),
+            _ => self.prepared.spawn(),
+        };
+        let mut child = child?;
+        drop((child.stdin.take(), child.stdout.take(), child.stderr.take()));
+        child.wait_exec()?;
+        child.wait()
+    }
+}
+
+fn traced(batch: &Batch) -> ExitCode {
+    let (launch, setup) = (batch.launch.as_ref().expect("a launch"), &batch.setup[0]);
+    let (_own, place) = own_place();
+    become_it(&setup.parent, &place).expect("become");
+    let made = Made::new(launch, setup, &place).expect("prepare");
+    limit_it(&setup.parent).expect("limits");
+    refuse(&launch.base).expect("a filter");
+    stop_for_tracer();
+    mark();
+    for _ in 0..2 {
+        let status = made.go();
+        if !matches!(&status, Ok(status) if status.code() == Some(EXIT)) {
+            complain(&format!("{launch:?}: {status:?}\n"));
+            return ExitCode::FAILURE;
+        }
+    }
+    mark();
+    ExitCode::SUCCESS
+}
+
+/// Each cell in a fork of this process, which has one thread and has launched nothing.
+fn play_all(batch: &Batch) -> ExitCode {
+    let (_own, place) = own_place();
+    for (n, cell) in batch.cell.iter().enumerate() {
+        let setup = batch.setup.iter().find(|setup| setup.name == cell.launch.setup).expect("its setup");
+        // SAFETY: this process has one thread.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: the default action ends the process.
+            unsafe {
+                libc::alarm(LIMIT);
+                // The directory is the other process's to remove.
+                let is_right = std::panic::catch_unwind(|| play(cell, setup, &place)).unwrap_or(false);
+                libc::_exit(!is_right as i32);
+            }
+        }
+        let mut status = 0;
+        // SAFETY: our own child.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        match (libc::WIFEXITED(status), status) {
+            (true, 0) => println!("{n} right"),
+            (true, _) => println!("{n} wrong"),
+            (false, _) if libc::WTERMSIG(status) == libc::SIGALRM => {
+                complain(&format!("{}: it hangs\n", cell.name()));
+                println!("{n} wrong");
+            }
+            (false, _) => {
+                complain(&format!("{}: ended by signal {}\n", cell.name(), libc::WTERMSIG(status)));
+                println!("{n} wrong");
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// What the thread without a filter has to do, and has done.
+#[derive(Default)]
+struct Watch {
+    asked: AtomicU32,
+    done: AtomicU32,
+    /// What the process is to end with, and 1.
+    verdict: AtomicU32,
+    /// What was wrong.
+    complaint: Mutex<String>,
+    state: Mutex<Option<State>>,
+}
+
+impl Watch {
+    fn start() -> Arc<Self> {
+        let watch = Arc::new(Self::default());
+        let its = Arc::clone(&watch);
+        // SAFETY: reads a number.
+        let first = unsafe { libc::getpid() };
+        thread::Builder::new().spawn(move || its.look(first)).expect("a thread");
+        // It has come to its loop.
+        watch.state();
+        watch
+    }
+
+    fn look(&self, thread: i32) {
+        loop {
+            let verdict = self.verdict.load(Ordering::Acquire);
+            if verdict != 0 {
+                complain(&self.complaint.lock().unwrap());
+                // SAFETY: ends the process. The thread that has the filter may not be able to.
+                unsafe { libc::_exit(verdict as i32 - 1) };
+            }
+            let asked = self.asked.load(Ordering::Acquire);
+            if asked != self.done.load(Ordering::Relaxed) {
+                *self.state.lock().unwrap() = Some(State::of_thread(thread));
+                self.done.store(asked, Ordering::Release);
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// The process as it is, and the asking thread.
+    fn state(&self) -> State {
+        let asked = self.asked.load(Ordering::Relaxed) + 1;
+        self.asked.store(asked, Ordering::Release);
+        while self.done.load(Ordering::Acquire) != asked {
+            std::hint::spin_loop();
+        }
+        self.state.lock().unwrap().take().expect("a state")
+    }
+}
+
+/// What was wrong goes to standard error.
+fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
+    let name = cell.name();
+    let wrong = |what: &str| {
+        complain(&format!("{name}: {what}\n"));
+        false
+    };
+    if let Some(why) = unmet(&setup.needs) {
+        complain(&format!("SKIPPED: {name} because {why}\n"));
+        return true;
+    }
+    if let Err(error) = become_it(&setup.parent, place) {
+        return wrong(&format!("could not be played: {error}"));
+    }
+    let plain = Setup {
+        name: "nothing".into(),
+        needs: vec![],
+        launchers: None,
+        parent: Default::default(),
+        ask: Ask::default(),
+    };
+    let made = Made::new(&cell.launch, setup, place).expect("prepare");
+    let good = Made::new(&Launch { form: "spawn".into(), ..cell.launch.clone() }, &plain, place).expect("prepare");
+    limit_it(&setup.parent).expect("limits");
+    let watch = Watch::start();
+    let answer = play_under(cell, &made, &good, &watch);
+    // Said by the thread that can.
+    let verdict = 1 + u32::from(answer.is_err());
+    *watch.complaint.lock().unwrap() = answer.err().map_or(String::new(), |what| format!("{name}: {what}\n"));
+    watch.verdict.store(verdict, Ordering::Release);
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// What comes of it under the filter, and what was wrong with that.
+fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<(), String> {
+    if cell.answer() == "TRAP" {
+        handle_sigsys();
+    }
+    refuse(&cell.launch.base).expect("a filter");
+    if !cell.first {
+        let status = made.go();
+        if !matches!(&status, Ok(status) if status.code() == Some(EXIT)) {
+            return Err(format!("the launch before the filter: {status:?}"));
+        }
+    }
+    refuse(&cell.refusal).expect("a filter");
+    let before = watch.state();
+    let stacks = mapped_stacks();
+    for turn in 0..2 {
+        let mut answer = None;
+        let errno = errno_after(MARKER, || answer = Some(made.go()));
+        let answer = answer.expect("it was launched");
+        if let Err(what) = check(cell, turn, &answer) {
+            return Err(format!("launch {turn}: {what}"));
+        }
+        if errno != MARKER && !cell.leaves.iter().any(|what| what == "errno") {
+            return Err(format!("launch {turn}: errno has become {errno}"));
+        }
+    }
+    if mapped_stacks() > stacks + 1 {
+        return Err(format!("{stacks} stacks have become {}", mapped_stacks()));
+    }
+    if cell.is_good_after {
+        let status = good.go();
+        if !matches!(&status, Ok(status) if status.code() == Some(EXIT)) {
+            return Err(format!("a plain launch afterwards: {status:?}"));
+        }
+    }
+    if matches!(cell.outcome, Outcome::Io(_)) {
+        // Nobody has waited for a program whose output could not be read.
+        while forkless::reap_orphans() > 0 {}
+    }
+    let mut changes = before.differences(&watch.state());
+    changes.retain(|change| !cell.leaves.iter().any(|what| change.starts_with(what.as_str())));
+    if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
+}
+
+const MARKER: i32 = 12345;
+
+/// Is this what the cell says? `turn`: how many launches there were before.
+fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<(), String> {
+    let killed = forkless_tests::matrix::cells::KILLS.contains(&cell.answer());
+    let (step, number) = match &cell.outcome {
+        Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.answer()))),
+        Outcome::Works(_) | Outcome::Either(_) => return works(answer, |status| status.code() == Some(EXIT)),
+        // The first one may have been quick enough to be seen.
+        Outcome::OnceError(_) if turn > 0 || answer.is_ok() => {
+            return works(answer, |status| status.code() == Some(EXIT));
+        }
+        Outcome::Status(_) => return works(answer, |status| status.signal() == Some(SIGSYS)),
+        Outcome::Io(_) => {
+            let number = answer.as_ref().err().and_then(io::Error::raw_os_error);
+            let expected = if killed { libc::ENOSYS } else { errno(cell.answer()) };
+            return if number == Some(expected) {
+                Ok(())
+            } else {
+                Err(format!("should fail with the call's error: {answer:?}"))
+            };
+        }
+        Outcome::NotPlayed(_) => return Ok(()),
+        Outcome::ErrorAs([step, name]) => (step, (name != "none").then(|| errno(name))),
+        Outcome::Error(step) | Outcome::OnceError(step) => (step, (!killed).then(|| errno(cell.answer()))),
+    };
+    let Err(error) = answer else { return Err(format!("should have failed at {step}: {answer:?}")) };
+    let Some(detail) = Error::of(error) else { return Err(format!("an error that names no step: {error:?}")) };
+    if format!("{:?}", detail.step()) != *step {
+        return Err(format!("the step is {:?}, should be {step}: {error}", detail.step()));
+    }
+    // A trapped call of the parent's fails with what its handler says.
+    let is_trap = cell.answer() == "TRAP" && detail.errno() == Some(libc::ENOSYS);
+    if detail.errno() != number && !is_trap {
+        return Err(format!("the errno is {:?}, should be {number:?}: {error}", detail.errno()));
+    }
+    if killed && !is_trap && !error.to_string().contains("SIGSYS") {
+        return Err(format!("it does not say what killed the child: {error}"));
+    }
+    Ok(())
+}
+
+fn works(answer: &io::Result<ExitStatus>, is_right: impl Fn(&ExitStatus) -> bool) -> Result<(), String> {
+    match answer {
+        Ok(status) if is_right(status) => Ok(()),
+        Ok(status) => Err(format!("the status is {status:?}")),
+        Err(error) => Err(format!("should have worked: {error}")),
+    }
+}
+
+/// What a sandbox does that answers calls in their place: the call fails with ENOSYS.
+fn handle_sigsys() {
+    extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the kernel gives a signal's context, which it reads again when the handler returns.
+        unsafe {
+            let context = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
+            #[cfg(target_arch = "x86_64")]
+            {
+                context.gregs[libc::REG_RAX as usize] = -i64::from(libc::ENOSYS);
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                context.regs[0] = -i64::from(libc::ENOSYS) as u64;
+            }
+        }
+    }
+    // SAFETY: the handler only writes to the context; all zeroes are an action with an empty mask.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! The matrix: what comes of a launch when one of its system calls is refused, by call and by way of refusal.
+//!
+//! `tests/matrix.toml` has a row for each system call that a launch makes. Which calls those are is not written down
+//! anywhere: launches are traced ([`crate::trace`]), and a call without a row is a failure, as is a row without a call. From
+//! what was traced come the [`Cell`]s, each of which is played in a process of its own by the program `matrix`.
+
+use crate::table::{Ask, Parent, syscall};
+use crate::trace::{Call, Who};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::{fs, io};
+
+pub mod cells;
+
+pub mod page;
+
+/// The launchers, by name.
+pub const LAUNCHERS: [&str; 4] = ["clone", "fork", "posix_spawn", "zygote"];
+
+/// How long a launch stays with its child.
+pub const FORMS: [&str; 4] = ["spawn", "launch", "status", "output"];
+
+/// What is refused besides, so that calls are made that are the second choice.
+pub const BASES: [&str; 5] = [
+    "",
+    "clone3 ENOSYS",
+    "close_range EPERM",
+    "pidfd_getfd EPERM",
+    "clone3 EPERM, close_range ENOSYS, pidfd_getfd ENOSYS, pidfd_open ENOSYS, pidfd_send_signal ENOSYS",
+];
+
+/// All of `tests/matrix.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// What is asked of launches.
+    pub setup: Vec<Setup>,
+    /// The system calls.
+    pub call: Vec<Row>,
+}
+
+/// What is asked of a launch.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// In words, for the page: "a working directory".
+    pub name: String,
+    /// What has to be there: see [`crate::table::parent::unmet`].
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// The launchers that can do it; all, if not given.
+    pub launchers: Option<Vec<String>>,
+    /// The caller's condition.
+    #[serde(default)]
+    pub parent: Parent,
+    /// What is asked: the program is that of all, and its code is 7.
+    #[serde(default)]
+    pub ask: Ask,
+}
+
+/// A system call.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Its name, and where the argument matters `argN=VALUE` or `argN&BITS` behind it.
+    pub call: String,
+    /// Who makes it: `parent`, `child`, `helper`, any of them with a space in between.
+    pub who: String,
+    /// What for, for the page.
+    pub what: String,
+    /// The launchers that this row is about; all, if not given.
+    pub launchers: Option<Vec<String>>,
+    /// The errors that its man page names and that a launch can meet.
+    #[serde(default)]
+    pub errnos: Vec<String>,
+    /// What comes of an error.
+    pub refused: Outcome,
+    /// What comes of a child that is killed for it; if not given, the error at the same step.
+    pub killed: Option<Outcome>,
+    /// What a refusal leaves behind, because no other call could put it back: `errno` of a call by the C library, `fd` of a
+    /// descriptor that could not be closed, and further beginnings of [`crate::state::State::differences`].
+    #[serde(default)]
+    pub leaves: Vec<String>,
+    /// It is not made in every launch of a kind, but where one has to wait.
+    #[serde(default)]
+    pub rare: bool,
+    /// The parent makes it in every launch, though not under a tracer.
+    #[serde(default)]
+    pub untraced: bool,
+    /// Where it is otherwise. The first that fits counts.
+    #[serde(default)]
+    pub but: Vec<But>,
+}
+
+/// Where the outcome is another one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct But {
+    /// Launchers; any, if not given, as with everything below.
+    pub launchers: Option<Vec<String>>,
+    /// Forms.
+    pub forms: Option<Vec<String>>,
+    /// Answers of the filter.
+    pub answers: Option<Vec<String>>,
+    /// Setups.
+    pub setups: Option<Vec<String>>,
+    /// What is refused besides.
+    pub bases: Option<Vec<String>>,
+    /// Does the child make the call in this launch?
+    pub child: Option<bool>,
+    /// Is the filter there from the first launch on?
+    pub first: Option<bool>,
+    /// Why, for the page.
+    pub why: String,
+    /// What comes of it.
+    pub outcome: Outcome,
+}
+
+/// What comes of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Outcome {
+    /// The launch works, by this fallback.
+    Works(String),
+    /// The launch fails at this step, with the error that the call failed with; of a child that was killed it is said.
+    Error(String),
+    /// The launch fails at this step, with another error.
+    ErrorAs([String; 2]),
+    /// It works or fails at this step: parent and child are in a race for who makes the call.
+    Either([String; 2]),
+    /// The first launch of the kind may fail at this step; later ones know, and work.
+    OnceError(String),
+    /// The program has run; the call's error is returned as it is.
+    Io(String),
+    /// The child's status is that it was killed by SIGSYS.
+    Status(String),
+    /// It is not played: why.
+    NotPlayed(String),
+}
+
+impl Matrix {
+    /// Reads the file.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        toml::from_str(&fs::read_to_string(path)?).map_err(|error| io::Error::other(format!("{path:?}: {error}")))
+    }
+
+    /// A setup by its name.
+    pub fn setup(&self, name: &str) -> &Setup {
+        self.setup.iter().find(|setup| setup.name == name).unwrap_or_else(|| panic!("no setup {name:?}"))
+    }
+}
+
+/// Is it in a list that, if it is not given, has all?
+fn is_in(list: &Option<Vec<String>>, name: &str) -> bool {
+    list.as_ref().is_none_or(|list| list.iter().any(|known| known == name))
+}
+
+impl Setup {
+    /// Can this launcher do it?
+    pub fn is_for(&self, launcher: &str) -> bool {
+        is_in(&self.launchers, launcher)
+    }
+}
+
+impl Row {
+    /// The call's name.
+    pub fn name(&self) -> &str {
+        self.call.split(' ').next().unwrap_or("")
+    }
+
+    /// As the filters are written: `CALL ANSWER CONDITION`.
+    pub fn refusal(&self, answer: &str) -> String {
+        let (name, condition) = self.call.split_once(' ').unwrap_or((&self.call, ""));
+        format!("{name} {answer} {condition}").trim().to_owned()
+    }
+
+    /// Is this such a call?
+    pub fn is_it(&self, call: &Call) -> bool {
+        if call.number != syscall(self.name()) {
+            return false;
+        }
+        let Some((_, condition)) = self.call.split_once(' ') else { return true };
+        let number = |text: &str| text.parse::<i64>().expect("a number") as u64;
+        let condition = condition.strip_prefix("arg").expect("argN=VALUE or argN&BITS");
+        let argument = |index: &str| call.args[number(index) as usize];
+        match condition.split_once('=') {
+            Some((index, value)) => argument(index) == number(value),
+            None => {
+                let (index, bits) = condition.split_once('&').expect("argN&BITS");
+                argument(index) & number(bits) == number(bits)
+            }
+        }
+    }
+
+    /// Does such a caller make it?
+    pub fn is_by(&self, who: Who) -> bool {
+        self.who.split(' ').any(|name| name == word(who))
+    }
+
+    /// Is the row about this launcher?
+    pub fn is_for(&self, launcher: &str) -> bool {
+        is_in(&self.launchers, launcher)
+    }
+}
+
+/// A caller's name.
+pub fn word(who: Who) -> &'static str {
+    match who {
+        Who::Parent => "parent",
+        Who::Helper => "helper",
+        Who::Child => "child",
+    }
+}

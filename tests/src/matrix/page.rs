@@ -1,0 +1,125 @@
+//! The page that is made of the matrix: docs/refused.md.
+
+use super::{But, Matrix, Outcome, Row};
+use std::fmt::Write;
+
+/// The launchers' headings, in the page's order.
+const HEADINGS: [(&str, &str); 3] = [
+    ("clone", "`Launcher::Clone`, the default"),
+    ("fork", "`Launcher::Fork`"),
+    ("posix_spawn", "`Launcher::PosixSpawn`"),
+];
+
+const HEAD: &str = "# Refused system calls
+
+What a launch does when a seccomp filter, or an old kernel, refuses one of its system calls. This page is generated from
+`tests/matrix.toml` by `FORKLESS_PAGE=write cargo test -p forkless-tests --test matrix`. The test traces launches of each form and each
+setting, fails where one makes a call that has no row, and plays each row under filters: with the errors below and with
+EPERM, ENOSYS and EACCES, from the first launch on and after one, and with SECCOMP_RET_TRAP, KILL_THREAD and KILL_PROCESS.
+
+After each of them the caller's descriptors, signal mask, signal actions, dumpable flag, working directory, umask, ids and children are
+what they were, and where the plain launch does not need the call, it works. Exceptions are noted as *leaves*.
+
+- **Refused**: the call fails with an error. *works*: how the launch goes on. Otherwise the step of the error, whose errno is the
+  call's unless another one is named.
+- **Killed**: a child that makes the call is killed for it. Where a step is named, the launch fails with an error of that step that says so. A
+  filter that kills a caller of ours leaves nobody to report to; with TRAP a handler of the caller's for SIGSYS decides the call's
+  answer.
+- What a parent does before the clone, or after it, is in no row of a child: *who*.
+
+How system calls are named: `dup3`; `close_range arg2=0` where the third argument is 0; `clone3 arg0&256` where it has the bit.
+";
+
+/// The whole page.
+pub fn page(matrix: &Matrix) -> String {
+    let mut page = HEAD.to_owned();
+    for (launcher, heading) in HEADINGS {
+        let _ = write!(
+            page,
+            "\n## {heading}\n\n| call | who | what for | refused | killed |\n| --- | --- | --- | --- | --- |\n"
+        );
+        for row in matrix.call.iter().filter(|row| row.is_for(launcher)) {
+            line(&mut page, row, launcher);
+        }
+    }
+    page
+}
+
+fn line(page: &mut String, row: &Row, launcher: &str) {
+    let mut refused = vec![words(&row.refused)];
+    for but in row.but.iter().filter(|but| super::is_in(&but.launchers, launcher)) {
+        match conditions(but) {
+            // For this launcher it is never otherwise.
+            conditions if conditions.is_empty() => refused = vec![format!("{} ({})", words(&but.outcome), but.why)],
+            conditions => refused.push(format!("{conditions}: {} ({})", words(&but.outcome), but.why)),
+        }
+    }
+    let refused = refused.join("; ");
+    let killed = match (&row.killed, row.who.contains("child")) {
+        (_, false) => String::new(),
+        (Some(outcome), true) => words(outcome),
+        (None, true) => words(&row.refused),
+    };
+    let leaves: Vec<&str> =
+        row.leaves.iter().map(|what| if what == "fd" { "open descriptors" } else { what }).collect();
+    let leaves = if leaves.is_empty() { String::new() } else { format!(" (leaves {})", leaves.join(", ")) };
+    let _ = writeln!(
+        page,
+        "| `{}` | {} | {} | {refused}{leaves} | {killed} |",
+        row.call,
+        row.who.replace(' ', ", "),
+        row.what
+    );
+}
+
+/// Where it is otherwise.
+fn conditions(but: &But) -> String {
+    let listed = |list: &Option<Vec<String>>, before: &str| {
+        list.as_ref().map_or(String::new(), |list| {
+            let list: Vec<&str> = list.iter().map(String::as_str).collect();
+            format!("{before} {}", list.join(", "))
+        })
+    };
+    let bases = but.bases.as_ref().map_or(String::new(), |bases| {
+        let all: Vec<String> = bases.iter().map(|base| format!("\"{base}\"")).collect();
+        format!("with {} refused too", all.join(" or "))
+    });
+    let first = match but.first {
+        Some(true) => "in the first launch",
+        Some(false) => "after a first launch",
+        None => "",
+    };
+    let child = match but.child {
+        Some(true) => "by a child",
+        Some(false) => "by the parent",
+        None => "",
+    };
+    let conditions = [
+        listed(&but.answers, "on"),
+        child.to_owned(),
+        listed(&but.setups, "for"),
+        listed(&but.forms, "by"),
+        bases,
+        first.to_owned(),
+    ];
+    let conditions: Vec<String> = conditions.into_iter().filter(|condition| !condition.is_empty()).collect();
+    conditions.join(" ")
+}
+
+fn words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Works(how) => format!("works: {how}"),
+        Outcome::Error(step) => step_words(step),
+        Outcome::ErrorAs([step, errno]) => format!("{}: {errno}", step_words(step)),
+        Outcome::Either([step, how]) => format!("works: {how}; or {}", step_words(step)),
+        Outcome::OnceError(step) => format!("{}, once", step_words(step)),
+        Outcome::Io(what) | Outcome::Status(what) | Outcome::NotPlayed(what) => what.clone(),
+    }
+}
+
+/// A step in the words of its errors.
+fn step_words(name: &str) -> String {
+    let step = (0..256).filter_map(forkless::Step::of_code).find(|step| format!("{step:?}") == name);
+    let step = step.unwrap_or_else(|| panic!("{name} is no step"));
+    format!("error \"{}\"", step.words())
+}
