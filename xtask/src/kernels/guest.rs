@@ -66,7 +66,7 @@ pub fn run(
     let limit = jobs.iter().map(|job| job.limit).sum::<Duration>() + Duration::from_secs(300);
     let console = boot(kernel, machine, &initramfs, &work, limit, &place.join("console"))?;
     ensure!(console.contains("@@ up "), "the guest did not come up: {}", place.join("console").display());
-    for line in console.lines().filter(|line| line.starts_with("@@ problem")) {
+    if let Some(line) = console.lines().find(|line| line.starts_with("@@ problem")) {
         bail!("{line}");
     }
     jobs.iter().zip(&names).map(|(job, name)| done(job, name, &work.join("results"))).collect()
