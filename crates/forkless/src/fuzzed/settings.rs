@@ -242,7 +242,7 @@ fn process(command: &mut Command, bytes: &mut Bytes<'_>) {
 
 fn surroundings(command: &mut Command, bytes: &mut Bytes<'_>) {
     // Most of it is for new namespaces.
-    if bytes.byte() % 4 != 0 {
+    if !bytes.byte().is_multiple_of(4) {
         command.unshare(Namespace::User).unshare(Namespace::Mount);
     }
     match bytes.byte() % 26 {

@@ -55,7 +55,7 @@ pub(super) unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull
     let whole = usize::try_from(header.len).ok().filter(|&len| len <= room)?;
     let vectors = header.argv as usize;
     let is_ours = header.magic == MAGIC && header.version == VERSION && header.environment == 0;
-    let has_vectors = vectors % 8 == 0
+    let has_vectors = vectors.is_multiple_of(8)
         && vectors >= size_of::<Header>()
         && is_inside(vectors, header.pointer_count as usize * size_of::<u64>(), whole);
     if !is_ours || !has_vectors {
