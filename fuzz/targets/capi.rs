@@ -207,7 +207,7 @@ impl Bytes<'_> {
 
     fn program(&mut self) -> Text {
         let programs = [c"/bin/true", c"true", c"/bin/true", c"/nonexistent", c"", c"/tmp"];
-        if self.byte() % 16 == 0 { null() } else { self.pick(&programs).as_ptr() }
+        if self.byte().is_multiple_of(16) { null() } else { self.pick(&programs).as_ptr() }
     }
 
     fn list(&mut self) -> Vec<Text> {
@@ -226,7 +226,7 @@ impl Bytes<'_> {
 fn room(bytes: &mut Bytes<'_>, call: impl FnOnce(*mut c_char, usize) -> c_int) {
     let size = usize::from(bytes.byte() % 80);
     let mut room = vec![0x55 as c_char; size].into_boxed_slice();
-    let answer = if bytes.byte() % 16 == 0 { call(null_mut(), size) } else { call(room.as_mut_ptr(), size) };
+    let answer = if bytes.byte().is_multiple_of(16) { call(null_mut(), size) } else { call(room.as_mut_ptr(), size) };
     checked(answer);
     if answer >= 0 && size > 0 {
         assert!(room.contains(&0), "a text without its end");
@@ -264,7 +264,7 @@ fn taken(list: &mut Vec<H>, bytes: &mut Bytes<'_>) -> H {
 
 /// An error to be filled in, or none.
 fn error(bytes: &mut Bytes<'_>, place: &mut Error) -> *mut Error {
-    if bytes.byte() % 4 == 0 { null_mut() } else { place }
+    if bytes.byte().is_multiple_of(4) { null_mut() } else { place }
 }
 
 impl World {
@@ -294,14 +294,14 @@ impl World {
                 10 => bytes.pick(MAPS)(command, bytes.int() as u32, bytes.int() as u32, bytes.int() as u32),
                 11 => bytes.pick(LISTS)(
                     command,
-                    if bytes.byte() % 8 == 0 { null() } else { bytes.list().leak().as_ptr() },
+                    if bytes.byte().is_multiple_of(8) { null() } else { bytes.list().leak().as_ptr() },
                 ),
                 12 => forkless_command_rlimit(command, bytes.int(), bytes.long(), bytes.long()),
                 13 => {
                     let ids = [7; 40];
                     forkless_command_groups(
                         command,
-                        if bytes.byte() % 8 == 0 { null() } else { ids.as_ptr() },
+                        if bytes.byte().is_multiple_of(8) { null() } else { ids.as_ptr() },
                         usize::from(bytes.byte() % 41),
                     )
                 }
@@ -334,7 +334,7 @@ impl World {
                 0 | 1 => {
                     let answer = forkless_command_new(
                         bytes.program(),
-                        if bytes.byte() % 16 == 0 { null_mut() } else { &mut made },
+                        if bytes.byte().is_multiple_of(16) { null_mut() } else { &mut made },
                     );
                     if checked(answer) == 0 {
                         self.commands.push(made)
@@ -378,17 +378,17 @@ impl World {
                 5 | 6 => {
                     let input = [7u8; 100];
                     let how = Capture {
-                        size: if bytes.byte() % 8 == 0 { bytes.long() as usize % 80 } else { size_of::<Capture>() },
+                        size: if bytes.byte().is_multiple_of(8) { bytes.long() as usize % 80 } else { size_of::<Capture>() },
                         flags: bytes.int(),
                         signal: bytes.int(),
-                        input: if bytes.byte() % 4 == 0 { null() } else { input.as_ptr() },
+                        input: if bytes.byte().is_multiple_of(4) { null() } else { input.as_ptr() },
                         input_size: usize::from(bytes.byte() % 101),
                         limit: usize::from(bytes.byte()),
                         timeout_ms: 2000,
                         grace_ms: bytes.time(),
                         linger_ms: bytes.time(),
                     };
-                    let how = if bytes.byte() % 8 == 0 { null() } else { &raw const how };
+                    let how = if bytes.byte().is_multiple_of(8) { null() } else { &raw const how };
                     let mut output: H = null_mut();
                     let answer = match bytes.byte() % 2 {
                         0 => CAPTURES[0](command, how, &mut output, said),

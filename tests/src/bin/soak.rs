@@ -90,6 +90,7 @@ fn read(args: &[String]) -> Options {
 }
 
 /// Starts the host and looks after it.
+#[expect(clippy::zombie_processes, reason = "it is reaped by its number: see host_status")]
 fn supervise(args: &[String], seed: u64) -> ExitCode {
     // Whatever the host leaves behind becomes ours.
     // SAFETY: a flag of this process.

@@ -64,7 +64,7 @@ impl Reader<'_> {
     /// `count` objects of `size` bytes at `at`; none if they do not lie in the arena.
     fn list(&mut self, what: &str, at: u32, count: u32, size: usize, align: usize) -> std::ops::Range<usize> {
         let (at, bytes) = (at as usize, count as usize * size);
-        let inside = at >= size_of::<Header>() && at % align == 0 && at + bytes <= self.bytes.len();
+        let inside = at >= size_of::<Header>() && at.is_multiple_of(align) && at + bytes <= self.bytes.len();
         self.check(inside || count == 0, || format!("{what}: {count} at {at}"));
         if inside { at..at + bytes } else { 0..0 }
     }
@@ -99,7 +99,7 @@ impl Reader<'_> {
         let (argv, envp) = (field!(self, 0, Header.argv), field!(self, 0, Header.envp));
         let count = field!(self, 0, Header.pointer_count);
         let range = self.list("vectors", argv, count, 8, 8);
-        self.check(range.contains(&(envp as usize)) && envp > argv && envp % 8 == 0, || {
+        self.check(range.contains(&(envp as usize)) && envp > argv && envp.is_multiple_of(8), || {
             format!("environment at {envp}")
         });
         let mut last = 1;
