@@ -55,7 +55,7 @@ static void failed(pTHX_ int answer, const forkless_error *error, const char *wh
 
 static int forget_copy(pTHX_ MAGIC *magic, CLONE_PARAMS *params) {
     /* A new thread has a copy of the object, and the handle stays where it was. */
-    if (!PLANTED("perl-handle-of-another-thread")) magic->mg_ptr = NULL;
+    magic->mg_ptr = NULL;
     return 0;
 }
 

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "line.h"
 
-#include "start.h"
-
 #include <string.h>
 
 #define BLANKS " \t\n\v\f\r"
@@ -23,7 +21,7 @@ static int needs_shell(const char *text) {
     /* ". file", "exec program", "NAME=value program". */
     if (text[0] == '.' && is_blank(text[1])) return 1;
     if (strncmp(text, "exec", 4) == 0 && is_blank(text[4])) return 1;
-    return text[strspn(text, DIGITS_AND_LETTERS)] == '=' && !PLANTED("perl-assignment-without-a-shell");
+    return text[strspn(text, DIGITS_AND_LETTERS)] == '=';
 }
 
 int line_split(char *text, char **words) {
@@ -31,7 +29,7 @@ int line_split(char *text, char **words) {
     text += strspn(text, BLANKS);
     if (needs_shell(text)) return LINE_SHELL;
     /* The first character that means something to a shell decides. */
-    char *at = strpbrk(text, PLANTED("perl-tilde-without-a-shell") ? "$&*(){}[]'\";\\|?<>`\n" : "$&*(){}[]'\";\\|?<>~`\n");
+    char *at = strpbrk(text, "$&*(){}[]'\";\\|?<>~`\n");
     if (at != NULL && *at == '\n' && at[1] == '\0') {
         *at = '\0';
     } else if (at != NULL && is_merge(text, at)) {

@@ -222,7 +222,7 @@ static void close_ends(pTHX_ void *place) {
     struct ends *ends = place;
     const int saved = errno;
     if (ends->stream != NULL) PerlIO_close(ends->stream);
-    if (ends->ours >= 0 && !PLANTED("perl-pipe-left-open")) close(ends->ours);
+    if (ends->ours >= 0) close(ends->ours);
     if (ends->theirs >= 0) close(ends->theirs);
     Safefree(ends);
     errno = saved;

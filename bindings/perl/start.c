@@ -28,7 +28,7 @@ static int set_signals(forkless_command *command, const struct start *how) {
     TRY(answer, forkless_command_inherit_signal_mask(command, 0));
     for (int signal = 1; signal < NSIG; signal++)
         if (sigismember(how->mask, signal) == 1) TRY(answer, forkless_command_signal_block(command, signal));
-    if (!PLANTED("perl-line-ignores-interrupts")) TRY(answer, set_signal(command, SIGINT, how->interrupt));
+    TRY(answer, set_signal(command, SIGINT, how->interrupt));
     TRY(answer, set_signal(command, SIGQUIT, how->quit));
     return answer;
 }

@@ -40,6 +40,7 @@ both('a signal',         '-|', 'sh', '-c', 'kill -9 $$');
 both('not there',        '-|', 'no-such-program', 'x');
 both('not there, a line', '-|', 'no-such-program');
 both('2>&1',             '-|', 'ls /no/such/file 2>&1');
+both('its descriptors',  '-|', 'ls', '/proc/self/fd');
 both('to it',            '|-', 'sh', '-c', 'read x; test "$x" = text');
 both('to a line',        '|-', 'read x; test "$x" = text; exit 4');
 {

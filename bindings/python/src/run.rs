@@ -281,7 +281,7 @@ impl Running {
         /// One that cannot die now is reaped by a later launch.
         const DEATH: Duration = Duration::from_secs(1);
         let ended = is_interrupt && matches!(self.child.wait_timeout(SIGINT_GRACE), Ok(Some(_)));
-        if !ended && !planted!("python-abandoned-lives-on") && self.child.kill().is_ok() {
+        if !ended && self.child.kill().is_ok() {
             let _ = self.child.wait_timeout(DEATH);
         }
     }

@@ -46,7 +46,14 @@ def test_group_session_and_signals():
     assert len(set(own)) == 1
     ignored = int(says("grep SigIgn /proc/self/status", ignore_signals=[signal.SIGUSR1]).split()[1], 16)
     assert ignored & 1 << signal.SIGUSR1 - 1
+    # The interpreter ignores both, and programs do not expect that.
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
     assert blocked_signals(block_signals=[signal.SIGUSR2]) == 1 << signal.SIGUSR2 - 1
+
+
+def test_a_death_by_a_signal_and_input_that_nobody_reads():
+    assert forkless.run(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
+    assert forkless.run(["true"], input=b"x" * 1000000).returncode == 0
 
 
 def blocked_signals(**settings):

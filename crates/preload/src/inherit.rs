@@ -179,7 +179,7 @@ fn depends_on_numbers(action: &FileAction) -> bool {
 
 /// Is a file of procfs' to be opened, by its own name?
 pub(crate) fn opens_procfs(action: &FileAction) -> bool {
-    matches!(action, FileAction::Open { path, .. } if is_procfs(path) && !planted!("preload-procfs-by-name"))
+    matches!(action, FileAction::Open { path, .. } if is_procfs(path))
 }
 
 fn is_procfs(path: &CStr) -> bool {

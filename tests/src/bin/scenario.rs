@@ -97,6 +97,9 @@ mod zygote;
 #[path = "../scenario/zygote_bounds.rs"]
 mod zygote_bounds;
 
+#[path = "../scenario/zygote_odd.rs"]
+mod zygote_odd;
+
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
 
@@ -281,9 +284,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-stopped", zygote::stopped),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
-    ("zygote-lost", zygote::lost),
-    ("zygote-dropped-before-exec", zygote::dropped_before_exec),
-    ("zygote-pid-namespace", zygote::pid_namespace),
+    ("zygote-lost", zygote_odd::lost),
+    ("zygote-dropped-before-exec", zygote_odd::dropped_before_exec),
+    ("zygote-pid-namespace", zygote_odd::pid_namespace),
     ("zygote-fork-copy", zygote::fork_copy),
     ("zygote-ends", zygote::ends),
     ("zygote-refused", zygote::refused),

@@ -578,7 +578,7 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
 
 /// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
 fn not_procfs(command: &Command) -> u32 {
-    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
+    if command.launcher == Launcher::Fork || planted!("procfs-asked-for") { 0 } else { NOT_PROCFS }
 }
 
 /// What the caller asked for in an order of its own.

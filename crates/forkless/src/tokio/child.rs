@@ -143,9 +143,7 @@ impl Child {
     /// the program reaped the child and the kernel is older than 6.15. If the runtime that the child was started in is
     /// gone.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        if !planted!("awaited-input-not-ended") {
-            drop(self.stdin.take());
-        }
+        drop(self.stdin.take());
         self.watched.process.child.end_input();
         self.watched.process.end().await
     }
