@@ -196,11 +196,10 @@ impl<'a> Worker<'a> {
     }
 
     fn expect_output(&self, answer: io::Result<Output>, text: &str, has_pidfd: bool) {
-        if let Ok(output) = &answer {
-            if output.stdout != text.as_bytes() || !output.stderr.is_empty() {
-                let found = String::from_utf8_lossy(&output.stdout);
-                return self.wrong(format!("output {found:?} {:?}, not {text:?}", output.stderr));
-            }
+        let is_wrong = |output: &&Output| output.stdout != text.as_bytes() || !output.stderr.is_empty();
+        if let Some(output) = answer.as_ref().ok().filter(is_wrong) {
+            let found = String::from_utf8_lossy(&output.stdout);
+            return self.wrong(format!("output {found:?} {:?}, not {text:?}", output.stderr));
         }
         self.expect_code(answer.map(|output| output.status), text.len() as u64 & 63, has_pidfd);
     }
