@@ -168,8 +168,8 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
         assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
         assert!(!fault.why.is_empty() && !fault.tests.is_empty(), "{} has no reason, or no test", fault.name);
         for (package, target, test) in &fault.tests {
-            let words = if target == "lib" { test.rsplit("::").next().unwrap_or("") } else { test };
-            assert!(has_word(package, words), "{}: {package} has no test {target} {test}", fault.name);
+            let word = test.rsplit("::").next().unwrap_or("");
+            assert!(has_word(package, word), "{}: {package} has no test {target} {test}", fault.name);
         }
         if let Some(case) = fault.env.get("FORKLESS_CASE") {
             let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
@@ -183,8 +183,9 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
 
 /// Does a source of the package have the word? Tests may be named by a macro.
 fn has_word(package: &str, word: &str) -> bool {
-    let is_it =
-        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("\nname = \"{package}\"\n")));
+    let is_it = |path: &PathBuf| {
+        fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("[package]\nname = \"{package}\"\n")))
+    };
     let manifest = files("toml").into_iter().find(is_it).expect("a package");
     let directory = manifest.parent().expect("a directory");
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
