@@ -501,7 +501,8 @@ pub fn settings(_: &[String]) {
     let mapped = |command: &mut Command| {
         command.unshare(Namespace::User).map_uid(0, uid, 1).map_gid(0, gid, 1);
     };
-    let settings: [(&str, &(dyn Fn(&mut Command) + Sync)); 5] = [
+    type Setting<'a> = (&'a str, &'a (dyn Fn(&mut Command) + Sync));
+    let settings: [Setting<'_>; 5] = [
         ("user namespace", &mapped),
         ("vfork", &|command| {
             mapped(command);
