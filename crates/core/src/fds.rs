@@ -394,12 +394,9 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
                 false => sys::close(fd as i32),
             }
         };
-        match answer {
-            // Any other answer of close(2) is about what was written, and the descriptor is gone.
-            Err(error @ (errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)) => {
-                return Err(error);
-            }
-            _ => {}
+        // Any other answer of close(2) is about what was written, and the descriptor is gone.
+        if let Err(error @ (errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)) = answer {
+            return Err(error);
         }
     }
     Ok(())
