@@ -7,7 +7,6 @@
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
-use crate::sent::what;
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, identity, planted, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -52,7 +51,7 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
         unsafe { signals::guard(frame) };
     }
     if frame.reset_handlers != 0 {
-        frame.detail.store(what::HANDLERS, Relaxed);
+        frame.detail.store(signals::PUTS_HANDLERS_AWAY, Relaxed);
         if let Err(error) = signals::reset_handlers(Some(frame)) {
             frame.errno.store(error, Relaxed);
             return;

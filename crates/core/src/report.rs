@@ -3,7 +3,7 @@
 use crate::frame::Frame;
 use crate::plan::MISSES;
 use crate::plan::{Header, Op, OpCode, at};
-use crate::sent::what;
+use crate::signals::PUTS_HANDLERS_AWAY;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// How a run of a plan ended, as far as the launch goes.
@@ -26,7 +26,7 @@ pub enum Outcome {
     /// A child that another process cloned could not take this on of what the caller is, or one of the caller's could not put
     /// the caller's handlers away.
     Adopt {
-        /// One of [`sent::what`](crate::sent::what).
+        /// One of [`sent::what`](crate::sent::what), or [`PUTS_HANDLERS_AWAY`].
         what: i32,
         /// Why; 0: it was killed.
         errno: i32,
@@ -46,7 +46,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     let step = frame.step.load(Acquire);
     if step == 0 {
         return match frame.errno.load(Relaxed) {
-            0 if frame.detail.load(Relaxed) != what::HANDLERS => Outcome::Killed(None),
+            0 if frame.detail.load(Relaxed) != PUTS_HANDLERS_AWAY => Outcome::Killed(None),
             errno => Outcome::Adopt { what: frame.detail.load(Relaxed), errno },
         };
     }

@@ -138,8 +138,6 @@ pub mod what {
     pub const CHECKED: i32 = 10;
     /// The word by which the caller is told.
     pub const WORD: i32 = 11;
-    /// That the caller's handlers are put away: not in a child of a zygote, but in one that has them from its caller.
-    pub const HANDLERS: i32 = 12;
 }
 
 /// Entry of a child in the memory of the process that cloned it: takes on what it is to, and plays.

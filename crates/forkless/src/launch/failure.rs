@@ -10,6 +10,7 @@ use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Pair};
 use forkless_core::report::{Outcome, misses};
 use forkless_core::sent::what;
+use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
 
 pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
@@ -133,8 +134,8 @@ pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
 pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
-        Outcome::Adopt { what: what::HANDLERS, errno: 0 } => return Error::killed(plan.program(), Step::Signals),
-        Outcome::Adopt { what: what::HANDLERS, errno } => {
+        Outcome::Adopt { what: PUTS_HANDLERS_AWAY, errno: 0 } => return Error::killed(plan.program(), Step::Signals),
+        Outcome::Adopt { what: PUTS_HANDLERS_AWAY, errno } => {
             return Error::new(plan.program(), Step::Signals, errno).on("that the caller handles");
         }
         Outcome::Adopt { what, errno } => {
