@@ -220,11 +220,15 @@ fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
             .flat_map(|place| [directory.join(place).join(format!("{target}.rs")), directory.join(place).join(target)])
             .collect(),
     };
+    // Such a program names its tests itself.
+    let names_its_tests =
+        fs::read_to_string(directory.join("Cargo.toml"))?.contains(&format!("name = \"{target}\"\nharness = false"));
     for place in places.into_iter().filter(|place| place.exists()) {
         for source in sources(&place)? {
-            let tokens: TokenStream =
-                fs::read_to_string(&source)?.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
-            if has_test(tokens, name) {
+            let text = fs::read_to_string(&source)?;
+            let is_named = names_its_tests && text.contains(&format!("\"{name}\""));
+            let tokens: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+            if is_named || has_test(tokens, name) {
                 return Ok(true);
             }
         }

@@ -269,7 +269,7 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             let signal = fatal_signal(&running.stack, status);
             if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
-                return Err(failure::failed(plan, outcome));
+                return Err(failure::failed(plan, outcome).by(signal));
             }
             continue;
         }
