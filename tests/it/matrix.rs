@@ -91,7 +91,16 @@ fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
 fn every_call_that_is_refused_has_its_outcome() {
     let matrix = Matrix::load(Path::new(DATA)).expect("the matrix");
     let Some(traced) = traces(&matrix) else { return };
-    let unmatched = unmatched(&matrix, &traced);
+    let mut every = traced.clone();
+    let mut missing = unmatched(&matrix, &every);
+    // Who is faster may not have to wait: what no launch has done this time the next ones may do.
+    for _ in 0..3 {
+        if missing.is_empty() {
+            break;
+        }
+        every.extend(traces(&matrix).expect("traced before"));
+        missing = unmatched(&matrix, &every);
+    }
     let whole = std::env::var("FORKLESS_MATRIX").is_ok_and(|what| what == "all");
     let only = std::env::var("FORKLESS_MATRIX_ONLY").unwrap_or_default();
     let mut cells = cells(&matrix, &traced, whole);
@@ -104,7 +113,7 @@ fn every_call_that_is_refused_has_its_outcome() {
     });
     let wrong = wrong.into_inner().unwrap();
     eprintln!("{} launches traced, {} cells, {} wrong", traced.len(), cells.len(), wrong.len());
-    assert!(unmatched.is_empty(), "{} calls:\n{}", unmatched.len(), unmatched.join("\n"));
+    assert!(missing.is_empty(), "{} calls:\n{}", missing.len(), missing.join("\n"));
     assert!(wrong.is_empty(), "{} of {} cells went wrong:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
 }
 

@@ -18,7 +18,7 @@ pub struct Launch {
 }
 
 /// The calls of a launch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Traced {
     /// Which one.
     pub launch: Launch,
