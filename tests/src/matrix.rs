@@ -2,7 +2,7 @@
 //!
 //! `tests/matrix.toml` has a row for each system call that a launch makes. Which calls those are is not written down
 //! anywhere: launches are traced ([`crate::trace`]), and a call without a row is a failure, as is a row without a call. From
-//! what was traced come the [`Cell`]s, each of which is played in a process of its own by the program `matrix`.
+//! what was traced come the cells, each of which is played in a process of its own by the program `matrix`.
 
 use crate::table::{Ask, Parent, syscall};
 use crate::trace::{Call, Who};
