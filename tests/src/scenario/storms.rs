@@ -77,13 +77,15 @@ pub fn signals(_: &[String]) {
     start_timer(libc::ITIMER_REAL, 700);
     start_timer(libc::ITIMER_PROF, 1000);
     let done = AtomicBool::new(false);
+    // Made before there are children: one of another thread would keep it open for writing.
+    let nine = programs.exits(9);
     thread::scope(|scope| {
         for thread in 0..4 {
-            let (programs, missing, done) = (&programs, &missing, &done);
+            let (nine, missing, done) = (&nine, &missing, &done);
             scope.spawn(move || {
                 let mut n = thread;
                 while !done.load(Relaxed) {
-                    one_right_launch(programs, missing, n);
+                    one_right_launch(nine, missing, n);
                     n += 1;
                 }
             });
@@ -108,15 +110,14 @@ pub fn signals(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-fn one_right_launch(programs: &Programs, missing: &Path, n: usize) {
-    let nine = programs.exits(9);
+fn one_right_launch(nine: &Path, missing: &Path, n: usize) {
     match n % 6 {
-        0 => assert_eq!(Command::new(&nine).status().expect("status").code(), Some(9)),
-        1 => assert_eq!(Command::new(&nine).spawn().expect("spawn").wait().expect("wait").code(), Some(9)),
-        2 => assert_eq!(Command::new(&nine).launch().expect("launch").wait().expect("wait").code(), Some(9)),
-        3 => assert_eq!(Command::new(&nine).output().expect("output").status.code(), Some(9)),
+        0 => assert_eq!(Command::new(nine).status().expect("status").code(), Some(9)),
+        1 => assert_eq!(Command::new(nine).spawn().expect("spawn").wait().expect("wait").code(), Some(9)),
+        2 => assert_eq!(Command::new(nine).launch().expect("launch").wait().expect("wait").code(), Some(9)),
+        3 => assert_eq!(Command::new(nine).output().expect("output").status.code(), Some(9)),
         4 => {
-            let mut command = Command::new(&nine);
+            let mut command = Command::new(nine);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             assert_eq!(command.spawn().expect("spawn").wait().expect("wait").code(), Some(9));
         }
