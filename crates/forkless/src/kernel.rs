@@ -21,8 +21,6 @@ pub(crate) enum Prctl {
     Dumpable = 3,
     /// PR_SET_DUMPABLE
     SetDumpable = 4,
-    /// PR_GET_SECCOMP
-    Seccomp = 21,
     /// PR_CAPBSET_READ
     IsInBoundingSet = 23,
 }

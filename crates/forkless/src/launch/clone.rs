@@ -9,7 +9,7 @@ use super::stack::Stack;
 use super::{dumps, traced};
 use forkless_core::frame::Frame;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -87,7 +87,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     let guards = dumps::reach_the_parent();
     // By raw system call, since libc leaves its own two signals out.
     // The mask is put back below, whatever happens.
-    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(BLOCKED_IN_CALLER));
+    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(blocked_in_caller()));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }

@@ -10,7 +10,7 @@
 use crate::kernel;
 use crate::process;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::ALL_BUT_SIGSYS;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -74,7 +74,7 @@ pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else 
 /// Starts a thread that no signal of the host's can find.
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Put back below; a new thread starts with its maker's mask.
-    let blocked = BLOCKED_IN_CALLER & !LIBCS;
+    let blocked = ALL_BUT_SIGSYS & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
     let answer = start();
     if let Ok(mask) = mask {

@@ -19,7 +19,7 @@ use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
 use std::cell::UnsafeCell;
@@ -149,7 +149,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
     // Put back below; the child sets its own.
-    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS)?;
+    let mask = sys::set_signal_mask(blocked_in_caller() & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {
