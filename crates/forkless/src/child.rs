@@ -1,12 +1,10 @@
 //! The handle of a child.
 
-use crate::capture::{drive::Drive, reader};
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
 use crate::launch::{self, Form, Route, Run, Stack};
 use crate::orphan::{self, Orphan};
-use crate::output::{Chunks, Lines};
 use crate::pipes::{self, Defaults, Pipes};
 use crate::process;
 use crate::usage::Usage;
@@ -20,7 +18,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -446,41 +444,6 @@ impl Child {
                 Err(error)
             }
         }
-    }
-
-    /// Waits for the child to end and gives what it wrote to the pipes that are still here.
-    ///
-    /// # Errors
-    /// As for [`wait`](Self::wait), and any error of reading.
-    pub fn wait_with_output(mut self) -> io::Result<Output> {
-        self.end_input();
-        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
-        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
-        Ok(Output { status: self.wait()?, stdout, stderr })
-    }
-
-    /// What the child writes to the pipes of its standard output and error, as it comes, with the stream it came from: at most
-    /// 64 KiB at a time. It takes the pipes out of this handle; when both have ended, so has the iterator.
-    ///
-    /// The two streams are two pipes: what was written to them within microseconds may come in another order. Where the order
-    /// matters let them be one, with `stderr(Stdio::dup_of(1))`.
-    pub fn chunks(&mut self) -> Chunks {
-        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
-    }
-
-    /// The same line by line, without the newlines. What the program writes last is a line too if no newline ends it; a line
-    /// longer than 1 MiB comes in pieces.
-    ///
-    /// ```
-    /// use forkless::{Command, Stdio, Stream};
-    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
-    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
-    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
-    /// child.wait()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn lines(&mut self) -> Lines {
-        Lines::new(self.chunks())
     }
 
     /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.

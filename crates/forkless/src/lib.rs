@@ -53,6 +53,8 @@ mod launch;
 
 mod prepared;
 
+mod verbs;
+
 mod batch;
 
 mod advice;
