@@ -1,12 +1,15 @@
 //! The handle of a child.
 
-use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::{self, Form, Route, Run, Stack};
+use crate::kernel::SIGKILL;
+use crate::launch::{self, Form, Run, Stack};
 use crate::orphan::{self, Orphan};
 use crate::pipes::{self, Defaults, Pipes};
+use crate::plan::Plan;
 use crate::process;
+use crate::route::Route;
+use crate::step::Step;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
@@ -400,11 +403,11 @@ impl Child {
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
-                Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+                Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
-                return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
+                return Err(Error::new(&self.name(), Step::Wait, sys::errno::ESRCH));
             }
             self.inner.pidfd = Some(pidfd);
         }
@@ -521,9 +524,6 @@ pub enum Released {
     /// It was killed by this signal in exec, and nothing is left of it.
     Killed(i32),
 }
-
-pub(crate) const SIGKILL: i32 = 9;
-pub(crate) const SIGCONT: i32 = 18;
 
 impl Drop for Inner {
     fn drop(&mut self) {

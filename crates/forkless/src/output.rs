@@ -2,9 +2,9 @@
 
 use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
 use crate::launch::Form;
 use crate::pipes::Defaults;
+use crate::plan::Plan;
 use crate::wait;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};

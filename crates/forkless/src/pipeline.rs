@@ -2,8 +2,11 @@
 
 use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::compile;
+use crate::plan::Plan;
+
 use crate::error::Error;
+use crate::kernel::SIGKILL;
 use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
 use crate::step::Step;
@@ -90,7 +93,7 @@ impl Pipeline {
     /// # Errors
     /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
     pub fn command(&mut self, command: &mut Command) -> io::Result<&mut Self> {
-        self.plans.push(Arc::new(Plan::compile(command, true)?));
+        self.plans.push(Arc::new(compile(command, true)?));
         Ok(self)
     }
 
@@ -227,8 +230,6 @@ fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
         if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
     })
 }
-
-const SIGKILL: i32 = 9;
 
 impl RunningPipeline {
     /// Waits for all programs to end.

@@ -1,8 +1,8 @@
 //! A command prepared once, to be run often.
 
 use crate::child::Child;
-use crate::compile::{Plan, describe};
 use crate::output;
+use crate::plan::{Plan, describe};
 use crate::wait;
 use std::io;
 use std::process::{ExitStatus, Output};

@@ -2,10 +2,11 @@
 
 use crate::child::Child;
 use crate::command::Command;
-use crate::compile::Plan;
-use crate::launch::Launcher;
+use crate::compile::compile;
+
 use crate::output;
 use crate::prepared::Prepared;
+use crate::route::Launcher;
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ impl Command {
     /// # Errors
     /// An [`Error`](crate::Error) that names the step; nothing is left behind.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::spawn(&Arc::new(Plan::compile(self, false)?))
+        Child::spawn(&Arc::new(compile(self, false)?))
     }
 
     /// Starts the program and returns as soon as the child exists, before the program has been executed.
@@ -37,7 +38,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
     pub fn launch(&mut self) -> io::Result<Child> {
-        Child::launch(&Arc::new(Plan::compile(self, false)?))
+        Child::launch(&Arc::new(compile(self, false)?))
     }
 
     /// Runs the program to its end.
@@ -45,7 +46,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        crate::wait::status(&Arc::new(Plan::compile(self, false)?))
+        crate::wait::status(&Arc::new(compile(self, false)?))
     }
 
     /// Runs the program to its end and gives what it wrote.
@@ -55,7 +56,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&mut self) -> io::Result<Output> {
-        output::output(&Arc::new(Plan::compile(self, false)?))
+        output::output(&Arc::new(compile(self, false)?))
     }
 
     /// Does the work that all runs share, once: the result can be run any number of times, from several threads, and
@@ -67,7 +68,7 @@ impl Command {
     /// # Errors
     /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
     pub fn prepare(&mut self) -> io::Result<Prepared> {
-        Ok(Prepared::new(Plan::compile(self, true)?))
+        Ok(Prepared::new(compile(self, true)?))
     }
 
     /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Comes back
@@ -96,7 +97,7 @@ impl Command {
     pub fn exec(&mut self) -> io::Error {
         // As a forked child would do it.
         let launcher = std::mem::replace(&mut self.launcher, Launcher::Fork);
-        let plan = Plan::compile(self, false);
+        let plan = compile(self, false);
         self.launcher = launcher;
         match plan {
             Ok(plan) => crate::launch::exec(&plan, self.signals.default | self.signals.ignore).into(),

@@ -5,11 +5,11 @@
 //! child's.
 
 use crate::child::Child;
-use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::kernel;
 use crate::launch::{self, Form, Run};
 use crate::pipes::{self, Defaults};
+use crate::plan::{Plan, Stream};
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::planted;

@@ -1,10 +1,12 @@
 //! Running a program and taking what it writes, within limits.
 
 use crate::child::Child;
-use crate::compile::{Plan, Stream};
+use crate::compile::compile;
 use crate::error::Error;
+use crate::kernel::SIGKILL;
 use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::plan::{Plan, Stream};
 use crate::usage::Usage;
 use crate::{Command, Prepared, wait};
 use std::io;
@@ -61,8 +63,6 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) const ENDLESS: Self = Self { timeout: None, signal: SIGKILL, grace: Duration::ZERO, linger: None };
 }
-
-const SIGKILL: i32 = 9;
 
 /// As much as is kept in memory files unless told otherwise, in bytes.
 const MEMORY_FILE_LIMIT: usize = 1 << 30;
@@ -278,7 +278,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn), and of reading. A program that fails, takes too long or writes too much is not an error.
     pub fn capture(&mut self, how: &Capture) -> io::Result<Captured> {
-        how.run(&Arc::new(Plan::compile(self, false)?))
+        how.run(&Arc::new(compile(self, false)?))
     }
 }
 

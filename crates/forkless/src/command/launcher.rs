@@ -1,7 +1,8 @@
 //! Which launcher makes the child, and what only one of them can do.
 
 use crate::command::Command;
-use crate::launch::{Closure, Launcher};
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use std::io;
 use std::sync::Arc;
 

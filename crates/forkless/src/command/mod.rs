@@ -1,7 +1,8 @@
 //! Command: what the user says. It records words and does nothing else.
 
-use crate::compile::Held;
-use crate::launch::{Closure, Launcher};
+use crate::environment::Held;
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
 use std::collections::BTreeMap;
 use std::collections::btree_map;

@@ -6,12 +6,12 @@
 
 use super::failure::failed;
 use super::processor;
-use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, Stack};
+use super::{Form, Run, Running, Stack};
 use super::{fatal_signal, has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
-use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::Creator;
+use crate::plan::{Creator, Plan};
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
 use crate::step::Step;
 use crate::wait;
 use crate::zygote::bounds::{Identity, Status};
@@ -227,7 +227,7 @@ fn finish(
         match kernel::pidfd_open(running.pid) {
             Ok(pidfd) => running.pidfd = Some(pidfd),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
-                wait::signal(running.pid, None, crate::child::SIGKILL);
+                wait::signal(running.pid, None, kernel::SIGKILL);
                 reap(&running);
                 return Err(super::failure::clone_error(plan, true, error).into());
             }

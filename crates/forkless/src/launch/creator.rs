@@ -7,7 +7,8 @@
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
-use crate::kernel;
+use crate::kernel::{self, LIBCS};
+use crate::plan::Creator;
 use crate::process;
 use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
@@ -16,21 +17,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-
-/// Who clones.
-#[derive(Debug, Clone)]
-pub(crate) enum Creator {
-    /// The thread that launches.
-    Caller,
-    /// A thread that lives as long as the process, unless the caller is its first thread, which mostly does so too.
-    Process,
-    /// A thread that joins this process-id namespace first.
-    Member(Arc<OwnedFd>),
-}
 
 /// Why a child could not be cloned by another thread.
 #[derive(Debug)]
@@ -67,9 +56,6 @@ impl Creator {
         }
     }
 }
-
-/// libc's own signals, with which it has every thread change its ids, and waits for each.
-pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
 /// Starts a thread that no signal of the host's can find.
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {

@@ -1,10 +1,11 @@
 //! A failed launch in the user's words: which step, on what, why, and what to do about it.
 
-use super::clone::CLONE_NNP;
 use super::creator::CreatorError;
 use super::probe::ProbeError;
-use crate::compile::{Plan, describe};
 use crate::error::Error;
+use crate::kernel::CLONE_NNP;
+use crate::plan::closure::PANICKED;
+use crate::plan::{Creator, Plan, describe};
 use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Pair};
@@ -55,7 +56,7 @@ pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     }
     match error {
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
-        errno::ENOMEM if matches!(plan.creator, super::Creator::Member(_)) => {
+        errno::ENOMEM if matches!(plan.creator, Creator::Member(_)) => {
             bare.note("no memory, or the first process of the process-id namespace has ended")
         }
         errno::ENOMEM => bare.note("no memory for another process"),
@@ -153,7 +154,7 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
-    if errno == super::fork::PANICKED && code == OpCode::PreExec {
+    if errno == PANICKED && code == OpCode::PreExec {
         let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
     }
@@ -280,6 +281,7 @@ fn adopted(what: i32) -> &'static str {
 mod tests {
     use super::*;
     use crate::command::Command;
+    use crate::compile::compile;
     use forkless_core::report::outcome;
 
     /// Whatever a frame holds, which others may have written to: no more than words come of it.
@@ -287,7 +289,7 @@ mod tests {
     fn a_garbled_report_is_an_error() {
         let mut command = Command::new("/bin/true");
         command.current_dir("/").stdin(crate::Stdio::piped());
-        let plan = Plan::compile(&command, true).expect("a plan");
+        let plan = compile(&command, true).expect("a plan");
         // SAFETY: all zeroes are a frame: numbers and null pointers.
         let mut frame: Frame = unsafe { std::mem::zeroed() };
         let steps = plan.last_op() + 1;

@@ -7,73 +7,26 @@
 //! Its exit signal is SIGCHLD from the start. So a child that fails before exec is seen by the host's SIGCHLD handler, and
 //! a host that reaps whatever ends may take it from us, as with any launcher that forks.
 
-use super::creator::LIBCS;
 use super::stack::Stack;
-use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Route, Run, Running};
+use super::{Caller, Form, PATIENCE, Run, Running};
 use super::{failure, fatal_signal, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
-use crate::compile::Plan;
 use crate::error::Error;
-use crate::kernel;
+use crate::kernel::{self, LIBCS};
+use crate::plan::Plan;
+use crate::plan::closure::call_all;
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
 use crate::wait;
 use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
-use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
+use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;
 use forkless_core::signals::BLOCKED_IN_CALLER;
 use forkless_core::sys::{self, errno, uapi};
 use nix::libc;
-use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-type Work = dyn FnMut() -> io::Result<()> + Send + Sync;
-
-/// What is to be done in the child before exec. Only a forked child calls it, and that one has a copy of its own.
-pub(crate) struct Closure(UnsafeCell<Box<Work>>);
-
-// SAFETY: what is inside is Sync, and is changed only by a forked child, in its own memory and by its only thread.
-unsafe impl Sync for Closure {}
-
-// As std's commands and children are, whatever their closures: nobody in this process sees what a closure left half-done.
-impl UnwindSafe for Closure {}
-impl RefUnwindSafe for Closure {}
-
-impl Closure {
-    pub(crate) fn new(work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self(UnsafeCell::new(Box::new(work)))
-    }
-}
-
-/// In place of an errno: a closure has panicked.
-pub(super) const PANICKED: i32 = i32::MAX;
-
-/// Calls the closures, in the child. `data`: the plan's list of them.
-///
-/// A panic ends here: the child has its caller's stack, and must not unwind into it.
-pub(super) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
-    // SAFETY: `run` has given both, and in this copy nobody changes them.
-    let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
-    for (n, closure) in (0..).zip(closures) {
-        frame.detail.store(n, Ordering::Relaxed);
-        // SAFETY: the child's own copy, and its only thread.
-        let work = unsafe { &mut *closure.0.get() };
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(Ok(())) => {}
-            // As std does for an error without a number.
-            Ok(Err(error)) => return error.raw_os_error().filter(|&number| number > 0).unwrap_or(errno::EINVAL),
-            Err(panic) => {
-                // Its destructor could panic too.
-                std::mem::forget(panic);
-                return PANICKED;
-            }
-        }
-    }
-    0
-}
 
 /// Launches a plan by fork.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
@@ -190,7 +143,7 @@ fn open_gate(stack: &Stack, go: bool) {
 }
 
 /// Writes the id maps when the child has made its user namespace.
-fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) -> Result<(), Error> {
+fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> Result<(), Error> {
     let (frame, pid) = (running.stack.frame(), running.pid);
     let asks = || frame.asked.load(Ordering::Acquire) == ASKED;
     while !asks() && !running.stack.has_left() && !is_gone(pid) {

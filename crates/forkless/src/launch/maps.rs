@@ -2,7 +2,7 @@
 
 use super::dumps;
 use super::stack::Stack;
-use crate::compile::IdMaps;
+use crate::plan::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};

@@ -6,9 +6,11 @@
 //! believed to allow turns out to be refused, the failed child has been invisible and has done nothing, so the launch
 //! is done again by the next best way.
 
-use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel::SIGCONT;
 use crate::orphan;
+use crate::plan::{Creator, Plan};
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, Table};
@@ -16,7 +18,6 @@ use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
@@ -50,7 +51,7 @@ pub(crate) mod stack;
 
 pub(crate) mod processor;
 
-mod support;
+pub(crate) mod support;
 
 mod traced;
 
@@ -59,13 +60,10 @@ pub use stack::mapped_stacks;
 pub use support::Support;
 
 use clone::{Cloned, How};
-pub(crate) use creator::Creator;
 use creator::CreatorError;
 use dumpable::Mark;
 pub use dumpable::{KeepDumpable, set_dumpable};
 pub(crate) use exec::exec;
-pub(crate) use fork::Closure;
-pub(crate) use posix_spawn::{Extensions, refusal as posix_spawn_refusal};
 use probe::{Feature, Features, is_refusal};
 pub(crate) use stack::Stack;
 
@@ -107,112 +105,6 @@ pub(crate) struct Running {
     pub(crate) route: Route,
     /// What came of writing the id maps, if there are any.
     maps: Option<Result<(), maps::MapError>>,
-}
-
-/// The way a child was launched, and why that one: from [`Child::route`](crate::Child::route).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Route {
-    /// The launcher.
-    pub launcher: Launcher,
-    /// The system call.
-    pub call: Call,
-    /// How the child's descriptor table came to be.
-    pub table: DescriptorTable,
-    /// How descriptors above the copied ones were passed.
-    pub passing: Passing,
-}
-
-/// A way to make a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Launcher {
-    /// A child that shares the caller's memory until exec: `clone3(2)`.
-    Clone,
-    /// A child with a copy of the caller's memory: `fork(3)` of the C library, whose cost grows with that memory.
-    Fork,
-    /// `posix_spawn(3)` of the C library.
-    PosixSpawn,
-    /// A child that a [`Zygote`](crate::zygote::Zygote) cloned, which never shares the caller's memory.
-    Zygote,
-}
-
-/// The system call that made the child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Call {
-    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`.
-    Clone3,
-    /// `clone(2)`, because `clone3` is refused or missing here.
-    Clone,
-    /// Whatever the C library's `fork(3)` uses.
-    Fork,
-    /// Whatever the C library's `posix_spawn(3)` uses.
-    PosixSpawn,
-}
-
-/// How the child's descriptor table came to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DescriptorTable {
-    /// Made by the child, with the caller's standard streams and nothing else copied.
-    Private,
-    /// Made by the child, with the caller's descriptors below a number copied and closed again where they were not
-    /// wanted, because `pidfd_getfd` is refused here.
-    PrivateBelow(u32),
-    /// Copied whole, because `close_range` is refused or missing here.
-    Copied,
-    /// Copied whole, because everything is to be inherited.
-    CopiedOnRequest,
-    /// Copied whole, as the launcher does; what was not asked for is closed again in the child.
-    CopiedByLauncher,
-    /// A zygote's, with what it was sent for this child.
-    Sent,
-}
-
-/// How the child got descriptors that were not copied with its table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Passing {
-    /// There were none.
-    None,
-    /// `pidfd_getfd(2)` on the parent.
-    PidfdGetfd,
-    /// Pipes opened anew through `/proc`, because `pidfd_getfd` is refused here.
-    Proc,
-    /// Sent to a zygote: `unix(7)` SCM_RIGHTS.
-    ScmRights,
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.launcher == Launcher::Zygote {
-            let call = if self.call == Call::Clone3 { "clone3" } else { "clone" };
-            return write!(out, "{call} by a zygote; descriptors and plan sent to it");
-        }
-        let call = match self.call {
-            Call::Clone3 => "clone3 in shared memory",
-            Call::Clone => "clone in shared memory (clone3 is refused or missing here)",
-            Call::Fork => "fork, in a copy of the memory",
-            Call::PosixSpawn => "posix_spawn of the C library",
-        };
-        write!(out, "{call}; ")?;
-        match self.table {
-            DescriptorTable::Private => write!(out, "private descriptor table with only what was asked for"),
-            DescriptorTable::PrivateBelow(n) => {
-                write!(out, "private descriptor table, copied below {n} (pidfd_getfd is refused here)")
-            }
-            DescriptorTable::Copied => write!(out, "copied descriptor table (close_range is refused or missing here)"),
-            DescriptorTable::CopiedOnRequest => write!(out, "copied descriptor table (everything is to be inherited)"),
-            DescriptorTable::CopiedByLauncher => write!(out, "copied descriptor table (this launcher knows no other)"),
-            DescriptorTable::Sent => write!(out, "descriptors sent"),
-        }?;
-        match self.passing {
-            Passing::None | Passing::ScmRights => Ok(()),
-            Passing::PidfdGetfd => write!(out, "; descriptors passed by pidfd_getfd"),
-            Passing::Proc => write!(out, "; pipes passed through /proc (pidfd_getfd is refused here)"),
-        }
-    }
 }
 
 /// Launches a plan.
@@ -575,7 +467,6 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 /// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
 /// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
 fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
-    const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
         if !planted!("stopped-child-not-continued") {
             wait::signal(pid, pidfd, SIGCONT);

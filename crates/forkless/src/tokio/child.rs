@@ -2,11 +2,11 @@
 
 use super::process::Process;
 use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
-use crate::child::SIGCONT;
-use crate::compile::Plan;
 use crate::error::Error;
+use crate::kernel::SIGCONT;
 use crate::launch::Form;
 use crate::pipes::Defaults;
+use crate::plan::Plan;
 use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
