@@ -59,6 +59,8 @@ mod launch;
 
 mod prepared;
 
+mod start;
+
 mod verbs;
 
 mod batch;

@@ -2,10 +2,11 @@
 
 use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use crate::plan::Plan;
-use crate::wait;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -19,7 +20,8 @@ use std::sync::Arc;
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Whether a filter killed it in exec can only be seen before it is reaped.
     let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-    Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
+    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+    start.child(plan)?.wait_with_output()
 }
 
 impl Child {

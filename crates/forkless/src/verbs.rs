@@ -4,9 +4,12 @@ use crate::child::Child;
 use crate::command::Command;
 use crate::compile::compile;
 
+use crate::launch::exec::exec;
+use crate::launch::run::Form;
 use crate::output;
 use crate::prepared::Prepared;
 use crate::route::Launcher;
+use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ impl Command {
     /// # Errors
     /// An [`Error`](crate::Error) that names the step; nothing is left behind.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::spawn(&Arc::new(compile(self, false)?))
+        Start::new(Form::Spawn).child(&Arc::new(compile(self, false)?))
     }
 
     /// Starts the program and returns as soon as the child exists, before the program has been executed.
@@ -38,7 +41,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
     pub fn launch(&mut self) -> io::Result<Child> {
-        Child::launch(&Arc::new(compile(self, false)?))
+        Start::new(Form::Launch).child(&Arc::new(compile(self, false)?))
     }
 
     /// Runs the program to its end.
@@ -46,7 +49,7 @@ impl Command {
     /// # Errors
     /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        crate::wait::status(&Arc::new(compile(self, false)?))
+        start::status(&Arc::new(compile(self, false)?))
     }
 
     /// Runs the program to its end and gives what it wrote.
@@ -100,7 +103,7 @@ impl Command {
         let plan = compile(self, false);
         self.launcher = launcher;
         match plan {
-            Ok(plan) => crate::launch::exec(&plan, self.signals.default | self.signals.ignore).into(),
+            Ok(plan) => exec(&plan, self.signals.default | self.signals.ignore).into(),
             Err(error) => error,
         }
     }

@@ -1,14 +1,16 @@
 //! Running a program and taking what it writes, within limits.
 
-use crate::child::Child;
+use crate::command::Command;
 use crate::compile::compile;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::{Defaults, Unsaid};
 use crate::plan::{Plan, Stream};
+use crate::prepared::Prepared;
+use crate::start::{Pidfd, Start};
 use crate::usage::Usage;
-use crate::{Command, Prepared, wait};
+use crate::wait::sigchld_discards;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -174,8 +176,8 @@ impl Capture {
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(Unsaid::Piped), stderr]);
         // Whether a filter killed it in exec can only be seen before it is reaped.
         let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-        let pidfd = self.watches() || wait::sigchld_discards();
-        let mut child = Child::start(plan, form, defaults, pidfd)?;
+        let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
+        let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let drive = self.drive(outputs, child.stdin.take().map(Into::into));
         // It cannot wait for what we would give it by sockets.

@@ -23,7 +23,7 @@ use std::thread;
 
 /// Why a child could not be cloned by another thread.
 #[derive(Debug)]
-pub(super) enum CreatorError {
+pub(crate) enum CreatorError {
     /// There could be no thread.
     Thread(io::Error),
     /// `setns(2)`.
@@ -34,7 +34,7 @@ pub(super) enum CreatorError {
 
 impl Creator {
     /// Does the work on the creator's thread. `is_first_thread`: the caller is the process's first.
-    pub(super) fn run<T: Send>(
+    pub(crate) fn run<T: Send>(
         &self,
         is_first_thread: bool,
         work: impl FnOnce() -> T + Send,
@@ -48,7 +48,7 @@ impl Creator {
     }
 
     /// Is the child cloned with every signal blocked, whatever the caller's mask?
-    pub(super) fn blocks_signals(&self, is_first_thread: bool) -> bool {
+    pub(crate) fn blocks_signals(&self, is_first_thread: bool) -> bool {
         match self {
             Self::Caller => false,
             Self::Process => !is_first_thread,
@@ -58,7 +58,7 @@ impl Creator {
 }
 
 /// Starts a thread that no signal of the host's can find.
-pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Put back below; a new thread starts with its maker's mask.
     let blocked = BLOCKED_IN_CALLER & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
@@ -149,7 +149,7 @@ pub(super) const KCMP_VM: usize = 1;
 const KCMP_FILES: usize = 2;
 
 /// Does the calling thread share this with another one, also of another process? `kcmp(2)`; none where that is refused.
-pub(super) fn shares(what: usize, thread: i32) -> Option<bool> {
+pub(crate) fn shares(what: usize, thread: i32) -> Option<bool> {
     kernel::shares(what, thread).ok()
 }
 

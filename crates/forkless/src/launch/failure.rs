@@ -14,7 +14,7 @@ use forkless_core::sent::what;
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
 
-pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
+pub(crate) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
         ProbeError::Stack(errno) => stack_error(plan, errno),
         ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL).note(
@@ -26,11 +26,11 @@ pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     }
 }
 
-pub(super) fn stack_error(plan: &Plan, errno: i32) -> Error {
+pub(crate) fn stack_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Stack, errno).note("RLIMIT_AS, or the system's memory or mappings, are used up")
 }
 
-pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
+pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
     let (bare, needs) = match flag_needs(plan, error) {
         Some((flag, needs)) => (bare.on(format!("with {flag}")), needs),
@@ -86,14 +86,14 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
 }
 
 /// The caller's memory could not be made dumpable again after a child that has other ids.
-pub(super) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
+pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
         "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
     )
 }
 
 /// No thread could clone the child.
-pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
+pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     match error {
         CreatorError::Thread(error) => {
             let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
@@ -114,7 +114,7 @@ pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
 }
 
 /// The parent could not write an id map.
-pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
+pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
         errno::EPERM => bare.note("an ordinary user may map one id, its own"),
@@ -124,7 +124,7 @@ pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
 }
 
 /// Best-effort steps that failed.
-pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
+pub(crate) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
     misses(frame)
         .filter(|(op, _)| *op <= plan.last_op())
         .map(|(op, errno)| failed(plan, Outcome::Failed { op, code: plan.op(op).code, detail: -1, errno }))
@@ -132,7 +132,7 @@ pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
 }
 
 /// A child's failure in the user's words.
-pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
+pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
         Outcome::Adopt { what: PUTS_HANDLERS_AWAY, errno: 0 } => return Error::killed(plan.program(), Step::Signals),

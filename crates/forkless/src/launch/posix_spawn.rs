@@ -3,8 +3,9 @@
 //! The plan's ops become file actions and attributes; an op that has no such word is refused when the plan is made. What
 //! can be checked, opened or copied beforehand is: `posix_spawn` tells an errno and not what it is about.
 
+use super::failure;
+use super::run::{Form, Run, Running};
 use super::stack::Stack;
-use super::{Form, Run, Running, failure};
 use crate::error::Error;
 use crate::kernel::{self, LIBCS};
 use crate::plan::posix_spawn::Extensions;

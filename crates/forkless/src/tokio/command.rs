@@ -5,7 +5,7 @@ use crate::Stdio;
 use crate::command::Command as Blocking;
 use crate::compile::compile;
 
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use std::ffi::OsStr;
 use std::future::Future;
