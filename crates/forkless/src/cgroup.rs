@@ -1,7 +1,7 @@
 //! A control group (version 2) of one's own, for children to be born in.
 
-use crate::child::{SIGCONT, SIGKILL};
 use crate::error::reworded;
+use crate::kernel::{SIGCONT, SIGKILL};
 use forkless_core::planted;
 use forkless_core::sys;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //!
 //! Nothing here waits for a lock: in a forked copy of the process it might be held by a thread that the copy has not got.
 
-use crate::child::Pending;
+use crate::launch::pending::Pending;
 use crate::process;
 use crate::wait;
 use forkless_core::planted;

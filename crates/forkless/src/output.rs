@@ -1,10 +1,12 @@
 //! What a program writes while it runs: all of it, line by line, or as it comes.
 
+use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
-use crate::wait;
+use crate::plan::Plan;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -18,7 +20,45 @@ use std::sync::Arc;
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Whether a filter killed it in exec can only be seen before it is reaped.
     let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-    Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
+    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+    start.child(plan)?.wait_with_output()
+}
+
+impl Child {
+    /// Waits for the child to end and gives what it wrote to the pipes that are still here.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait), and any error of reading.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.end_input();
+        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
+        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// What the child writes to the pipes of its standard output and error, as it comes, with the stream it came from: at most
+    /// 64 KiB at a time. It takes the pipes out of this handle; when both have ended, so has the iterator.
+    ///
+    /// The two streams are two pipes: what was written to them within microseconds may come in another order. Where the order
+    /// matters let them be one, with `stderr(Stdio::dup_of(1))`.
+    pub fn chunks(&mut self) -> Chunks {
+        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
+    }
+
+    /// The same line by line, without the newlines. What the program writes last is a line too if no newline ends it; a line
+    /// longer than 1 MiB comes in pieces.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
+    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Lines {
+        Lines::new(self.chunks())
+    }
 }
 
 /// One of a child's two outputs.

@@ -1,9 +1,10 @@
 //! A command prepared once, to be run often.
 
 use crate::child::Child;
-use crate::compile::{Plan, describe};
+use crate::launch::run::Form;
 use crate::output;
-use crate::wait;
+use crate::plan::{Plan, describe};
+use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Prepared {
     /// # Errors
     /// As there.
     pub fn spawn(&self) -> io::Result<Child> {
-        Child::spawn(&self.0)
+        Start::new(Form::Spawn).child(&self.0)
     }
 
     /// As [`Command::launch`](crate::Command::launch).
@@ -47,7 +48,7 @@ impl Prepared {
     /// # Errors
     /// As there.
     pub fn launch(&self) -> io::Result<Child> {
-        Child::launch(&self.0)
+        Start::new(Form::Launch).child(&self.0)
     }
 
     /// As [`Command::status`](crate::Command::status).
@@ -55,7 +56,7 @@ impl Prepared {
     /// # Errors
     /// As there.
     pub fn status(&self) -> io::Result<ExitStatus> {
-        wait::status(&self.0)
+        start::status(&self.0)
     }
 
     /// As [`Command::output`](crate::Command::output).

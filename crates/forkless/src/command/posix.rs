@@ -1,7 +1,7 @@
 //! What `posix_spawn(3)` lets its callers say and [`Command`] does not: steps in an order of their own, and the words of a program as they are.
 
 use super::{Command, Ready};
-use crate::compile::Block;
+use crate::environment::Block;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::RawFd;
 
