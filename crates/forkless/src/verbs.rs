@@ -3,7 +3,6 @@
 use crate::child::Child;
 use crate::command::Command;
 use crate::compile::compile;
-
 use crate::launch::exec::exec;
 use crate::launch::run::Form;
 use crate::output;
@@ -74,21 +73,24 @@ impl Command {
         Ok(Prepared::new(compile(self, true)?))
     }
 
-    /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Comes back
+    /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Returns
     /// only if that fails, with the error.
     ///
-    /// - Streams of which nothing was said are those of the process. Other descriptors are closed by exec, unless
-    ///   [`fd`](Self::fd) or [`inherit_all`](Self::inherit_all) says otherwise.
-    /// - Other threads go on until the exec, and end there. Buffers are not written, and nothing is dropped.
-    /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done: [`Stdio::piped`],
-    ///   [`Stdio::socketpair`], [`pty`](Self::pty), [`hand_back`](Self::hand_back), id maps, PID namespaces,
-    ///   [`parent_death_signal`](Self::parent_death_signal), [`autoreap`](Self::autoreap),
-    ///   [`pidfd_autokill`](Self::pidfd_autokill). [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and
-    ///   [`launcher`](Self::launcher) have no meaning here.
-    /// - After an error the signal mask is as it was, and so is what signals do. Whatever else was done before the step
-    ///   that failed remains, as with std's: descriptors are in their places (and those that the program was not to have
-    ///   are close-on-exec), directory, umask, limits, session, ids, namespaces and filters are changed, the last three
-    ///   in the calling thread alone. It is best to end then.
+    /// - Standard streams that are not set are those of the process. Other descriptors are closed by exec, unless
+    ///   [`fd`](Self::fd) or [`inherit_all`](Self::inherit_all) keeps them.
+    /// - Other threads run until the exec, and end there. Buffers are not written, and nothing is dropped.
+    /// - [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and [`launcher`](Self::launcher) have no meaning
+    ///   here.
+    ///
+    /// # Errors
+    /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done:
+    ///   [`Stdio::piped`], [`Stdio::socketpair`], [`pty`](Self::pty), [`hand_back`](Self::hand_back), id maps, PID
+    ///   namespaces, [`parent_death_signal`](Self::parent_death_signal), [`autoreap`](Self::autoreap),
+    ///   [`pidfd_autokill`](Self::pidfd_autokill).
+    /// - After an error the signal mask and the signal actions are as before. Whatever else was done before the step
+    ///   that failed remains, as with std's: descriptors are in their places (and those that the program was not to
+    ///   have are close-on-exec); working directory, umask, limits, session, ids, namespaces and filters are changed,
+    ///   the last three in the calling thread alone. It is best to end the process then.
     ///
     /// [`Stdio::piped`]: crate::Stdio::piped
     /// [`Stdio::socketpair`]: crate::Stdio::socketpair
