@@ -1,4 +1,4 @@
-//! What a program writes while it runs: all of it, line by line, or as it comes.
+//! What a program writes: all of it at its end, or while it runs, line by line or as it comes.
 
 use crate::child::Child;
 use crate::compile::Plan;
@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Output;
 use std::sync::Arc;
 
-/// Runs a plan to its end and gives what it wrote.
+/// Runs a plan to its end and returns what the program wrote.
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
-    // Whether a filter killed it in exec can only be seen before it is reaped.
+    // Only before it is reaped can be seen whether a filter killed it in exec.
     let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
     Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
 }
 
-/// One of a child's two outputs.
+/// One of a child's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Its standard output.
@@ -30,29 +30,30 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a child writes, piece by piece: from [`Child::chunks`].
+/// An iterator over what a child writes, as it comes: from [`Child::chunks`].
 #[derive(Debug)]
 pub struct Chunks {
     streams: [Option<OwnedFd>; 2],
-    /// The stream that is looked at first, so that one cannot keep the other waiting.
+    /// The stream that is looked at first. It alternates, so that a busy stream does not starve the other.
     first: usize,
 }
 
-/// What a child writes, line by line: from [`Child::lines`].
+/// An iterator over what a child writes, line by line: from [`Child::lines`].
 #[derive(Debug)]
 pub struct Lines {
     chunks: Chunks,
-    /// Lines that have not ended yet.
+    /// The beginnings of lines whose newline has not come yet.
     begun: [Vec<u8>; 2],
-    /// The last thing given of a stream was a piece: a newline now ends that, and no line of its own.
+    /// The last item of this stream was a piece of a long line. A newline that follows ends that line, and is no empty
+    /// line.
     in_pieces: [bool; 2],
     whole: VecDeque<(Stream, Vec<u8>)>,
 }
 
-/// A read takes as much as a pipe holds by default.
+/// The size of a read: what a pipe holds by default.
 const CHUNK: usize = 64 * 1024;
 
-/// A longer line is given in pieces.
+/// A line longer than this is returned in pieces.
 const LONGEST_LINE: usize = 1024 * 1024;
 
 impl Chunks {
@@ -60,7 +61,7 @@ impl Chunks {
         Self { streams: [stdout, stderr], first: 0 }
     }
 
-    /// Which stream has something; none when both have ended.
+    /// Waits until a stream can be read; `None` when both have ended.
     fn ready(&mut self) -> io::Result<Option<usize>> {
         loop {
             let open: Vec<usize> =
@@ -71,7 +72,7 @@ impl Chunks {
                 .collect();
             match (open.as_slice(), fds.len()) {
                 ([], _) => return Ok(None),
-                // With one there is nothing to choose: the read waits.
+                // With one stream there is nothing to choose: the read waits.
                 ([only], 1) => return Ok(Some(*only)),
                 _ => {}
             }
@@ -95,7 +96,7 @@ impl Iterator for Chunks {
             let n = match self.ready() {
                 Ok(ready) => ready?,
                 Err(error) => {
-                    // Told once.
+                    // The error is returned once; after it the iterator is at its end.
                     self.streams = [None, None];
                     return Some(Err(error));
                 }
@@ -104,7 +105,7 @@ impl Iterator for Chunks {
             match read(self.streams[n].as_ref()?, spare_capacity(&mut bytes)) {
                 Ok(0) => self.streams[n] = None,
                 Ok(count) => {
-                    // Whoever collects small ones is not to hold 64 KiB for each.
+                    // A caller that collects small chunks should not hold 64 KiB for each.
                     if count < CHUNK / 2 {
                         bytes.shrink_to_fit();
                     }
@@ -132,7 +133,7 @@ impl Iterator for Lines {
                 Some(Ok((stream, bytes))) => self.split(stream, &bytes),
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
-                    // What does not end in a newline is a line too.
+                    // Bytes after the last newline are a line too.
                     let stream = if self.begun[0].is_empty() { Stream::Stderr } else { Stream::Stdout };
                     let rest = std::mem::take(&mut self.begun[stream as usize]);
                     return (!rest.is_empty()).then_some(Ok((stream, rest)));
