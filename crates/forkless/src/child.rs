@@ -1,4 +1,4 @@
-//! The handle of a child.
+//! The handle of a child. Longer than other files: about half of it is documentation with examples.
 
 use crate::error::Error;
 use crate::kernel;
@@ -123,31 +123,89 @@ impl Child {
         }
     }
 
-    /// The process id. It names this child until it has been waited for; an [autoreaped](crate::Command::autoreap) one until it ends.
+    /// The process ID. It names this child until the child has been waited for; an
+    /// [autoreaped](crate::Command::autoreap) child until it ends.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let child = Command::new("sh").args(["-c", "echo $$"]).stdout(Stdio::piped()).spawn()?;
+    /// let id = child.id();
+    /// assert_eq!(child.wait_with_output()?.stdout, format!("{id}\n").into_bytes());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn id(&self) -> u32 {
         self.inner.id as u32
     }
 
-    /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
+    /// The pidfd, which always names this child and never another process. `None` if
+    /// [`Command::pidfd`](crate::Command::pidfd) turned it off.
     ///
-    /// It is readable (poll, epoll) when the child has ended.
+    /// It becomes readable (poll, epoll) when the child has ended. `pidfd_open(2)`
+    ///
+    /// ```
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// if let Some(pidfd) = child.pidfd() {
+    ///     poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None)?;
+    /// }
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// The way this child was launched, and why that one.
+    /// The method by which this child was launched, with its fallbacks. Its `Display` is one line of text for a log.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// println!("launched by {}", child.route());
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn route(&self) -> Route {
         self.inner.route
     }
 
-    /// The parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor `number`.
+    /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
+    /// `number`. `None` if there is none at that number, or it has been taken.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// use std::{io::Read, io::Write, os::unix::net::UnixStream};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "read line <&3; echo \"got $line\" >&3"]).fd(Stdio::socketpair(), 3);
+    /// let mut child = command.spawn()?;
+    /// let mut socket = UnixStream::from(child.take_socket(3).expect("made for this child"));
+    /// socket.write_all(b"hello\n")?;
+    /// let mut reply = String::new();
+    /// socket.read_to_string(&mut reply)?;
+    /// assert_eq!(reply, "got hello\n");
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
         let at = self.inner.sockets.iter().position(|(theirs, _)| *theirs == number)?;
         Some(self.inner.sockets.swap_remove(at).1)
     }
 
-    /// The next descriptor that the child has handed [back](crate::Command::hand_back), in the order in which that was
-    /// asked for; none if there is no further one. After [`launch`](crate::Command::launch) it waits for it.
+    /// Takes the next descriptor that the child has handed [back](crate::Command::hand_back), in the order of the calls
+    /// of `hand_back`. `None` when there is no further one.
+    ///
+    /// After [`launch`](crate::Command::launch) it waits until the child has sent it.
+    ///
+    /// ```
+    /// use forkless::{CallArg, Command};
+    /// const OPENAT: u32 = if cfg!(target_arch = "x86_64") { 257 } else { 56 };
+    /// let mut command = Command::new("true");
+    /// // SAFETY: openat(2) of a directory changes nothing but the child's own descriptor table.
+    /// unsafe { command.call(OPENAT, [CallArg::Number(-100i64 as u64), "/".into(), 0.into()], Some(0)) };
+    /// let mut child = command.hand_back(0).spawn()?;
+    /// let root = child.take_handed_back()?.expect("the child opened it");
+    /// assert!(std::fs::File::from(root).metadata()?.is_dir());
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// EMFILE.
@@ -170,20 +228,50 @@ impl Child {
         }
     }
 
-    /// What the child has used; none before it has been waited for, or if another part of the program reaped it.
+    /// The resources that the child has used. `None` before it has been waited for, and if another part of the program
+    /// reaped it.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// child.wait()?;
+    /// if let Some(usage) = child.usage() {
+    ///     println!("{:?} of CPU time, {} KiB of memory", usage.user_time + usage.system_time, usage.max_rss_kib);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn usage(&self) -> Option<&Usage> {
         self.inner.usage.as_ref()
     }
 
-    /// The [best-effort](crate::Command::best_effort) steps that failed; complete after
+    /// The [best-effort](crate::Command::best_effort) steps that failed and were skipped. The list is complete after
     /// [`wait_exec`](Self::wait_exec).
+    ///
+    /// ```
+    /// use forkless::{Command, Step};
+    /// let mut command = Command::new("true");
+    /// command.oom_score_adj(-500).best_effort(Step::OomScore);
+    /// let mut child = command.spawn()?;
+    /// for error in child.missed() {
+    ///     eprintln!("{error}"); // without privileges: that oom_score_adj could not be set
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn missed(&self) -> &[Error] {
         &self.inner.missed
     }
 
     /// Waits until the program has been executed.
     ///
-    /// After [`spawn`](crate::Command::spawn) that has happened, unless the child was stopped.
+    /// After [`spawn`](crate::Command::spawn) that has already happened, unless the child was stopped before it.
+    ///
+    /// ```
+    /// use forkless::{Command, Error, Step};
+    /// let mut child = Command::new("/no/such/program").launch()?;
+    /// let error = child.wait_exec().unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Exec));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The step that failed. The child is gone then.
@@ -192,7 +280,17 @@ impl Child {
         Ok(())
     }
 
-    /// Waits until the program has been executed, for `limit` at most; says whether it has been.
+    /// Waits until the program has been executed, for `limit` at most. Returns whether it has been.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let mut child = forkless::Command::new("true").launch()?;
+    /// if !child.wait_exec_timeout(Duration::from_secs(60))? {
+    ///     eprintln!("process {} has not come to its program", child.id());
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait_exec`](Self::wait_exec).
@@ -265,8 +363,16 @@ impl Child {
         Ok(Released::Running { pid: self.inner.id, pidfd: self.inner.pidfd.take() })
     }
 
-    /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
-    /// give it no more input, so that it cannot wait for us.
+    /// Waits for the child to end, and returns its exit status.
+    ///
+    /// It first closes the child's standard input, and shuts down the writing direction of sockets that were not
+    /// [taken](Self::take_socket), so that a child that reads to the end of its input does not wait for the caller.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("sh").args(["-c", "exit 3"]).spawn()?;
+    /// assert_eq!(child.wait()?.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// After [`launch`](crate::Command::launch): why the program could not be executed. `ECHILD` inside if another part
@@ -283,7 +389,17 @@ impl Child {
         self.end(ended)
     }
 
-    /// The exit status if the child has ended.
+    /// Returns the exit status if the child has ended, and `None` while it runs. Does not block.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+    /// assert!(child.try_wait()?.is_none());
+    /// drop(child.stdin.take()); // the end of its input
+    /// child.wait()?;
+    /// assert!(child.try_wait()?.is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -308,10 +424,20 @@ impl Child {
         }
     }
 
-    /// Waits for the child to end, for `limit` at most; none if it has not ended by then.
+    /// Waits for the child to end, for `limit` at most. `None` if it has not ended by then.
     ///
-    /// Sleeps on a pidfd; there is no polling and no thread, except where pidfds are refused: there it looks at growing
-    /// intervals of at most 20 ms. The child's standard input stays open.
+    /// Sleeps on a pidfd, without a thread and without polling. Where pidfds are refused, it polls at growing intervals
+    /// of at most 20 ms. The child's standard input stays open.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// if child.wait_timeout(Duration::from_millis(10))?.is_none() {
+    ///     child.kill()?;
+    /// }
+    /// assert!(!child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -388,10 +514,11 @@ impl Child {
         }
     }
 
-    /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.
+    /// Waits until the child stops, continues or ends, for `limit` at most if it is set. `None` if nothing of this
+    /// happened by then.
     ///
-    /// A stop is told once, and only to one: another part of the program that asks for stops (`waitpid(-1)` with WUNTRACED) may
-    /// have been told instead. The child's standard input stays open. Source: `waitid(2)` WSTOPPED, WCONTINUED.
+    /// Linux reports a stop once, to one waiter: another part of the program that waits for stops (`waitpid(-1)` with
+    /// WUNTRACED) may get it instead. The child's standard input stays open. `waitid(2)` WSTOPPED, WCONTINUED.
     ///
     /// ```
     /// use forkless::{Change, Command, Stdio};
@@ -418,8 +545,15 @@ impl Child {
         }
     }
 
-    /// Should the child be killed with SIGKILL when this handle is dropped? See
+    /// Sets whether the child is killed with SIGKILL when this handle is dropped. See
     /// [`Command::kill_on_drop`](crate::Command::kill_on_drop).
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// child.kill_on_drop(true);
+    /// drop(child); // kills it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn kill_on_drop(&mut self, kill: bool) {
         self.inner.kill_on_drop = kill;
     }
