@@ -59,17 +59,36 @@ fn links_between_documents_lead_somewhere() {
     let mut links = 0;
     for path in files("md") {
         let text = fs::read_to_string(&path).expect("a document");
-        for part in text.split("](").skip(1) {
-            let target = part.split([')', '#']).next().unwrap_or("");
-            if target.is_empty() || target.contains("://") {
+        for link in text.split("](").skip(1).filter_map(|part| part.split(')').next()) {
+            let (target, anchor) = link.split_once('#').map_or((link, None), |(target, anchor)| (target, Some(anchor)));
+            if target.contains("://") || link.is_empty() {
                 continue;
             }
             links += 1;
-            let there = path.parent().expect("a directory").join(target);
-            assert!(there.exists(), "{path:?} refers to {target}, which is not there");
+            let page = if target.is_empty() { path.clone() } else { path.parent().expect("a directory").join(target) };
+            assert!(page.exists(), "{path:?} refers to {target}, which is not there");
+            if let Some(anchor) = anchor.filter(|_| page.extension().is_some_and(|ending| ending == "md")) {
+                let has_it = anchors(&fs::read_to_string(&page).expect("a document")).any(|known| known == anchor);
+                assert!(has_it, "{path:?} refers to {link}: {page:?} has no heading of that name");
+            }
         }
     }
     assert!(links > 10);
+}
+
+/// The names by which links lead to the headings of a document, as forges make them.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let mut is_code = false;
+    let headings = text.lines().filter(move |line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    let part = |letter: char| match letter {
+        ' ' => Some('-'),
+        '-' | '_' => Some(letter),
+        _ => letter.is_alphanumeric().then(|| letter.to_ascii_lowercase()),
+    };
+    headings.map(move |line| line.trim_start_matches('#').trim().chars().filter_map(part).collect())
 }
 
 /// Every setting of the child has a row in the table of settings.

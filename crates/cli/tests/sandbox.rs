@@ -1,5 +1,5 @@
 //! What the program can see and may do under `forkless run`: namespaces, mounts, capabilities, filters;
-//! as root and as an ordinary user, who makes a user namespace for it. The example in the README is run here too.
+//! as root and as an ordinary user, who makes a user namespace for it. The example in docs/run.md is run here too.
 
 mod callers;
 
@@ -572,12 +572,12 @@ fn files_are_denied_but_by_rule() {
     }
 }
 
-// ---- the README ----
+// ---- the guide ----
 
 /// The shell block, and the text block after it, under "A sandbox in one command".
 fn example() -> (String, String) {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("the README");
-    let (_, section) = readme.split_once("\n## A sandbox in one command\n").expect("the section");
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.md")).expect("the guide");
+    let (_, section) = guide.split_once("\n## A sandbox in one command\n").expect("the section");
     let block = |opening: &str| {
         let (_, rest) = section.split_once(opening).expect("a block");
         rest.split_once("\n```").expect("its end").0.to_owned() + "\n"
@@ -586,12 +586,12 @@ fn example() -> (String, String) {
 }
 
 #[test]
-fn the_readmes_sandbox_is_one() {
+fn the_sandbox_of_the_guide_prints_what_the_guide_shows() {
     let (command, shown) = example();
     // The one word that a test cannot take as it is: it must not build, least of all as another user.
     let command = command.replacen("cargo run --release --", "\"$0\"", 1);
     assert!(command.starts_with("\"$0\" run "), "{command}");
-    for caller in Caller::with_user_namespaces("the_readmes_sandbox_is_one") {
+    for caller in Caller::with_user_namespaces("the_sandbox_of_the_guide_prints_what_the_guide_shows") {
         let output = caller.shell("sh").args(["-c", &command, binary()]).output().expect("sh");
         assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{caller:?}: {output:?}");
         assert!(output.status.success(), "{caller:?}: {output:?}");
