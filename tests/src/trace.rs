@@ -1,4 +1,4 @@
-//! The system calls of a program between two marks, by `ptrace(2)`: free of noise.
+//! The system calls of a program between its first mark and its last one, by `ptrace(2)`: free of noise.
 //!
 //! A mark is a call of `getpgid(2)` with [`MARK`], by the program's first process.
 
@@ -41,6 +41,8 @@ pub struct Trace {
     pub calls: Vec<Call>,
     /// The children that were made.
     pub children: Vec<Made>,
+    /// How many calls there were at each mark.
+    pub marks: Vec<usize>,
 }
 
 impl Trace {
@@ -108,7 +110,7 @@ pub fn trace(what: &str, mut command: Command, options: Options) -> Option<Trace
         }
     });
     let known = HashMap::from([(pid, Who::Parent)]);
-    let trace = Tracer { main: pid, options, marks: 0, trace: Trace::default(), known }.run(what);
+    let trace = Tracer { main: pid, options, trace: Trace::default(), known }.run(what);
     drop(over);
     guard.join().expect("guard");
     Some(trace)
@@ -144,7 +146,6 @@ pub fn mark() {
 struct Tracer {
     main: i32,
     options: Options,
-    marks: usize,
     trace: Trace,
     /// Threads, and who they are; those that are nobody of interest are not in it.
     known: HashMap<i32, Who>,
@@ -168,7 +169,8 @@ impl Tracer {
             if !libc::WIFSTOPPED(status) {
                 if pid == self.main {
                     assert_eq!(status, 0, "the traced program failed: {what}");
-                    assert_eq!(self.marks, 2, "two marks: {what}");
+                    assert!(self.trace.marks.len() >= 2, "a mark at the beginning and at the end: {what}");
+                    self.trace.calls.truncate(self.trace.marks[self.trace.marks.len() - 1]);
                     return self.trace;
                 }
                 continue;
@@ -214,7 +216,7 @@ impl Tracer {
         }
         let is_thread = thread_group(child as i32) == Some(self.main);
         self.known.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
-        if self.marks == 1 && !is_thread {
+        if !self.trace.marks.is_empty() && !is_thread {
             self.trace.children.push(Made { event, mask });
         }
     }
@@ -229,8 +231,8 @@ impl Tracer {
             leave_out(pid);
         }
         if pid == self.main && call.number == libc::SYS_getpgid && call.args[0] == MARK as u64 {
-            self.marks += 1;
-        } else if self.marks == 1 {
+            self.trace.marks.push(self.trace.calls.len());
+        } else if !self.trace.marks.is_empty() {
             self.trace.calls.push(call);
         }
     }

@@ -113,6 +113,7 @@ fn words(outcome: &Outcome) -> String {
         Outcome::ErrorAs([step, errno]) => format!("{}: {errno}", step_words(step)),
         Outcome::Either([step, how]) => format!("works: {how}; or {}", step_words(step)),
         Outcome::OnceError(step) => format!("{}, once", step_words(step)),
+        Outcome::Hangs => "the child hangs, and the caller can kill it".to_owned(),
         Outcome::Io(what) | Outcome::Status(what) | Outcome::NotPlayed(what) => what.clone(),
     }
 }

@@ -301,9 +301,11 @@ pub(crate) fn late_error(
         let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
         return stack.lenders_error(plan, status).unwrap_or_else(failed);
     }
-    // It is too late to try another way for this child, but the next one will go it.
+    // It is too late to try another way for this child, but the next one will go it. Only clones know of ways: for a forked child
+    // nothing is probed, since that clones one that shares memory.
     let signal = fatal_signal(stack, status);
-    if let Ok(features) = Features::get() {
+    let is_cloned = route.launcher == Launcher::Clone || planted!("probe-for-a-forked-child");
+    if let Some(Ok(features)) = is_cloned.then(Features::get) {
         let (mut features, mut copy_sources) = (features, false);
         knows_better(outcome, signal, route, &mut features, &mut copy_sources, Mark::begin(false));
     }
