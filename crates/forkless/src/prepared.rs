@@ -1,9 +1,10 @@
 //! A command that is prepared once and run any number of times.
 
 use crate::child::Child;
-use crate::compile::{Plan, describe};
+use crate::launch::run::Form;
 use crate::output;
-use crate::wait;
+use crate::plan::{Plan, describe};
+use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn spawn(&self) -> io::Result<Child> {
-        Child::spawn(&self.0)
+        Start::new(Form::Spawn).child(&self.0)
     }
 
     /// Starts the program and returns as soon as the child exists, as [`Command::launch`](crate::Command::launch) does.
@@ -64,7 +65,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn launch(&self) -> io::Result<Child> {
-        Child::launch(&self.0)
+        Start::new(Form::Launch).child(&self.0)
     }
 
     /// Runs the program to its end and returns its exit status, as [`Command::status`](crate::Command::status) does.
@@ -78,7 +79,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn status(&self) -> io::Result<ExitStatus> {
-        wait::status(&self.0)
+        start::status(&self.0)
     }
 
     /// Runs the program to its end and returns what it wrote, as [`Command::output`](crate::Command::output) does.

@@ -1,8 +1,8 @@
 //! The choice of the launcher, and what only one launcher can do.
 
 use crate::command::Command;
-use crate::compile::Plan;
-use crate::launch::{Closure, Launcher};
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use std::io;
 use std::sync::Arc;
 
@@ -84,43 +84,6 @@ impl Command {
     pub fn pidfd_autokill(&mut self, autokill: bool) -> &mut Self {
         self.pidfd_autokill = autokill;
         self
-    }
-
-    /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Returns
-    /// only if that fails, with the error.
-    ///
-    /// - Standard streams that are not set are those of the process. Other descriptors are closed by exec, unless
-    ///   [`fd`](Self::fd) or [`inherit_all`](Self::inherit_all) keeps them.
-    /// - Other threads run until the exec, and end there. Buffers are not written, and nothing is dropped.
-    /// - [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and [`launcher`](Self::launcher) have no meaning
-    ///   here.
-    ///
-    /// # Errors
-    /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done:
-    ///   [`Stdio::piped`], [`Stdio::socketpair`], [`pty`](Self::pty), [`hand_back`](Self::hand_back), id maps, PID
-    ///   namespaces, [`parent_death_signal`](Self::parent_death_signal), [`autoreap`](Self::autoreap),
-    ///   [`pidfd_autokill`](Self::pidfd_autokill).
-    /// - After an error the signal mask and the signal actions are as before. Whatever else was done before the step
-    ///   that failed remains, as with std's: descriptors are in their places (and those that the program was not to
-    ///   have are close-on-exec); working directory, umask, limits, session, ids, namespaces and filters are changed,
-    ///   the last three in the calling thread alone. It is best to end the process then.
-    ///
-    /// [`Stdio::piped`]: crate::Stdio::piped
-    /// [`Stdio::socketpair`]: crate::Stdio::socketpair
-    ///
-    /// ```no_run
-    /// let error = forkless::Command::new("sh").args(["-c", "ulimit -n"]).rlimit(forkless::Resource::Files, 50, 50).exec();
-    /// panic!("{error}");
-    /// ```
-    pub fn exec(&mut self) -> io::Error {
-        // As a forked child would do it.
-        let launcher = std::mem::replace(&mut self.launcher, Launcher::Fork);
-        let plan = Plan::compile(self, false);
-        self.launcher = launcher;
-        match plan {
-            Ok(plan) => crate::launch::exec(&plan, self.signals.default | self.signals.ignore).into(),
-            Err(error) => error,
-        }
     }
 
     /// Adds a closure that the child calls just before exec. Needs [`launcher(Launcher::Fork)`](Self::launcher),

@@ -1,21 +1,17 @@
-//! `Command`: a program with its arguments and settings, and the methods that start it.
+//! `Command`: a program with its arguments and settings. It records them; `verbs.rs` has the methods that start it.
 //!
 //! Longer than most files, because each method has an example.
 
-use crate::child::Child;
-use crate::compile::{Held, Plan};
-use crate::launch::{Closure, Launcher};
-use crate::output;
-use crate::prepared::Prepared;
+use crate::environment::Held;
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
-use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -94,7 +90,7 @@ pub(crate) use setup::{Name, Setup};
 /// # What differs from `std`
 /// - The program inherits standard input, output and error and the descriptors set by [`fd`](Self::fd), and nothing else,
 ///   close-on-exec or not. [`inherit_all`](Self::inherit_all) selects the POSIX rule.
-/// - A [`Child`] that is dropped leaves no zombie behind.
+/// - A [`Child`](crate::Child) that is dropped leaves no zombie behind.
 /// - Errors say which step failed, and on what ([`Error::of`](crate::Error::of)). `raw_os_error()` of such an `io::Error`
 ///   is `None`: use `kind()` or [`Error::errno`](crate::Error::errno).
 /// - [`pre_exec`](Self::pre_exec) needs [`Launcher::Fork`], because otherwise the child shares the caller's memory.
@@ -110,7 +106,7 @@ pub(crate) use setup::{Name, Setup};
 /// 6. signals: SIGPIPE at its default and the caller's mask, unless settings say otherwise;
 /// 7. closures of `pre_exec`, seccomp filter, exec.
 ///
-/// `docs/design/order.md` has the reasons; [`Prepared::steps`] shows the steps of a command.
+/// `docs/design/order.md` has the reasons; [`Prepared::steps`](crate::Prepared::steps) shows the steps of a command.
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,
@@ -636,8 +632,8 @@ impl Command {
         self
     }
 
-    /// Kills the child with SIGKILL when its [`Child`] is dropped before it has ended (default: false). A later launch,
-    /// or [`reap_orphans`](crate::reap_orphans), reaps it, as any dropped child.
+    /// Kills the child with SIGKILL when its [`Child`](crate::Child) is dropped before it has ended (default: false).
+    /// A later launch, or [`reap_orphans`](crate::reap_orphans), reaps it, as any dropped child.
     ///
     /// The child alone is killed, not what it has started. If this process ends without dropping the handle, the child
     /// is not killed: [`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal)
@@ -694,107 +690,6 @@ impl Command {
     pub fn scripts_by_shell(&mut self, by_shell: bool) -> &mut Self {
         self.scripts_by_shell = by_shell;
         self
-    }
-
-    /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
-    ///
-    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to be
-    /// continued: it returns, and a later failure is reported by [`Child::wait`].
-    ///
-    /// # Errors
-    /// An [`Error`](crate::Error) that names the step. The failed child has been reaped.
-    ///
-    /// ```
-    /// use forkless::{Command, Error, Step};
-    /// let mut child = Command::new("true").spawn()?;
-    /// assert!(child.wait()?.success());
-    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
-    /// assert_eq!(Error::of(&error).unwrap().step(), Step::Chdir);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::spawn(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Starts the program and returns as soon as the child exists, before the program has been executed.
-    ///
-    /// A failure of the child (no such program, no such directory) is reported by [`Child::wait_exec`] and
-    /// [`Child::wait`]. Where descriptors are passed (pipes, [`fd`](Self::fd)) the call also waits until the child has
-    /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
-    /// [`Child::wait_exec`].
-    ///
-    /// Some launches return no sooner than the exec, and then with its error: if a debugger traces the caller; if the
-    /// child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
-    /// [`oom_score_adj`](Self::oom_score_adj); by [`Launcher::PosixSpawn`]; and if the child is already done with the
-    /// exec when the call looks.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn), for everything up to the clone.
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// let mut child = Command::new("true").launch()?;
-    /// // … other work …
-    /// child.wait_exec()?; // did it start?
-    /// assert!(child.wait()?.success());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn launch(&mut self) -> io::Result<Child> {
-        Child::launch(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end and returns its exit status.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// let status = Command::new("sh").args(["-c", "exit 3"]).status()?;
-    /// assert_eq!(status.code(), Some(3));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn status(&mut self) -> io::Result<ExitStatus> {
-        crate::wait::status(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end and returns its exit status and what it wrote.
-    ///
-    /// By default standard input is empty, and standard output and error are captured. [`capture`](Self::capture) sets
-    /// limits and timeouts.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn).
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// let output = Command::new("sh").args(["-c", "echo out; echo err >&2"]).output()?;
-    /// assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn output(&mut self) -> io::Result<Output> {
-        output::output(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Does the work that all launches share, once. The result can be launched any number of times, from several
-    /// threads, and without an allocation.
-    ///
-    /// The environment and the program's place in `PATH` are those of this moment. If the program is later no longer
-    /// there, the rest of `PATH` is tried.
-    ///
-    /// # Errors
-    /// [`Step::Check`](crate::Step::Check) if the settings make no sense.
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// let prepared = Command::new("true").prepare()?;
-    /// for _ in 0..3 {
-    ///     assert!(prepared.status()?.success());
-    /// }
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn prepare(&mut self) -> io::Result<Prepared> {
-        Ok(Prepared::new(Plan::compile(self, true)?))
     }
 
     /// Returns the program as given to [`Command::new`].

@@ -2,7 +2,7 @@
 //! exactly as given.
 
 use super::{Command, Ready};
-use crate::compile::Block;
+use crate::environment::Block;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::RawFd;
 
