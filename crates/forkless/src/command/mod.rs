@@ -31,10 +31,10 @@ pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount
 pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
 pub(crate) use setup::{Name, Setup};
 
-/// A program with its arguments and settings, to be started: [`std::process::Command`] for large processes.
+/// A program with its arguments and settings, to be started, with the names and meanings of [`std::process::Command`].
 ///
-/// The cost of a launch does not depend on the calling process: not on its memory, mappings, open descriptors or threads. It
-/// never forks, unless [`launcher`](Self::launcher) selects that.
+/// By default the cost of a launch does not depend on the calling process: not on its memory, mappings, open descriptors or
+/// threads. A launch never forks, unless [`launcher`](Self::launcher) selects that.
 ///
 /// ```
 /// use forkless::Command;
@@ -88,8 +88,8 @@ pub(crate) use setup::{Name, Setup};
 ///   [`get_env_clear`](Self::get_env_clear), [`get_current_dir`](Self::get_current_dir).
 ///
 /// # What differs from `std`
-/// - The program inherits standard input, output and error and the descriptors set by [`fd`](Self::fd), and nothing else,
-///   close-on-exec or not. [`inherit_all`](Self::inherit_all) selects the POSIX rule.
+/// - The program has standard input, output and error and the descriptors set by [`fd`](Self::fd), and no others, whether they
+///   are close-on-exec or not. [`inherit_all`](Self::inherit_all) selects the POSIX rule.
 /// - A [`Child`](crate::Child) that is dropped leaves no zombie behind.
 /// - Errors say which step failed, and on what ([`Error::of`](crate::Error::of)). `raw_os_error()` of such an `io::Error`
 ///   is `None`: use `kind()` or [`Error::errno`](crate::Error::errno).

@@ -697,7 +697,7 @@ impl Command {
     ///
     /// # Errors
     /// The launch fails at [`Step::Capabilities`](crate::Step::Capabilities), with EPERM for capabilities that the
-    /// caller has not got.
+    /// caller does not have.
     ///
     /// ```no_run
     /// use forkless::{CapabilitySet, Command};
