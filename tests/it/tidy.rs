@@ -1,6 +1,7 @@
 //! Habits of the project that a machine can check.
 
 use forkless_tests::modules::Modules;
+use forkless_tests::public;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -134,6 +135,41 @@ fn few_files_need_each_other() {
         },
     );
     eprintln!("the largest circle of files: {most:?}");
+}
+
+/// Sources of `crates/forkless` whose functions need no example yet: by the beginning of their paths.
+const WITHOUT_EXAMPLES: [&str; 5] = ["advice", "launch", "shell", "tokio", "zygote"];
+
+/// An example says what a function is for sooner than its text does, and as a doc test it is compiled.
+#[test]
+fn public_functions_have_an_example() {
+    let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs", "tokio/mod.rs", "zygote/mod.rs"]);
+    let (later, now): (Vec<_>, Vec<_>) =
+        all.iter().partition(|one| WITHOUT_EXAMPLES.iter().any(|start| one.source.starts_with(start)));
+    let bare: Vec<_> =
+        now.iter().filter(|one| !one.has_example).map(|one| format!("{} ({})", one.name, one.source)).collect();
+    assert!(bare.is_empty(), "{} functions have no example: {bare:#?}", bare.len());
+    assert!(now.len() > 90, "only {} functions were found", now.len());
+    let missing = later.iter().filter(|one| !one.has_example).count();
+    eprintln!("{} functions with an example, {missing} of {} elsewhere without", now.len(), later.len());
+}
+
+/// The documentation of `Command` lists its methods by what they are for.
+#[test]
+fn methods_of_command_are_grouped_in_its_documentation() {
+    let text = fs::read_to_string(root().join("crates/forkless/src/command/mod.rs")).expect("the source");
+    let groups = text.split("/// # Methods by purpose\n").nth(1).expect("the groups");
+    let groups = groups.split("///\n").next().expect("the groups");
+    let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs"]);
+    let mut methods = 0;
+    for method in all.iter().filter(|one| !one.source.starts_with("tokio")) {
+        if let Some(name) = method.name.strip_prefix("Command::") {
+            methods += 1;
+            let listed = groups.matches(&format!("](Self::{name})")).count();
+            assert_eq!(listed, 1, "how often the groups in the documentation of Command have {name}");
+        }
+    }
+    assert!(methods > 90, "only {methods} methods were found");
 }
 
 /// `tests/planted.toml`, as far as it is looked at here.

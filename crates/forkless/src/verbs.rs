@@ -1,4 +1,4 @@
-//! Verbs: what is done with a [`Command`] that has been put together. They stand above what compiles it and what launches it.
+//! The methods that start a [`Command`]. They stand above the code that compiles it and the code that launches it.
 
 use crate::child::Child;
 use crate::command::Command;
@@ -16,11 +16,20 @@ use std::sync::Arc;
 impl Command {
     /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
     ///
-    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to
-    /// be continued: it returns, and a later failure is reported by [`Child::wait`].
+    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to be
+    /// continued: it returns, and a later failure is reported by [`Child::wait`].
     ///
     /// # Errors
-    /// An [`Error`](crate::Error) that names the step; nothing is left behind.
+    /// An [`Error`](crate::Error) that names the step. The failed child has been reaped.
+    ///
+    /// ```
+    /// use forkless::{Command, Error, Step};
+    /// let mut child = Command::new("true").spawn()?;
+    /// assert!(child.wait()?.success());
+    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).unwrap().step(), Step::Chdir);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
         Start::new(Form::Spawn).child(&Arc::new(compile(self, false)?))
     }
@@ -32,43 +41,76 @@ impl Command {
     /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
     /// [`Child::wait_exec`].
     ///
-    /// Some launches return no sooner than the exec, and then also with its error: those of a caller that a debugger traces, those
-    /// whose child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
-    /// [`oom_score_adj`](Self::oom_score_adj), those by [`Launcher::PosixSpawn`], and those whose child was done with it when the
-    /// call looked.
+    /// Some launches return no sooner than the exec, and then with its error: if a debugger traces the caller; if the
+    /// child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
+    /// [`oom_score_adj`](Self::oom_score_adj); by [`Launcher::PosixSpawn`]; and if the child is already done with the
+    /// exec when the call looks.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let mut child = Command::new("true").launch()?;
+    /// // … other work …
+    /// child.wait_exec()?; // did it start?
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn launch(&mut self) -> io::Result<Child> {
         Start::new(Form::Launch).child(&Arc::new(compile(self, false)?))
     }
 
-    /// Runs the program to its end.
+    /// Runs the program to its end and returns its exit status.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let status = Command::new("sh").args(["-c", "exit 3"]).status()?;
+    /// assert_eq!(status.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn status(&mut self) -> io::Result<ExitStatus> {
         start::status(&Arc::new(compile(self, false)?))
     }
 
-    /// Runs the program to its end and gives what it wrote.
+    /// Runs the program to its end and returns its exit status and what it wrote.
     ///
-    /// Unless told otherwise, standard input is empty and the two outputs are captured.
+    /// By default standard input is empty, and standard output and error are captured. [`capture`](Self::capture) sets
+    /// limits and timeouts.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("sh").args(["-c", "echo out; echo err >&2"]).output()?;
+    /// assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn output(&mut self) -> io::Result<Output> {
         output::output(&Arc::new(compile(self, false)?))
     }
 
-    /// Does the work that all runs share, once: the result can be run any number of times, from several threads, and
-    /// without an allocation.
+    /// Does the work that all launches share, once. The result can be launched any number of times, from several
+    /// threads, and without an allocation.
     ///
-    /// The environment and the program's place in `PATH` are those of now; should the program no longer be there, the
-    /// rest of `PATH` is tried.
+    /// The environment and the program's place in `PATH` are those of this moment. If the program is later no longer
+    /// there, the rest of `PATH` is tried.
     ///
     /// # Errors
-    /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
+    /// [`Step::Check`](crate::Step::Check) if the settings make no sense.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let prepared = Command::new("true").prepare()?;
+    /// for _ in 0..3 {
+    ///     assert!(prepared.status()?.success());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn prepare(&mut self) -> io::Result<Prepared> {
         Ok(Prepared::new(compile(self, true)?))
     }

@@ -361,7 +361,7 @@ impl Command {
     /// use forkless::{Command, Namespace};
     /// let status = Command::new("sh")
     ///     .args(["-c", "! touch /mnt/file"])
-    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .unshare(Namespace::Mount)
     ///     .bind_read_only("/tmp", "/mnt")
     ///     .status()?;
     /// assert!(status.success());
@@ -382,7 +382,7 @@ impl Command {
     /// use forkless::{Command, Namespace};
     /// // The program can write to /tmp alone.
     /// let status = Command::new("make")
-    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .unshare(Namespace::Mount)
     ///     .read_only("/").tmpfs("/tmp", "size=100m")
     ///     .status()?;
     /// # Ok::<(), std::io::Error>(())
@@ -464,10 +464,10 @@ impl Command {
         self
     }
 
-    /// Mounts an overlay at `target`: the directories `lower`, topmost first, below a writable layer.
+    /// Mounts an overlay at `target`: the directories `lower`, topmost first, and above them a writable layer.
     ///
     /// `upper`: the directory that receives the changes, and an empty work directory on the same file system. Without
-    /// it nothing can be changed. In a new user namespace the overlay has the option `userxattr`, which Linux has from
+    /// it the overlay is read-only. In a new user namespace the overlay has the option `userxattr`, which Linux has from
     /// 5.11 on.
     ///
     /// # Errors
@@ -517,8 +517,8 @@ impl Command {
         self
     }
 
-    /// Makes a directory, in its turn among the mounts, as a place for one: `mkdirat(2)`. `mode` is less the caller's
-    /// umask. It is no error if the directory exists.
+    /// Makes a directory, in its turn among the mounts, as a place for one: `mkdirat(2)`. The caller's umask applies to
+    /// `mode`. It is no error if the directory exists.
     ///
     /// # Errors
     /// The launch fails at [`Step::MakeDir`](crate::Step::MakeDir): EOVERFLOW on a tmpfs in a user namespace that the
@@ -605,7 +605,7 @@ impl Command {
     /// nothing: `mount_namespaces(7)`.
     ///
     /// # Errors
-    /// As for [`mount`](Self::mount), with EPERM where that is not so.
+    /// As for [`mount`](Self::mount), with EPERM if these conditions are not met.
     ///
     /// ```no_run
     /// use forkless::{Command, Namespace};
@@ -697,7 +697,7 @@ impl Command {
     ///
     /// # Errors
     /// The launch fails at [`Step::Capabilities`](crate::Step::Capabilities), with EPERM for capabilities that the
-    /// caller has not got.
+    /// caller does not have.
     ///
     /// ```no_run
     /// use forkless::{CapabilitySet, Command};

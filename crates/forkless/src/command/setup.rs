@@ -177,7 +177,7 @@ impl Command {
     /// That path, the program's path and PATH are looked up inside the new root.
     ///
     /// # Errors
-    /// The launch fails at [`Step::Chroot`], with EPERM if the caller has not got the capability. [`Step::Check`]:
+    /// The launch fails at [`Step::Chroot`], with EPERM without the capability. [`Step::Check`]:
     /// together with [`pivot_root`](Self::pivot_root).
     ///
     /// ```no_run
@@ -237,7 +237,7 @@ impl Command {
     /// Sets the child's supplementary groups: `setgroups(2)`. Needs CAP_SETGID, also for an empty list.
     ///
     /// # Errors
-    /// The launch fails at [`Step::SetGroups`], with EPERM if the caller has not got the capability.
+    /// The launch fails at [`Step::SetGroups`], with EPERM without the capability.
     ///
     /// ```no_run
     /// use forkless::Command;
