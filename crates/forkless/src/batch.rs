@@ -1,7 +1,7 @@
 //! Launching many commands at once.
 
 use crate::child::Child;
-use crate::launch::Creator;
+use crate::plan::Creator;
 use crate::prepared::Prepared;
 use std::io;
 use std::num::NonZero;

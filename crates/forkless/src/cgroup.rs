@@ -1,7 +1,7 @@
 //! A cgroup (version 2) of the caller's own, to start children in.
 
-use crate::child::{SIGCONT, SIGKILL};
 use crate::error::reworded;
+use crate::kernel::{SIGCONT, SIGKILL};
 use forkless_core::planted;
 use forkless_core::sys;
 use std::collections::BTreeMap;

@@ -1,26 +1,27 @@
 //! The handle of a child. Longer than other files: about half of it is documentation with examples.
 
-use crate::capture::{drive::Drive, reader};
-use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::{self, Form, Route, Run, Stack};
+use crate::kernel::SIGKILL;
+use crate::launch::cloned::late_error;
+use crate::launch::pending::Pending;
+use crate::launch::run::Running;
+use crate::launch::watch;
 use crate::orphan::{self, Orphan};
-use crate::output::{Chunks, Lines};
-use crate::pipes::{self, Defaults, Pipes};
+use crate::pipes::{self, Pipes};
+use crate::plan::Plan;
 use crate::process;
+use crate::route::Route;
+use crate::step::Step;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
-use crate::zygote::Request;
 use forkless_core::frame::LEFT;
 use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,68 +90,9 @@ enum State {
     Lost,
 }
 
-/// What a child may be using as long as it has not left our memory.
-pub(crate) struct Pending {
-    stack: Stack,
-    plan: ManuallyDrop<Arc<Plan>>,
-}
-
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Pending")
-    }
-}
-
-// A panic leaves it as it was: it is looked at, and dropped.
-impl UnwindSafe for Pending {}
-impl RefUnwindSafe for Pending {}
-
-impl Pending {
-    pub(crate) fn has_left(&self) -> bool {
-        self.stack.has_left()
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.plan) };
-        }
-    }
-}
-
 impl Child {
-    pub(crate) fn spawn(plan: &Arc<Plan>) -> io::Result<Self> {
-        Self::start(plan, Form::Spawn, Defaults::Inherit, true)
-    }
-
-    pub(crate) fn launch(plan: &Arc<Plan>) -> io::Result<Self> {
-        Self::start(plan, Form::Launch, Defaults::Inherit, true)
-    }
-
-    /// Starts a child; `pidfd`: if the command says nothing about it.
-    pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
-        Self::start_with(plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
-    }
-
-    /// Starts a child; `pidfd`: whatever the command says.
-    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
-        Self::start_by(None, plan, form, defaults, pidfd)
-    }
-
-    /// Starts a child; `zygote`: who clones it, if not we.
-    pub(crate) fn start_by(
-        zygote: Option<Request<'_>>,
-        plan: &Arc<Plan>,
-        form: Form,
-        defaults: Defaults<'_>,
-        pidfd: bool,
-    ) -> io::Result<Self> {
-        let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
-        let running = launch::run(plan, &run)?;
+    /// The handle of a child that has been launched.
+    pub(crate) fn new(running: Running, pipes: Pipes, plan: &Arc<Plan>) -> Self {
         let [stdin, stdout, stderr] = pipes.ours;
         let mut inner = Inner {
             pid: running.pid,
@@ -169,16 +111,16 @@ impl Child {
             leads_group: plan.leads_group,
         };
         if running.left {
-            inner.missed = launch::missed(&running.stack, plan);
+            inner.missed = watch::missed(&running.stack, plan);
         } else {
-            inner.pending = Some(Pending { stack: running.stack, plan: ManuallyDrop::new(Arc::clone(plan)) });
+            inner.pending = Some(Pending::new(running.stack, plan));
         }
-        Ok(Self {
+        Self {
             inner,
             stdin: stdin.map(ChildStdin::from),
             stdout: stdout.map(ChildStdout::from),
             stderr: stderr.map(ChildStderr::from),
-        })
+        }
     }
 
     /// The process ID. It names this child until the child has been waited for; an
@@ -364,7 +306,7 @@ impl Child {
         loop {
             let Some(pending) = &self.inner.pending else { return Ok(true) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if launch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
+            if watch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
                 self.settle()?;
                 return Ok(true);
             }
@@ -377,17 +319,17 @@ impl Child {
     /// The child has left our memory: has it become the program?
     fn settle(&mut self) -> Result<(), Error> {
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
-        self.inner.missed = launch::missed(&pending.stack, &pending.plan);
+        self.inner.missed = watch::missed(&pending.stack, &pending.plan);
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
-            && !launch::has_executed(&pending.stack, self.inner.pid);
-        let failed = launch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+            && !watch::has_executed(&pending.stack, self.inner.pid);
+        let failed = watch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
         let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
             }
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
-            let error = launch::killed_in_exec(&pending.plan, status);
+            let error = watch::killed_in_exec(&pending.plan, status);
             self.inner.state = State::Failed(error.clone());
             return Err(error);
         };
@@ -396,7 +338,7 @@ impl Child {
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
-        let error = launch::launch_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
+        let error = late_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
         self.inner.state = State::Failed(error.clone());
         Err(error)
     }
@@ -412,7 +354,7 @@ impl Child {
         }
         self.wait_exec()?;
         // It may have been killed in exec, where there is no turning back and nothing done yet.
-        if matches!(self.inner.state, State::Running) && !launch::is_program(self.inner.pid) {
+        if matches!(self.inner.state, State::Running) && !watch::is_program(self.inner.pid) {
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
@@ -468,9 +410,7 @@ impl Child {
         if self.is_filtered() {
             match &self.inner.pending {
                 Some(pending)
-                    if !launch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| {
-                        word != LEFT
-                    }) =>
+                    if !watch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| word != LEFT) =>
                 {
                     return Ok(None);
                 }
@@ -528,11 +468,11 @@ impl Child {
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
-                Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+                Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
                 // By another, and the pid is a stranger's by now.
-                return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
+                return Err(Error::new(&self.name(), Step::Wait, sys::errno::ESRCH));
             }
             self.inner.pidfd = Some(pidfd);
         }
@@ -572,64 +512,6 @@ impl Child {
                 Err(error)
             }
         }
-    }
-
-    /// Waits for the child to end, and returns its exit status and what it wrote to those pipes that are still in the
-    /// handle. Both pipes are read at the same time.
-    ///
-    /// ```
-    /// use forkless::{Command, Stdio};
-    /// let child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
-    /// assert_eq!(child.wait_with_output()?.stdout, b"hello\n");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`wait`](Self::wait), and any error of reading.
-    pub fn wait_with_output(mut self) -> io::Result<Output> {
-        self.end_input();
-        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
-        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
-        Ok(Output { status: self.wait()?, stdout, stderr })
-    }
-
-    /// An iterator over what the child writes to the pipes of its standard output and error, as it comes: the stream,
-    /// and at most 64 KiB of it at a time. It takes both pipes out of this handle, and ends when both have ended.
-    ///
-    /// The two streams are two pipes: what was written to them within microseconds may come in another order. If the
-    /// order matters, make them one stream with `stderr(Stdio::dup_of(1))`.
-    ///
-    /// ```
-    /// use forkless::{Command, Stdio, Stream};
-    /// let mut command = Command::new("sh");
-    /// command.args(["-c", "echo out; echo err >&2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    /// let mut child = command.spawn()?;
-    /// for chunk in child.chunks() {
-    ///     match chunk? {
-    ///         (Stream::Stdout, bytes) => assert_eq!(bytes, b"out\n"),
-    ///         (Stream::Stderr, bytes) => assert_eq!(bytes, b"err\n"),
-    ///     }
-    /// }
-    /// # child.wait()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn chunks(&mut self) -> Chunks {
-        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
-    }
-
-    /// The same line by line, without the newlines. Bytes after the last newline are a line too. A line longer than 1
-    /// MiB comes in pieces.
-    ///
-    /// ```
-    /// use forkless::{Command, Stdio, Stream};
-    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
-    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
-    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
-    /// child.wait()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn lines(&mut self) -> Lines {
-        Lines::new(self.chunks())
     }
 
     /// Waits until the child stops, continues or ends, for `limit` at most if it is set. `None` if nothing of this
@@ -715,9 +597,6 @@ pub enum Released {
     /// It was killed by this signal in exec, and nothing is left of it.
     Killed(i32),
 }
-
-pub(crate) const SIGKILL: i32 = 9;
-pub(crate) const SIGCONT: i32 = 18;
 
 impl Drop for Inner {
     fn drop(&mut self) {

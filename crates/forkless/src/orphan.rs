@@ -7,7 +7,7 @@
 //! Nothing here waits for a lock: in a forked copy of the process, the lock might be held by a thread that the copy
 //! does not have.
 
-use crate::child::Pending;
+use crate::launch::pending::Pending;
 use crate::process;
 use crate::wait;
 use forkless_core::planted;

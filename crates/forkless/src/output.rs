@@ -1,10 +1,12 @@
 //! What a program writes: all of it at its end, or while it runs, line by line or as it comes.
 
+use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
-use crate::wait;
+use crate::plan::Plan;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -18,7 +20,68 @@ use std::sync::Arc;
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Only before it is reaped can be seen whether a filter killed it in exec.
     let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-    Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
+    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+    start.child(plan)?.wait_with_output()
+}
+
+impl Child {
+    /// Waits for the child to end, and returns its exit status and what it wrote to those pipes that are still in the
+    /// handle. Both pipes are read at the same time.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.wait_with_output()?.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait), and any error of reading.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.end_input();
+        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
+        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// An iterator over what the child writes to the pipes of its standard output and error, as it comes: the stream,
+    /// and at most 64 KiB of it at a time. It takes both pipes out of this handle, and ends when both have ended.
+    ///
+    /// The two streams are two pipes: what was written to them within microseconds may come in another order. If the
+    /// order matters, make them one stream with `stderr(Stdio::dup_of(1))`.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo out; echo err >&2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    /// let mut child = command.spawn()?;
+    /// for chunk in child.chunks() {
+    ///     match chunk? {
+    ///         (Stream::Stdout, bytes) => assert_eq!(bytes, b"out\n"),
+    ///         (Stream::Stderr, bytes) => assert_eq!(bytes, b"err\n"),
+    ///     }
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn chunks(&mut self) -> Chunks {
+        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
+    }
+
+    /// The same line by line, without the newlines. Bytes after the last newline are a line too. A line longer than 1
+    /// MiB comes in pieces.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
+    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Lines {
+        Lines::new(self.chunks())
+    }
 }
 
 /// One of a child's two output streams.

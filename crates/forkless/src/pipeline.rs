@@ -2,12 +2,17 @@
 
 use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::compile;
+use crate::plan::Plan;
+
+use crate::command::Command;
 use crate::error::Error;
-use crate::launch::Form;
+use crate::kernel::SIGKILL;
+use crate::launch::run::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::prepared::Prepared;
+use crate::start::Start;
 use crate::step::Step;
-use crate::{Command, Prepared};
 use forkless_core::planted;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -132,7 +137,7 @@ impl Pipeline {
     /// # Errors
     /// [`Step::Check`](crate::Step::Check) if the request makes no sense.
     pub fn command(&mut self, command: &mut Command) -> io::Result<&mut Self> {
-        self.plans.push(Arc::new(Plan::compile(command, true)?));
+        self.plans.push(Arc::new(compile(command, true)?));
         Ok(self)
     }
 
@@ -299,7 +304,7 @@ impl Pipeline {
             let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
             let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
             let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-            running.children.push(Child::start(plan, form, Defaults::Each([stdin, stdout, ends[2]]), true)?);
+            running.children.push(Start::new(form).with(Defaults::Each([stdin, stdout, ends[2]])).child(plan)?);
             // The ends that this child has are closed here: an open writing end would keep the next program from its end of
             // input.
             read_from = next.map(|(read, write)| {
@@ -323,8 +328,6 @@ fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
         if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
     })
 }
-
-const SIGKILL: i32 = 9;
 
 impl RunningPipeline {
     /// Waits for all programs to end, and returns their exit statuses.

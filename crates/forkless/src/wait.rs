@@ -3,12 +3,8 @@
 //! Every wait has `__WALL`: a child that fails before exec has no exit signal, and other waits do not see it. If the
 //! handle has a pidfd, the wait goes by it: after a foreign reap the PID may already belong to another child.
 
-use crate::child::Child;
-use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::{self, Form, Run};
-use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::planted;
@@ -20,7 +16,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Stands for the PID of an autoreaped child in waits and signals: a number that no process has. The kernel frees the
@@ -34,32 +29,6 @@ pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     /// None where another part of the program reaped the child.
     pub(crate) usage: Option<Usage>,
-}
-
-/// Runs a plan to its end.
-pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
-        || !plan.sockets.is_empty()
-        || plan.pty.is_some()
-    {
-        return Child::start(plan, Form::Launch, Defaults::Inherit, true)?.wait();
-    }
-    if plan.is_filtered {
-        // Only before it is reaped can be seen whether a filter killed it in exec.
-        return Child::start(plan, Form::Spawn, Defaults::Inherit, true)?.wait();
-    }
-    let run = Run {
-        zygote: None,
-        slots: pipes::plain_slots(plan),
-        only_pipes: true,
-        pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
-        form: Form::End,
-    };
-    let running = launch::run(plan, &run)?;
-    match running.ended {
-        Some(ended) => ended.map(|ended| ended.status),
-        None => unreachable!("Form::End waits for the end"),
-    }
 }
 
 /// Whether the kernel discards exit statuses in this process, because SIGCHLD is ignored. Then only a pidfd keeps them.
@@ -374,9 +343,7 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now().checked_add(limit);
     let mut pause = Duration::from_micros(100);
     loop {
-        let mut info = sys::SignalInfo::EMPTY;
-        let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-        if sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid != 0 {
+        if is_gone(pid) {
             return Ok(true);
         }
         let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -386,6 +353,32 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
         sys::pause(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// Has the child ended, be it reaped or not? One that was killed early never came to say so.
+pub(crate) fn is_gone(pid: i32) -> bool {
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let mut info = sys::SignalInfo::EMPTY;
+    match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
+        Ok(()) => info.pid == pid,
+        Err(errno::ECHILD) => true,
+        // Refused, which says nothing of the child.
+        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
+    }
+}
+
+/// The state in a child's `/proc/PID/stat` is that of a zombie.
+fn has_ended(text: &[u8]) -> bool {
+    let end = text.iter().rposition(|&byte| byte == b')');
+    end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
+}
+
+/// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    let mut info = sys::SignalInfo::EMPTY;
+    let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let is_stopped = sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid;
+    is_stopped && !planted!("stop-not-noticed")
 }
 
 /// A pidfd is readable when its process has ended.

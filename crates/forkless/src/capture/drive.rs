@@ -4,6 +4,7 @@ use super::Timing;
 use super::reader::{Progress, Reader};
 use crate::child::Child;
 use crate::error::Error;
+use crate::kernel::{SIGCONT, SIGKILL};
 use crate::quiet::write_quietly;
 use crate::step::Step;
 use forkless_core::planted;
@@ -16,9 +17,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const SIGKILL: i32 = 9;
-const SIGCONT: i32 = 18;
 
 /// The streams of one or several children, and their timeouts.
 pub(crate) struct Drive {

@@ -1,12 +1,16 @@
 //! Running a program to its end with input, limits and a timeout, and capturing what it writes.
 
-use crate::child::Child;
-use crate::compile::{Plan, Stream};
+use crate::command::Command;
+use crate::compile::compile;
 use crate::error::Error;
-use crate::launch::Form;
+use crate::kernel::SIGKILL;
+use crate::launch::run::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::plan::{Plan, Stream};
+use crate::prepared::Prepared;
+use crate::start::{Pidfd, Start};
 use crate::usage::Usage;
-use crate::{Command, Prepared, wait};
+use crate::wait::sigchld_discards;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -61,8 +65,6 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) const ENDLESS: Self = Self { timeout: None, signal: SIGKILL, grace: Duration::ZERO, linger: None };
 }
-
-const SIGKILL: i32 = 9;
 
 /// The default limit of a memfd, in bytes.
 const MEMORY_FILE_LIMIT: usize = 1 << 30;
@@ -254,8 +256,8 @@ impl Capture {
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(Unsaid::Piped), stderr]);
         // Only before it is reaped can be seen whether a filter killed it in exec.
         let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-        let pidfd = self.watches() || wait::sigchld_discards();
-        let mut child = Child::start(plan, form, defaults, pidfd)?;
+        let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
+        let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let drive = self.drive(outputs, child.stdin.take().map(Into::into));
         // Nothing is written to its sockets: without this, a child that reads one to its end would never end.
@@ -366,7 +368,7 @@ impl Command {
     /// As for [`spawn`](Self::spawn), and errors of reading. A program that fails, times out or writes too much is not
     /// an error.
     pub fn capture(&mut self, how: &Capture) -> io::Result<Captured> {
-        how.run(&Arc::new(Plan::compile(self, false)?))
+        how.run(&Arc::new(compile(self, false)?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Signals to a child and to its process group, and ending a child by them.
 
-use super::{Child, Inner, SIGCONT, SIGKILL};
+use super::{Child, Inner};
+use crate::kernel::{SIGCONT, SIGKILL};
 use crate::wait;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
