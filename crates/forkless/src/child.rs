@@ -278,10 +278,10 @@ impl Child {
     ///
     /// ```
     /// use forkless::{Command, Error, Step};
-    /// let mut child = Command::new("/no/such/program").launch()?;
-    /// let error = child.wait_exec().unwrap_err();
+    /// // A launch that takes long enough reports the failure itself.
+    /// let executed = Command::new("/no/such/program").launch().and_then(|mut child| child.wait_exec());
+    /// let error = executed.unwrap_err();
     /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Exec));
-    /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
     /// # Errors

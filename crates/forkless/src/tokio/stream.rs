@@ -116,7 +116,8 @@ macro_rules! descriptor {
             /// # #[tokio::main]
             /// # async fn main() -> std::io::Result<()> {
             /// use std::process::{Command, Stdio};
-            /// let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            /// let mut command = Command::new("cat");
+            /// let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             /// use forkless::tokio::{ChildStderr, ChildStdin, ChildStdout};
             /// let stdin = ChildStdin::from_std(child.stdin.take().unwrap())?;
             /// let stdout = ChildStdout::from_std(child.stdout.take().unwrap())?;
