@@ -1,4 +1,4 @@
-//! The handle of a child. Longer than other files: about half of it is documentation with examples.
+//! The handle of a child.
 
 use crate::error::Error;
 use crate::kernel;
@@ -31,11 +31,22 @@ mod signal;
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
-/// Dropping it neither kills the child nor leaves a zombie: a child that ends later is reaped by a later launch, or by
-/// [`reap_orphans`](crate::reap_orphans).
+/// Dropping it does not kill the child, and leaves no zombie: a child that ends later is reaped by a later launch, or
+/// by [`reap_orphans`](crate::reap_orphans).
+///
+/// ```
+/// use forkless::{Command, Stdio};
+/// use std::io::Read;
+/// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+/// let mut text = String::new();
+/// child.stdout.take().unwrap().read_to_string(&mut text)?;
+/// assert_eq!(text, "hello\n");
+/// assert!(child.wait()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Child {
-    /// First, so that a child that dies with its handle has been killed before its streams are closed.
+    /// The first field, so that with `kill_on_drop` the child is killed before its streams are closed.
     inner: Inner,
     /// The other end of the child's standard input, if it is a pipe.
     pub stdin: Option<ChildStdin>,
@@ -45,12 +56,12 @@ pub struct Child {
     pub stderr: Option<ChildStderr>,
 }
 
-/// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
+/// The part that has a `Drop`. [`Child`] itself has none, so that fields can be moved out of it.
 #[derive(Debug)]
 struct Inner {
-    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
+    /// The PID for waits and signals; [`wait::NOBODY`] if the child is autoreaped.
     pid: i32,
-    /// Its process id.
+    /// The process ID.
     id: i32,
     pidfd: Option<OwnedFd>,
     state: State,
@@ -62,21 +73,21 @@ struct Inner {
     started: Instant,
     route: Route,
     kill_on_drop: bool,
-    /// It is killed when its pidfd is closed, which is when the handle is dropped.
+    /// The kernel kills the child when its pidfd is closed, which is when the handle is dropped.
     autokill: bool,
-    /// It leads its process group.
+    /// The child leads its process group.
     leads_group: bool,
 }
 
-/// What has become of a child: from [`Child::wait_change`].
+/// A change of a child's state: from [`Child::wait_change`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// It has been stopped by this signal.
+    /// This signal has stopped it.
     Stopped(i32),
-    /// It goes on, after SIGCONT.
+    /// It continues, after SIGCONT.
     Continued,
-    /// It has ended. `std::os::unix::process::ExitStatusExt` tells the signal, and whether a core was dumped.
+    /// It has ended. `std::os::unix::process::ExitStatusExt` has the signal that killed it, and whether it dumped core.
     Ended(ExitStatus),
 }
 
@@ -84,9 +95,9 @@ pub enum Change {
 enum State {
     Running,
     Ended(ExitStatus),
-    /// It has never executed its program.
+    /// It has not executed its program.
     Failed(Error),
-    /// Somebody else reaped it, and its status with it.
+    /// Another part of the program reaped it, and its status is lost.
     Lost,
 }
 
@@ -217,7 +228,7 @@ impl Child {
         }
     }
 
-    /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
+    /// Ends the child's input: its standard input, and the writing direction of sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
         if !planted!("input-not-ended") {
             drop(self.stdin.take());
@@ -267,10 +278,10 @@ impl Child {
     ///
     /// ```
     /// use forkless::{Command, Error, Step};
-    /// let mut child = Command::new("/no/such/program").launch()?;
-    /// let error = child.wait_exec().unwrap_err();
+    /// // A launch that takes long enough reports the failure itself.
+    /// let executed = Command::new("/no/such/program").launch().and_then(|mut child| child.wait_exec());
+    /// let error = executed.unwrap_err();
     /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Exec));
-    /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
     /// # Errors
@@ -316,7 +327,7 @@ impl Child {
         }
     }
 
-    /// The child has left our memory: has it become the program?
+    /// Handles a child that has left the caller's memory: has it executed its program?
     fn settle(&mut self) -> Result<(), Error> {
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
         self.inner.missed = watch::missed(&pending.stack, &pending.plan);
@@ -343,17 +354,18 @@ impl Child {
         Err(error)
     }
 
-    /// Gives the child up: it is the caller's to wait for, by `waitpid(2)`, which sees it only once it has executed its program.
+    /// Gives the child up: the caller waits for it by `waitpid(2)`, which sees it only once it has executed its
+    /// program.
     ///
     /// # Errors
-    /// Why it has not done that.
+    /// Why it has not executed its program.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
         if self.inner.pid == wait::NOBODY {
             return Err(Error::check(&self.name(), "nobody else can wait for an autoreaped child").into());
         }
         self.wait_exec()?;
-        // It may have been killed in exec, where there is no turning back and nothing done yet.
+        // It may have been killed in exec, after the point of no return and before the program has run.
         if matches!(self.inner.state, State::Running) && !watch::is_program(self.inner.pid) {
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
@@ -449,29 +461,29 @@ impl Child {
         self.try_wait()
     }
 
-    /// May a filter of the child's have killed it in exec? That can only be seen before it is reaped.
+    /// Whether a seccomp filter of the child may have killed it in exec. Only before it is reaped can that be seen.
     fn is_filtered(&self) -> bool {
         self.inner.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
     }
 
-    /// Does it lead its process group?
+    /// Whether it leads its process group.
     pub(crate) fn leads_group(&self) -> bool {
         self.inner.leads_group
     }
 
-    /// Neither reaped nor lost, as far as we know.
+    /// Whether it has been neither reaped nor lost, as far as this handle knows.
     pub(crate) fn is_running(&self) -> bool {
         self.inner.is_running()
     }
 
-    /// The pidfd; opened now if there is none.
+    /// The pidfd. Opens one if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
-                // By another, and the pid is a stranger's by now.
+                // Another part of the program reaped it, and its PID may belong to another process.
                 return Err(Error::new(&self.name(), Step::Wait, sys::errno::ESRCH));
             }
             self.inner.pidfd = Some(pidfd);
@@ -482,7 +494,7 @@ impl Child {
         }
     }
 
-    /// What it is called in errors that come when its plan is gone.
+    /// Its name in errors that come after its plan was freed.
     fn name(&self) -> OsString {
         format!("pid {}", self.inner.id).into()
     }
@@ -558,13 +570,13 @@ impl Child {
         self.inner.kill_on_drop = kill;
     }
 
-    /// Does the kernel reap it?
+    /// Whether the kernel reaps it.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_autoreaped(&self) -> bool {
         self.inner.pid == wait::NOBODY
     }
 
-    /// Is it to be killed now that its handle is dropped?
+    /// Whether dropping the handle kills it.
     #[cfg(feature = "tokio")]
     pub(crate) fn dies_with_handle(&self) -> bool {
         self.inner.dies_with_handle()
@@ -576,14 +588,14 @@ impl Inner {
         matches!(self.state, State::Running)
     }
 
-    /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
+    /// Whether dropping the handle kills it. Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
         let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
         (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
 
-/// What became of a child that was [given up](Child::release).
+/// What happened to a child that was [given up](Child::release).
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Released {
@@ -594,7 +606,7 @@ pub enum Released {
         /// Its pidfd, if it has one.
         pidfd: Option<OwnedFd>,
     },
-    /// It was killed by this signal in exec, and nothing is left of it.
+    /// This signal killed it in exec, and it has been reaped.
     Killed(i32),
 }
 
@@ -608,7 +620,7 @@ impl Drop for Inner {
             let _ = self.signal(SIGKILL);
         }
         let has_gone = match self.pid {
-            // It may still be in our memory. Its pidfd is closed now, which is what kills one of `pidfd_autokill`.
+            // It may still be in this process's memory. Closing its pidfd now kills it if it has `pidfd_autokill`.
             wait::NOBODY => self.pending.as_ref().is_none_or(Pending::has_left),
             pid => wait::has_gone(pid, self.pidfd.as_ref()),
         };

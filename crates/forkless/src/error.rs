@@ -1,4 +1,4 @@
-//! What went wrong with a launch: which program, which step, on what, and why.
+//! Errors of a launch: which program, which step, on what, and why.
 
 use crate::step::Step;
 use forkless_core::planted;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// A launch that failed.
+/// An error of a launch.
 ///
-/// The functions of this crate return [`io::Error`], as `std::process` does, with the
-/// [`kind`](io::Error::kind) that belongs to the errno; this type is inside and is had back by [`Error::of`].
+/// The functions of this crate return [`io::Error`], like `std::process`, with the [`kind`](io::Error::kind) of the
+/// errno. This type is inside of it: [`Error::of`] returns it.
 ///
 /// ```
 /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
@@ -28,7 +28,7 @@ struct Inner {
     step: Step,
     object: Option<String>,
     errno: Option<i32>,
-    /// What killed the child.
+    /// The signal that killed the child.
     signal: Option<i32>,
     note: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Error {
         }))
     }
 
-    /// The child ended without a word: something killed it.
+    /// The child ended without a report: something killed it.
     pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
         Self::noted(program, step, "the child was killed before it could run the program")
     }
@@ -74,7 +74,7 @@ impl Error {
         }))
     }
 
-    /// Bad input, found before any system call.
+    /// Invalid input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
         let inner = Inner {
             program: program.into(),
@@ -92,12 +92,12 @@ impl Error {
         self.change(|inner| inner.signal = signal)
     }
 
-    /// The thing that the step failed on.
+    /// The thing on which the step failed.
     pub(crate) fn on(self, object: impl Into<String>) -> Self {
         self.change(|inner| inner.object = Some(object.into()))
     }
 
-    /// A remark that helps to act on the error.
+    /// A remark that helps to handle the error.
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
         self.change(|inner| inner.note = Some(note.into()))
     }
@@ -197,7 +197,7 @@ impl Error {
     }
 }
 
-/// Bad system call.
+/// The signal by which a seccomp filter kills.
 const SIGSYS: i32 = 31;
 
 impl fmt::Display for Error {
@@ -229,12 +229,12 @@ impl fmt::Display for Error {
     }
 }
 
-/// An error in other words, whose errno is still to be had: by [`errno`].
+/// An error with another message; [`errno`] still returns its errno.
 pub(crate) fn reworded(error: io::Error, words: String) -> io::Error {
     io::Error::new(error.kind(), Reworded { words, error })
 }
 
-/// The errno that an error of this crate is about, whatever has been said around it.
+/// The errno of an error of this crate, whatever its message.
 #[doc(hidden)]
 pub fn errno(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
@@ -258,10 +258,10 @@ impl fmt::Display for Reworded {
     }
 }
 
-// No source: its words are among ours already.
+// No source(): the new message contains the old one.
 impl StdError for Reworded {}
 
-/// The message of strerror(3), without the number that `io::Error` adds.
+/// The message of strerror(3), without the number that `io::Error` appends.
 fn errno_words(errno: i32) -> String {
     let words = io::Error::from_raw_os_error(errno).to_string();
     match words.strip_suffix(&format!(" (os error {errno})")) {

@@ -1,4 +1,4 @@
-//! Starting a plan: its pipes, the launch, and the handle of the child.
+//! Starting a plan: its pipes, the launch, and the child's handle.
 
 use crate::child::Child;
 use crate::launch;
@@ -13,37 +13,37 @@ use std::sync::Arc;
 /// How a plan is started.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
-    /// How long the launch stays with the child.
+    /// At which point of the child's start the launch returns.
     pub(crate) form: Form,
-    /// What streams are of which the command says nothing.
+    /// What standard streams are that the command does not set.
     pub(crate) defaults: Defaults<'a>,
-    /// Has the handle a pidfd?
+    /// Whether the handle has a pidfd.
     pub(crate) pidfd: Pidfd,
-    /// Who clones; none: this process does.
+    /// Clones the child in another process; `None`: this process clones it.
     pub(crate) cloner: Option<&'a dyn Cloner>,
 }
 
-/// Has a handle a pidfd?
+/// Whether a handle has a pidfd.
 #[derive(Clone, Copy)]
 pub(crate) enum Pidfd {
-    /// As the command says; where it says nothing, as here.
+    /// As the command sets it, or this if it does not.
     Unless(bool),
-    /// Whatever the command says.
+    /// Always, whatever the command sets.
     Always,
 }
 
 impl<'a> Start<'a> {
-    /// With the parent's streams, a pidfd, and cloned by this process.
+    /// The parent's streams, a pidfd, and a clone by this process.
     pub(crate) fn new(form: Form) -> Self {
         Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None }
     }
 
-    /// With other streams where the command says nothing.
+    /// Sets other streams for those that the command does not set.
     pub(crate) fn with(self, defaults: Defaults<'a>) -> Self {
         Self { defaults, ..self }
     }
 
-    /// With a pidfd or not.
+    /// Sets whether the handle has a pidfd.
     pub(crate) fn pidfd(self, pidfd: Pidfd) -> Self {
         Self { pidfd, ..self }
     }
@@ -70,7 +70,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         return Start::new(Form::Launch).child(plan)?.wait();
     }
     if plan.is_filtered {
-        // Whether a filter killed it in exec can only be seen before it is reaped.
+        // Only before it is reaped can be seen whether a filter killed it in exec.
         return Start::new(Form::Spawn).child(plan)?.wait();
     }
     let run = Run {

@@ -1,8 +1,8 @@
-//! The steps of a launch, by which failures are named.
+//! The steps of a launch. An error names the step that failed.
 
 macro_rules! steps {
     ($($name:ident = $code:literal, $words:literal, $doc:literal;)*) => {
-        /// The step of a launch that failed. The numbers of [`Step::code`] are stable.
+        /// The step of a launch that failed. The numbers of [`Step::code`] never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Step {

@@ -325,20 +325,21 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
     }
 }
 
-/// Waits until the child has ended or the time is up; says whether it has.
+/// Waits until the child has ended, for `limit` at most. Returns whether it has.
 pub(crate) fn wait_ended(pid: i32, pidfd: Option<&OwnedFd>, limit: Duration) -> io::Result<bool> {
     if let Some(pidfd) = pidfd {
         return wait_readable(pidfd.as_fd(), Some(limit));
     }
     match kernel::pidfd_open(pid) {
         Ok(pidfd) => wait_readable(pidfd.as_fd(), Some(limit)),
-        // It has been reaped by someone: the next look will say so.
+        // It has been reaped: the next wait reports that.
         Err(errno::ESRCH) => Ok(true),
         Err(_) => poll_for_end(pid, limit),
     }
 }
 
-/// Where pidfds are refused or used up there is nothing to sleep on: look, at growing intervals of at most 20 ms.
+/// Polls at growing intervals of at most 20 ms: without a pidfd, because they are refused or RLIMIT_NOFILE is reached,
+/// there is nothing to sleep on.
 fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now().checked_add(limit);
     let mut pause = Duration::from_micros(100);
@@ -355,25 +356,26 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
     }
 }
 
-/// Has the child ended, be it reaped or not? One that was killed early never came to say so.
+/// Whether the child has ended, reaped or not. Needed because a child that was killed before exec reports nothing.
 pub(crate) fn is_gone(pid: i32) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     let mut info = sys::SignalInfo::EMPTY;
     match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
         Ok(()) => info.pid == pid,
         Err(errno::ECHILD) => true,
-        // Refused, which says nothing of the child.
+        // A refusal does not show whether the child has ended.
         Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
     }
 }
 
-/// The state in a child's `/proc/PID/stat` is that of a zombie.
+/// Whether the state in a child's `/proc/PID/stat` is that of a zombie.
 fn has_ended(text: &[u8]) -> bool {
     let end = text.iter().rposition(|&byte| byte == b')');
     end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
-/// Is the child stopped by a signal? Leaves the news for whoever waits for stopped children.
+/// Whether a signal has stopped the child. It does not consume the report, so that a wait for stopped children still
+/// gets it.
 pub(crate) fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;

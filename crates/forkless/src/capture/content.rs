@@ -92,7 +92,7 @@ impl PartialEq<[u8]> for Content {
 }
 
 impl fmt::Debug for Content {
-    /// As a string, the way [`Output`](std::process::Output) is shown.
+    /// As a string, like [`Output`](std::process::Output).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self) {
             Ok(text) => text.fmt(out),

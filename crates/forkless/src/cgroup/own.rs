@@ -77,12 +77,12 @@ mod tests {
         let whole = "38 31 0:35 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
         assert_eq!(below(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
         assert_eq!(below(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified"));
-        // The root of the mount is a group, as in a container without a namespace of control groups.
+        // The root of the mount is a cgroup, as in a container without a cgroup namespace.
         let part = "38 31 0:35 /box/7 /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
         assert_eq!(below(part, "/box/7/in").as_deref(), Some("/sys/fs/cgroup/in"));
         assert_eq!(below(part, "/box/77"), None);
         assert_eq!(below(part, "/"), None);
-        // Our group is outside of the namespace whose root is mounted.
+        // The cgroup is outside of the cgroup namespace whose root is mounted.
         assert_eq!(below(whole, "/../other"), None);
         let odd = r"38 31 0:35 / /mnt/a\040b\134c rw - cgroup2 none rw";
         assert_eq!(below(odd, "/x").as_deref(), Some(r"/mnt/a b\c/x"));

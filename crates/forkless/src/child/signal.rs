@@ -22,7 +22,7 @@ impl Inner {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
             },
-            // Not reaped by us, so the pid is still the child's.
+            // This handle has not reaped it, so the PID is still the child's.
             None => sys::kill(self.pid, signal),
         };
         if answer == Err(errno::ESRCH) { Ok(()) } else { answer }

@@ -30,7 +30,7 @@ const KEPT: usize = 256;
 
 static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; KEPT];
 
-/// Mappings that exist now, for tests and the curious.
+/// The number of mappings that exist now.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -38,7 +38,14 @@ thread_local! {
     static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// How many stacks the library has mapped, in use or kept for the next launch (at most 256 are kept).
+/// The number of stacks that the library has mapped, in use or kept for later launches. At most 256 are kept.
+///
+/// ```
+/// let mut child = forkless::Command::new("true").spawn()?;
+/// println!("{} stacks", forkless::mapped_stacks());
+/// # child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn mapped_stacks() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
