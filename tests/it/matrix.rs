@@ -7,7 +7,7 @@ use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, unmatched};
 use forkless_tests::matrix::page::page;
 use forkless_tests::matrix::{BASES, FORMS, LAUNCHERS, Matrix, Setup};
 use forkless_tests::table::parent::unmet;
-use forkless_tests::trace::trace;
+use forkless_tests::trace::{Options, trace};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -75,7 +75,8 @@ fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
     in_parallel(&launches, |launch| {
         let batch = Batch { launch: Some(launch), setup: vec![matrix.setup(&launch.setup)], cell: vec![] };
         let (command, _file) = helper("--trace", &batch);
-        let mut calls = trace(&format!("{launch:?}"), command, launch.launcher == "zygote");
+        let options = Options { has_helper: launch.launcher == "zygote", ..Options::default() };
+        let mut calls = trace(&format!("{launch:?}"), command, options).map(|trace| trace.calls);
         if let Some(calls) = &mut calls {
             let mut seen = std::collections::HashSet::new();
             calls.retain(|call| seen.insert(*call));

@@ -441,9 +441,7 @@ fn change(rows: &mut [Value], factor: impl Fn(&str, usize) -> f64) {
         let name = row.get("launcher").or_else(|| row.get("waiter")).and_then(Value::as_str);
         let by = factor(name.expect("a name"), index);
         for field in row.as_object_mut().expect("a row").iter_mut() {
-            if field.0.ends_with("_us")
-                && let Some(value) = field.1.as_f64()
-            {
+            if let Some(value) = field.1.as_f64().filter(|_| field.0.ends_with("_us")) {
                 *field.1 = (value * by).into();
             }
         }

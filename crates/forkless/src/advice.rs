@@ -2,8 +2,10 @@
 //!
 //! The questions and where each answer leads are data, [`Question::then`], so that a chart can be drawn of them.
 
-use crate::launch::{Extensions, Launcher, Support, posix_spawn_refusal};
+use crate::launch::support::Support;
+use crate::plan::posix_spawn::{self, Extensions};
 use crate::prepared::Prepared;
+use crate::route::Launcher;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -230,7 +232,7 @@ impl Situation {
             Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
             Question::Shared => answer(false, "CLONE_VM is refused here, or shares nothing"),
             Question::Fits => {
-                match command.and_then(|command| posix_spawn_refusal(command.plan(), Extensions::get())) {
+                match command.and_then(|command| posix_spawn::refusal(command.plan(), Extensions::get())) {
                     None => answer(true, "nothing is asked for that posix_spawn has not got"),
                     // Without the launchers that can.
                     Some(why) => (false, why.rsplit_once(": ").map_or(why.as_str(), |(what, _)| what).to_owned()),

@@ -110,37 +110,84 @@ impl Error {
         Self(inner)
     }
 
-    /// The launch error inside an [`io::Error`] of this crate, if that is what it holds.
+    /// The launch error inside an [`io::Error`] that this crate returned. `None` if the `io::Error` is about something
+    /// else.
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// assert!(forkless::Error::of(&error).is_some());
+    /// assert!(forkless::Error::of(&std::io::Error::other("reason")).is_none());
+    /// ```
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// The program as it was asked for.
+    /// The program, as it was given to [`Command::new`](crate::Command::new).
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(forkless::Error::of(&error).unwrap().program(), "no-such-program");
+    /// ```
     pub fn program(&self) -> &OsStr {
         &self.0.program
     }
 
     /// The step that failed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error, Step};
+    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Chdir));
+    /// ```
     pub fn step(&self) -> Step {
         self.0.step
     }
 
-    /// What it failed on: a path, a descriptor, a group.
+    /// The thing that the step failed on: a path, a descriptor, a group.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
+    /// let object = Error::of(&error).and_then(Error::object).unwrap();
+    /// assert!(object.contains("/no/such/directory"));
+    /// ```
     pub fn object(&self) -> Option<&str> {
         self.0.object.as_deref()
     }
 
-    /// The kernel's answer; none where the request itself was at fault, or the child was killed.
+    /// The errno of the system call that failed. `None` if the request itself was invalid, or the child was killed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// let error = Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).and_then(Error::errno), Some(2)); // ENOENT
+    /// ```
     pub fn errno(&self) -> Option<i32> {
         self.0.errno
     }
 
-    /// The signal that killed the child before it could run the program, where that is why it failed and is known.
+    /// The signal that killed the child before it could run the program, if that was the failure and the signal is
+    /// known.
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// if let Some(signal) = forkless::Error::of(&error).and_then(forkless::Error::signal) {
+    ///     eprintln!("killed by signal {signal}, as by a seccomp filter");
+    /// }
+    /// ```
     pub fn signal(&self) -> Option<i32> {
         self.0.signal
     }
 
-    /// The errno's kind; `InvalidInput` where the request itself was at fault, `Other` where the child was killed.
+    /// The kind of the errno; `InvalidInput` if the request itself was invalid, `Other` if the child was killed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// use std::io::ErrorKind;
+    /// let error = Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::kind), Some(ErrorKind::NotFound));
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// ```
     pub fn kind(&self) -> io::ErrorKind {
         match (self.0.errno, self.0.step) {
             (Some(errno), _) => io::Error::from_raw_os_error(errno).kind(),

@@ -8,6 +8,25 @@
 use forkless_core::sys::{self, Result, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// A signal that cannot be caught.
+pub(crate) const SIGKILL: i32 = 9;
+
+/// Continues a stopped process.
+pub(crate) const SIGCONT: i32 = 18;
+
+/// libc's own signals, with which it has every thread change its ids, and waits for each.
+pub(crate) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+
+/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes `CLONE_PARENT`.
+pub(crate) const CLONE_AUTOREAP: u64 = 1 << 34;
+
+/// The child has no_new_privs from the start.
+pub(crate) const CLONE_NNP: u64 = 1 << 35;
+
+/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`, [`CLONE_AUTOREAP`],
+/// and [`CLONE_NNP`] or CAP_SYS_ADMIN.
+pub(crate) const CLONE_PIDFD_AUTOKILL: u64 = 1 << 36;
+
 /// `pidfd_open(2)` of a process.
 pub(crate) fn pidfd_open(pid: i32) -> Result<OwnedFd> {
     // SAFETY: a new descriptor, which nobody else has.
@@ -21,8 +40,6 @@ pub(crate) enum Prctl {
     Dumpable = 3,
     /// PR_SET_DUMPABLE
     SetDumpable = 4,
-    /// PR_GET_SECCOMP
-    Seccomp = 21,
     /// PR_CAPBSET_READ
     IsInBoundingSet = 23,
 }

@@ -39,6 +39,12 @@ mod command;
 
 mod stdio;
 
+mod route;
+
+mod environment;
+
+mod plan;
+
 mod compile;
 
 mod kernel;
@@ -52,6 +58,10 @@ mod pty;
 mod launch;
 
 mod prepared;
+
+mod start;
+
+mod verbs;
 
 mod batch;
 
@@ -114,7 +124,7 @@ pub use forkless_core::planted;
 pub use launch::KeepDumpable;
 #[doc(hidden)]
 pub use launch::assume_old_kernel;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks, set_dumpable};
+pub use launch::{Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
@@ -124,6 +134,7 @@ pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
+pub use route::{Call, DescriptorTable, Launcher, Passing, Route};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

@@ -1,7 +1,7 @@
 //! The pipes and sockets of one run.
 
-use crate::compile::{Plan, Stream, TERMINAL_SLOT};
 use crate::error::Error;
+use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOTS};

@@ -1,19 +1,15 @@
 //! Command: what the user says. It records words and does nothing else.
 
-use crate::child::Child;
-use crate::compile::{Held, Plan};
-use crate::launch::{Closure, Launcher};
-use crate::output;
-use crate::prepared::Prepared;
+use crate::environment::Held;
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
-use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -407,65 +403,6 @@ impl Command {
     pub fn scripts_by_shell(&mut self, by_shell: bool) -> &mut Self {
         self.scripts_by_shell = by_shell;
         self
-    }
-
-    /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
-    ///
-    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to
-    /// be continued: it returns, and a later failure is reported by [`Child::wait`].
-    ///
-    /// # Errors
-    /// An [`Error`](crate::Error) that names the step; nothing is left behind.
-    pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::spawn(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Starts the program and returns as soon as the child exists, before the program has been executed.
-    ///
-    /// A failure of the child (no such program, no such directory) is reported by [`Child::wait_exec`] and
-    /// [`Child::wait`]. Where descriptors are passed (pipes, [`fd`](Self::fd)) the call also waits until the child has
-    /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
-    /// [`Child::wait_exec`].
-    ///
-    /// Some launches return no sooner than the exec, and then also with its error: those of a caller that a debugger traces, those
-    /// whose child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
-    /// [`oom_score_adj`](Self::oom_score_adj), those by [`Launcher::PosixSpawn`], and those whose child was done with it when the
-    /// call looked.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn), for everything up to the clone.
-    pub fn launch(&mut self) -> io::Result<Child> {
-        Child::launch(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
-    pub fn status(&mut self) -> io::Result<ExitStatus> {
-        crate::wait::status(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end and gives what it wrote.
-    ///
-    /// Unless told otherwise, standard input is empty and the two outputs are captured.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn).
-    pub fn output(&mut self) -> io::Result<Output> {
-        output::output(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Does the work that all runs share, once: the result can be run any number of times, from several threads, and
-    /// without an allocation.
-    ///
-    /// The environment and the program's place in `PATH` are those of now; should the program no longer be there, the
-    /// rest of `PATH` is tried.
-    ///
-    /// # Errors
-    /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
-    pub fn prepare(&mut self) -> io::Result<Prepared> {
-        Ok(Prepared::new(Plan::compile(self, true)?))
     }
 
     /// The program as given to [`Command::new`].

@@ -191,7 +191,7 @@ impl KeepDumpable {
                 Some(false) => return,
                 None if planted!("kcmp-refused-and-believed") => return,
                 None => {
-                    super::fork::has_executed(pid);
+                    super::forked::has_executed(pid);
                     return;
                 }
             }

@@ -7,7 +7,7 @@ use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
-use crate::launch::Launcher;
+use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
 use forkless_core::sys::{self, uapi};

@@ -2,11 +2,12 @@
 
 use super::process::Process;
 use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
-use crate::child::SIGCONT;
-use crate::compile::Plan;
 use crate::error::Error;
-use crate::launch::Form;
+use crate::kernel::SIGCONT;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
+use crate::plan::Plan;
+use crate::start::{Pidfd, Start};
 use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
@@ -51,7 +52,7 @@ impl Child {
         let runtime = Handle::try_current().map_err(|_| {
             Error::check(plan.program(), "there is no tokio runtime here: call it in a task, or within Runtime::enter")
         })?;
-        let mut child = crate::Child::start_with(plan, form, defaults, true)?;
+        let mut child = Start::new(form).with(defaults).pidfd(Pidfd::Always).child(plan)?;
         // A child that cannot be watched is not left behind.
         child.kill_on_drop(!planted!("awaited-unwatched-left"));
         let mut child = Self::unwatched(child, runtime);

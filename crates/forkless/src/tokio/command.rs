@@ -3,8 +3,9 @@
 use super::child::Child;
 use crate::Stdio;
 use crate::command::Command as Blocking;
-use crate::compile::Plan;
-use crate::launch::Form;
+use crate::compile::compile;
+
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use std::ffi::OsStr;
 use std::future::Future;
@@ -279,7 +280,7 @@ impl Command {
     }
 
     fn start(&mut self, form: Form) -> io::Result<Child> {
-        let plan = Arc::new(Plan::compile(&self.inner, false)?);
+        let plan = Arc::new(compile(&self.inner, false)?);
         Child::start(&plan, form, Defaults::Inherit, plan.kill_on_drop)
     }
 }

@@ -47,11 +47,12 @@
 //! - `/proc` has to be there.
 
 use crate::child::Child;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use crate::prepared::Prepared;
 use crate::process;
-use crate::wait;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use forkless_core::planted;
 use std::ffi::OsString;
 use std::io;
@@ -60,13 +61,15 @@ use std::process::{ExitStatus, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub(crate) mod message;
+mod message;
 
-pub(crate) mod bounds;
+mod bounds;
 
 mod namespaces;
 
-pub(crate) mod helper;
+mod helper;
+
+mod launch;
 
 mod registry;
 
@@ -78,7 +81,6 @@ use helper::{Helper, lock};
 #[cfg(any(test, fuzzing))]
 pub(crate) use parcel::fuzzed;
 pub use registry::Registry;
-pub(crate) use registry::{read_calls, write_calls};
 pub use server::serve_if_asked;
 
 /// What becomes of launches when the helper has been killed.
@@ -262,8 +264,9 @@ impl Zygote {
         defaults: Defaults<'_>,
     ) -> io::Result<Child> {
         let plan = prepared.plan();
-        let pidfd = plan.pidfd.unwrap_or(!matches!(defaults, Defaults::Capture) || wait::sigchld_discards());
-        let child = Child::start_by(Some(Request { zygote: self, calls }), plan, form, defaults, pidfd)?;
+        let pidfd = Pidfd::Unless(!matches!(defaults, Defaults::Capture) || sigchld_discards());
+        let request = Request { zygote: self, calls };
+        let child = Start { form, defaults, pidfd, cloner: Some(&request) }.child(plan)?;
         self.launches.fetch_add(1, Ordering::Relaxed);
         Ok(child)
     }

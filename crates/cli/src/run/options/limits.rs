@@ -1,4 +1,4 @@
-//! Resource limits: named as prlimit(1) names them.
+//! Resource limits. The options have the names of prlimit(1).
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
@@ -28,14 +28,14 @@ const LIMITS: [(&str, Resource, Ours, &str); 16] = [
     ("stack", Resource::Stack, Ours::Stack, "Stack, in bytes"),
 ];
 
-/// A limit as it was given; what is not given stays as it is.
+/// A limit from the command line; a part that is not given stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     soft: Option<u64>,
     hard: Option<u64>,
 }
 
-/// The limits that were given.
+/// The limits from the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(Vec<(&'static str, Limit)>);
 
@@ -47,7 +47,9 @@ impl Limits {
             let soft = limit.soft.unwrap_or(now.current.unwrap_or(RLIM_INFINITY));
             let hard = limit.hard.unwrap_or(now.maximum.unwrap_or(RLIM_INFINITY));
             if soft > hard {
-                return Err(Failure::before(format_args!("--{name}: the soft limit is above the hard one, {hard}")));
+                return Err(Failure::before(format_args!(
+                    "--{name}: the soft limit is above the hard limit of {hard}"
+                )));
             }
             command.rlimit(*resource, soft, hard);
         }
@@ -63,7 +65,7 @@ impl Args for Limits {
                 .value_name("SOFT[:HARD]")
                 .value_parser(limit)
                 .help(help)
-                .help_heading("Limits (each SOFT:HARD, SOFT:, :HARD or one for both; unlimited; suffixes K, M, G, T)")
+                .help_heading("Resource limits (SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
         }))
     }
 
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_prlimit() {
+    fn limit_accepts_the_forms_of_prlimit() {
         let both = |soft, hard| Ok(Limit { soft, hard });
         assert_eq!(limit("10"), both(Some(10), Some(10)));
         assert_eq!(limit("10:20"), both(Some(10), Some(20)));
