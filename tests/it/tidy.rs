@@ -92,6 +92,23 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
     headings.map(move |line| line.trim_start_matches('#').trim().chars().filter_map(part).collect())
 }
 
+/// Sources move, and the documents that name them with them. The changelog and records are about their own day.
+#[test]
+fn sources_named_in_documents_exist() {
+    let sources = files("rs");
+    let mut named = 0;
+    for path in files("md").iter().filter(|path| !path.ends_with("CHANGELOG.md")) {
+        let text = fs::read_to_string(path).expect("a document");
+        let is_source = |word: &&str| word.ends_with(".rs") && !word.contains([' ', '\n', '*', '…']);
+        for source in text.split('`').skip(1).step_by(2).filter(is_source) {
+            named += 1;
+            let exists = sources.iter().any(|path| path.ends_with(source));
+            assert!(exists, "{path:?} names {source}, which does not exist");
+        }
+    }
+    assert!(named > 10);
+}
+
 /// Every setting of the child has a row in the table of settings.
 #[test]
 fn settings_are_documented() {

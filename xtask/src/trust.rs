@@ -277,21 +277,22 @@ fn is_test_attribute(tokens: &TokenStream) -> bool {
 }
 
 const HEAD: &str = "\
-# Reasons for trust
+# Promises and their tests
 
-Written by `cargo xtask trust` from [tests/promises.toml](../tests/promises.toml); a test fails when it is out of date. Do not edit it.
+This page lists what forkless promises, and the tests that fail when a promise is broken. `cargo xtask trust` writes it from
+[tests/promises.toml](../tests/promises.toml); do not edit it. A test fails when it is out of date.
 
-The [README](../README.md) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
-rules, and each rule has tests that fail when it is broken.
+The [README](../README.md#promises) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
+rules, and each rule has tests.
 
-- *Controls* are tests of the tests. They break the rule in a copy of the situation, and have to notice it.
+- *Controls* are tests of the tests. They break the rule in a copy of the situation, and must notice it.
 - *Planted faults* break the rule in the library itself. `cargo xtask mutants` builds the tests with one fault at a time and checks that the
   named tests fail. A released library has none of them.
-- *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests passed. What was not run or
-  skipped there, and why, is in [platforms](platforms.md). All tests also run on the kernel of the developers' machines and of CI.
+- *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests passed. [Platforms](platforms.md#kernels) lists what
+  was not run or was skipped there, and why. All tests also run on the kernel of the developers' machines and of CI.
 
 `behaviour::table` plays each case of [tests/cases](../tests/cases) with each launcher. It compares the state of the caller before and after
-each launch. [SECURITY.md](../SECURITY.md) says who may attack whom, and [unsafe.md](unsafe.md) lists all unsafe code.
+each launch. [SECURITY.md](../SECURITY.md) has the threat model, and [unsafe.md](unsafe.md) lists all unsafe code.
 ";
 
 /// Writes the page.

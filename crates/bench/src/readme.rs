@@ -69,7 +69,11 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     let (name, words) = PICTURE;
     let _ = writeln!(text, "![{words}]({place}/{name}.png)\n");
     let heads = METHODS.map(|(_, head)| head).join(" | ");
-    let _ = writeln!(text, "| µs | {heads} | forkless |\n| --- |{} ---: |", " ---: |".repeat(METHODS.len()));
+    let _ = writeln!(
+        text,
+        "| launching process, µs | {heads} | forkless |\n| --- |{} ---: |",
+        " ---: |".repeat(METHODS.len())
+    );
     let lines = lines(report);
     ensure!(lines.len() > 2, "the record has none of the sweeps");
     for line in lines {
@@ -83,11 +87,11 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     }
     let _ = writeln!(
         text,
-        "\nMedian times of launching a static program that only exits. First row: until the call returns, with \
-         [`launch()`](docs/gotchas.md#a-failure-to-start-is-reported-late). Other rows: until the child has been reaped, with \
-         `status()`. The baseline is `vfork`, `execve` and `wait4` in C. Measured on {}. {}\n[All figures]({place}) · \
-         [the methods](bench/FORMAT.md#launchers) · [how they are measured](bench/METHODOLOGY.md) · \
-         [reasons to distrust them](bench/BIAS.md).",
+        "\nMedian times of launching a static program that only exits. `–`: not measured, or the method cannot do it.\n\
+         First row: until the call returns; for forkless, [`launch()`](docs/gotchas.md#a-failure-to-start-is-reported-late).\n\
+         Other rows: until the child has been reaped; for forkless, `status()`. The baseline is `vfork`, `execve` and `wait4` in C.\n\
+         Measured on {}.\n{}\n[All figures]({place}) · [the methods](bench/FORMAT.md#launchers) · \
+         [how they are measured](bench/METHODOLOGY.md) · [reasons to distrust them](bench/BIAS.md).",
         report.machine.place(),
         losses(report)
     );
@@ -163,7 +167,7 @@ mod tests {
         let text = figures(&Report::new(Machine::read(), rows, Vec::new()), "a/b").expect("figures");
         for line in [
             "![Median time of a launch by open files of the calling process, for each method](a/b/files.png)",
-            "| µs | vfork baseline | `fork` | `posix_spawn` | Rust std | Python | Node | forkless |",
+            "| launching process, µs | vfork baseline | `fork` | `posix_spawn` | Rust std | Python | Node | forkless |",
             "| small process, until the call returns | 20.0 | – | – | 30.0 | – | – | 9.0 |",
             "| small process | 40.0 | – | – | 60.0 | – | – | 65.0 |",
             "| 1 GiB of memory | 41.0 | – | – | – | – | – | 66.0 |",
