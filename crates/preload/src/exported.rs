@@ -9,7 +9,7 @@ use libc::{FILE, c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
 /// `popen(3)`
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { popen::popen(command, mode) }
 }
 
@@ -41,7 +41,7 @@ macro_rules! spawns {
                 argv,
                 envp,
             };
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             unsafe { spawn::spawn(&call) }
         }
     )*};
@@ -63,7 +63,7 @@ macro_rules! objects {
         /// As its manual page says.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            // SAFETY: the caller's; libc's function of this name has this type.
+            // SAFETY: the caller's contract; libc's function of this name has this type.
             unsafe {
                 if layout::is_known() {
                     return objects::$function($($arg),*);

@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(crate) unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     if Settings::get().off {
         let Some(popen) = next::popen() else { return refused(null_mut()) };
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         return unsafe { popen(command, mode) };
     }
     as_libc(null_mut(), || {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let (line, (end, close_on_exec)) = unsafe { (text(command)?, parse(CStr::from_ptr(mode))?) };
         open(line, end, close_on_exec)
     })

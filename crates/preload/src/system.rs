@@ -34,16 +34,16 @@ unsafe extern "C" fn forkless_preload_system_begin(
     running: *mut *mut Running,
     pid: *mut pid_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let line = unsafe { optional(line) };
     let Some(line) = line else {
-        // SAFETY: the caller's place.
+        // SAFETY: a valid pointer of the caller.
         unsafe { answer.write(has_shell() as c_int) };
         return 0;
     };
     match shielded(|| begin(line)) {
         Ok(Ok(mut started)) => {
-            // SAFETY: the caller's places.
+            // SAFETY: valid pointers of the caller.
             unsafe {
                 pid.write(started.child.handle().id() as pid_t);
                 running.write(Box::into_raw(Box::new(started)));
@@ -51,13 +51,13 @@ unsafe extern "C" fn forkless_preload_system_begin(
             1
         }
         Ok(Err(known)) => {
-            // SAFETY: the caller's place.
+            // SAFETY: a valid pointer of the caller.
             unsafe { answer.write(known) };
             0
         }
         Err(failure) => {
             set_errno(failure.errno());
-            // SAFETY: the caller's place.
+            // SAFETY: a valid pointer of the caller.
             unsafe { answer.write(-1) };
             0
         }
@@ -101,7 +101,7 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
 /// From [`forkless_preload_system_begin`], and not used afterwards.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_system_end(running: *mut Running) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let mut running = unsafe { Box::from_raw(running) };
     as_libc(-1, || Ok(running.child.wait()?.into_raw()))
 }
@@ -112,7 +112,7 @@ unsafe extern "C" fn forkless_preload_system_end(running: *mut Running) -> c_int
 /// As for [`forkless_preload_system_end`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_system_cancelled(running: *mut Running) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let mut running = unsafe { Box::from_raw(running) };
     let _ = shielded(|| {
         if !planted!("preload-cancelled-line-goes-on") {

@@ -63,7 +63,7 @@ enum Answer {
 /// # Safety
 /// As `posix_spawn(3)` says of the arguments.
 pub(crate) unsafe fn spawn(call: &Call) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     match unsafe { try_here(call) } {
         Ok(Answer::Started(number)) => {
             if !call.out.is_null() {
@@ -74,13 +74,13 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         }
         Ok(Answer::Failed(error)) => error,
         // To the caller, the child was started and then killed. That child was never visible, so another one is started
-        // and killed by the same signal. SAFETY: the caller's.
+        // and killed by the same signal. SAFETY: the caller's contract.
         Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
         Err(why) => {
             if why != OFF {
                 Story::begin().left(call.name, why);
             }
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             unsafe { left_to_libc(call, None) }
         }
     }
@@ -124,12 +124,12 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     if !layout::is_known() {
         return Err("the layout of libc's objects is unknown");
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
     if actions.iter().any(inherit::opens_procfs) {
         return Err(IN_PROCFS);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let words = match unsafe { Words::of(call) } {
         Ok(words) => words,
         Err(error) => return Ok(Answer::Failed(error)),
@@ -303,7 +303,7 @@ fn candidates(name: &OsStr) -> Vec<OsString> {
 /// # Safety
 /// Null, or an object that was initialised.
 unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let Some(list) = (unsafe { actions.as_ref() }) else { return Ok(Vec::new()) };
     let mut found = Vec::with_capacity(usize::try_from(list.used).unwrap_or(0));
     for n in 0..list.used {
@@ -350,7 +350,7 @@ impl Request {
     /// # Safety
     /// Null, or an object that was initialised.
     unsafe fn of(attributes: *const Attributes) -> Result<Self, Aside> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let Some(given) = (unsafe { attributes.as_ref() }) else { return Ok(Self::default()) };
         let has = |flag| given.flags & flag != 0;
         // SAFETY: numbers.

@@ -80,7 +80,7 @@ unsafe fn add_one(actions: *mut Actions, tag: c_int, fd: c_int) -> c_int {
     if !is_valid(fd) {
         return libc::EBADF;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { add(actions, tag, What { numbers: [fd, 0] }) }
 }
 
@@ -189,7 +189,7 @@ pub(crate) unsafe extern "C" fn attr_setschedpolicy(attributes: *mut Attributes,
 macro_rules! object {
     ($($get:ident $($set:ident)? => $field:ident: $type:ty;)*) => {$(
         pub(crate) unsafe extern "C" fn $get(attributes: *const Attributes, value: *mut $type) -> c_int {
-            // SAFETY: the caller's object and place.
+            // SAFETY: the caller's object and a valid pointer.
             unsafe { value.write((*attributes).$field) };
             0
         }
@@ -214,7 +214,7 @@ object! {
 macro_rules! value {
     ($($get:ident $set:ident $field:ident: $type:ty;)*) => {$(
         pub(crate) unsafe extern "C" fn $get(attributes: *const Attributes, value: *mut $type) -> c_int {
-            // SAFETY: the caller's object and place.
+            // SAFETY: the caller's object and a valid pointer.
             unsafe { value.write((*attributes).$field) };
             0
         }
