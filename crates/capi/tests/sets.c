@@ -1,4 +1,4 @@
-/* Wait sets. */
+/* Tests of wait sets. */
 #include "check.h"
 #include <poll.h>
 
@@ -10,7 +10,7 @@ static forkless_child *launch(const char *line) {
     return child;
 }
 
-/* One that has executed its program: a signal before that is told as ECANCELED. */
+/* A child that has executed its program: a signal before that would be reported as ECANCELED. */
 static forkless_child *sleeper(void) {
     forkless_child *child = launch("exec sleep 100");
     EXPECT(1, forkless_child_wait_exec(child, -1, NULL));
@@ -69,7 +69,7 @@ static void in_and_out(void) {
     EXPECT(1, poll(&poll_fd, 1, 60000));
     EXPECT(1, forkless_waitset_wait(set, 0, &ended, NULL));
     CHECK(ended.value == set && ended.status == SIGTERM);
-    /* And back again: it has ended, and is told so once more. */
+    /* Inserted again: it has ended, and is returned once more. */
     EXPECT(0, forkless_waitset_insert(set, ended.child, NULL, NULL, NULL));
     EXPECT(1, forkless_waitset_wait(set, -1, &ended, NULL));
     EXPECT(SIGTERM, ended.status);
@@ -86,7 +86,7 @@ static void in_and_out(void) {
     forkless_waitset_free(set);
 }
 
-/* One that cannot be watched stays the caller's, under the same handle. */
+/* A child that cannot be inserted still belongs to the caller. */
 static void refused(void) {
     forkless_waitset *set;
     forkless_command *command = shell("exit 5");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the header declares.
+/// The functions of the header.
 const NAMES: [&str; 6] = [
     "pclose_noshell",
     "popen_noshell",
@@ -20,7 +20,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/noshell/{name}.c"))
 }
 
-/// Compiles a program with these words of a compiler's, with the shared and with the static library, and runs both.
+/// Compiles a program with these compiler options, with the shared and with the static library, and runs both.
 fn both_ways(compiler: &[&str], source: &Path) {
     let Some(prefix) = prefix() else { return };
     let directory = temporary();
@@ -49,7 +49,7 @@ macro_rules! c_tests {
     ($($name:ident)*) => {
         $(#[test] fn $name() { both_ways(&["cc", "-std=c99"], &source(stringify!($name))); })*
 
-        /// None is forgotten here.
+        /// Every C file in the directory has a test here.
         #[test]
         fn every_test_of_it_is_run() {
             let named: BTreeSet<String> = [$(stringify!($name).to_owned()),*].into();
@@ -97,7 +97,7 @@ fn only_its_names_are_exported_with_a_version() {
     assert_eq!(global, NAMES.map(str::to_owned).into());
 }
 
-/// Memory that is not ours, read or freed twice, or left behind, in the one mode that valgrind can follow.
+/// Finds invalid accesses, double frees and leaks, in the only mode that valgrind supports.
 #[test]
 fn it_runs_clean_under_valgrind() {
     let Some(prefix) = prefix() else { return };
@@ -115,7 +115,7 @@ fn it_runs_clean_under_valgrind() {
     must(run(prefix, &valgrind, &program).env("NOSHELL_TEST_MODE", "1"));
 }
 
-/// Both libraries in one program, and both archives.
+/// Both libraries can be used in one program, also as archives.
 #[test]
 fn it_lives_beside_forkless() {
     let Some(prefix) = prefix() else { return };
