@@ -21,12 +21,12 @@ fn main() {
     reset_signals();
     let probe = Path::new(probe);
     match scene.as_str() {
-        "errno_is_left_alone" => errno_is_left_alone(probe),
+        "errno_is_preserved" => errno_is_preserved(probe),
         "a_launch_learns_of_a_refusal" => a_launch_learns(probe, "close_range EPERM"),
         "a_launch_learns_of_a_kill" => a_launch_learns(probe, "close_range KILL"),
-        "a_launch_does_not_try_a_refusal_again" => a_launch_does_not_try_again(probe, "close_range EPERM"),
-        "a_launch_does_not_try_a_kill_again" => a_launch_does_not_try_again(probe, "close_range KILL"),
-        "pids_limit" => pids_limit(probe),
+        "a_refused_call_is_not_tried_again" => a_launch_does_not_try_again(probe, "close_range EPERM"),
+        "a_call_that_kills_is_not_tried_again" => a_launch_does_not_try_again(probe, "close_range KILL"),
+        "a_pids_limit_is_an_error_of_clone" => a_pids_limit_is_an_error_of_clone(probe),
         "too_many_descriptors" => too_many_descriptors(),
         "waiting_with_a_limit" => waiting_with_a_limit(true),
         "waiting_with_a_limit_without_pidfds" => without_pidfds(|| waiting_with_a_limit(false)),
@@ -34,10 +34,10 @@ fn main() {
         "waiting_for_ever_without_pidfds" => without_pidfds(|| waiting_for_ever(probe, false)),
         "dropped_children" => dropped_children(probe, true),
         "dropped_children_without_pidfds" => without_pidfds(|| dropped_children(probe, false)),
-        "reaped_by_another" => reaped_by_another(probe),
-        "usage_is_known" => usage_is_known(),
-        "much_output_on_both_streams" => much_output_on_both_streams(),
-        "one_childs_pipe_to_another" => one_childs_pipe_to_another(),
+        "a_child_reaped_by_other_code_is_reported" => a_child_reaped_by_other_code_is_reported(probe),
+        "usage_is_reported" => usage_is_reported(),
+        "large_output_on_both_streams_is_read" => large_output_on_both_streams_is_read(),
+        "a_pipe_connects_two_children" => a_pipe_connects_two_children(),
         "a_busy_program" => a_busy_program(probe, None),
         "a_busy_program_retried" => a_busy_program(probe, Some(Duration::from_secs(10))),
         "signals_to_a_child" => signals_to_a_child(),
@@ -59,7 +59,7 @@ fn sleeper() -> Command {
 }
 
 /// The launch path of a prepared command makes no libc call that sets errno.
-fn errno_is_left_alone(probe: &Path) {
+fn errno_is_preserved(probe: &Path) {
     const MARKER: i32 = 12345;
     let good = Command::new(probe).prepare().unwrap();
     let missing = Command::new("/nonexistent").prepare().unwrap();
@@ -112,9 +112,11 @@ fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
 }
 
 /// A cgroup that may have no second process.
-fn pids_limit(probe: &Path) {
+fn a_pids_limit_is_an_error_of_clone(probe: &Path) {
     let Some(group) = own_pids_group() else {
-        complain("SKIPPED: pids_limit because there is no cgroup with a pids controller that may be written to\n");
+        complain(
+            "SKIPPED: a_pids_limit_is_an_error_of_clone because there is no cgroup with a pids controller that may be written to\n",
+        );
         return;
     };
     let Group(group) = &group;
@@ -252,7 +254,7 @@ fn dropped_children(probe: &Path, pidfd: bool) {
 }
 
 /// Somebody else has reaped the child: an error that says so, or the status where the kernel keeps it.
-fn reaped_by_another(probe: &Path) {
+fn a_child_reaped_by_other_code_is_reported(probe: &Path) {
     let before = State::now();
     for pidfd in [false, true] {
         let mut child = Command::new(probe).args(["--do", "exit 5"]).pidfd(pidfd).spawn().unwrap();
@@ -275,7 +277,7 @@ fn reaped_by_another(probe: &Path) {
     State::assert_unchanged(&before);
 }
 
-fn usage_is_known() {
+fn usage_is_reported() {
     let mut child =
         Command::new("sh").args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]).spawn().unwrap();
     assert!(child.usage().is_none());
@@ -285,7 +287,7 @@ fn usage_is_known() {
     assert!(usage.wall_time > Duration::ZERO && usage.max_rss_kib > 100 && usage.minor_faults > 0);
 }
 
-fn much_output_on_both_streams() {
+fn large_output_on_both_streams_is_read() {
     const SCRIPT: &str = "head -c 1000000 /dev/zero; head -c 2000000 /dev/zero >&2; head -c 1000000 /dev/zero; exit 3";
     let before = State::now();
     let mut command = Command::new("sh");
@@ -300,7 +302,7 @@ fn much_output_on_both_streams() {
 }
 
 /// A handle's pipe is the next child's input, and is closed here when that one has it.
-fn one_childs_pipe_to_another() {
+fn a_pipe_connects_two_children() {
     let before = State::now();
     for refusals in ["", "pidfd_getfd EPERM", "close_range EPERM", "clone3 ENOSYS"] {
         if !refusals.is_empty() {
