@@ -36,7 +36,7 @@ pub mod settings;
 #[expect(clippy::new_without_default, reason = "a part of another program too")]
 pub mod elf;
 
-/// What the probe reports.
+/// The report of the probe.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// The arguments, `argv[0]` first, without those that steer the probe.
@@ -63,7 +63,7 @@ pub struct Report {
     pub ignored: Vec<i32>,
     /// Signals with a handler.
     pub caught: Vec<i32>,
-    /// What it was told to read.
+    /// The results of its actions.
     pub read: Option<String>,
     /// Everything else.
     pub set: Observed,
@@ -73,7 +73,7 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What it shows, unique in the table.
+    /// The name of the case: what it shows. Unique in the table.
     pub name: String,
     /// The routes it is played on; all of [`ROUTES`] if not given. A route may also be spelled out, as
     /// [`parent::refuse`] reads it: `clone3 EPERM, close_range KILL`. With `later:` in front the filter comes after a
@@ -93,10 +93,10 @@ pub struct Case {
     /// ordinary user, are asked for before the parent becomes what the case asks for, all else after.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What the parent is like.
+    /// The state of the parent.
     #[serde(default)]
     pub parent: Parent,
-    /// What is asked.
+    /// The command's settings.
     #[serde(default)]
     pub ask: Ask,
     /// What the child must find, beyond what is true of every child.
@@ -190,7 +190,7 @@ pub struct Ask {
     pub inherit_all: bool,
     pub pidfd: Option<bool>,
     pub set: Settings,
-    /// What the probe is to do.
+    /// The actions of the probe.
     pub then: Vec<String>,
     /// What is written to its standard input where that is a pipe and the front end gives the other end.
     pub feed: String,
@@ -241,7 +241,7 @@ pub struct Find {
     pub argc: Option<usize>,
     /// Variables that are there.
     pub env: BTreeMap<String, String>,
-    /// Variables that are not there.
+    /// Variables that must not exist.
     pub no_env: Vec<String>,
     /// All entries, sorted.
     pub env_exactly: Option<Vec<String>>,
@@ -304,7 +304,7 @@ pub struct Failure {
     pub message: Option<String>,
 }
 
-/// A way to launch, forced by what a filter refuses.
+/// A way to launch, which a filter forces by refusing calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     /// Its name.

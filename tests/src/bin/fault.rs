@@ -1,6 +1,7 @@
-//! Plays one scene: `fault SCENE PROBE`. The scenes' names are in `it/faults.rs`.
+//! Plays one scene: `fault SCENE PROBE`. `it/faults.rs` lists the scenes.
 //!
-//! A process of its own, since filters, limits and signal actions change all of it. A scene that hangs ends by SIGALRM.
+//! A process of its own, because filters, limits and signal dispositions affect the whole process. A scene that hangs
+//! is ended by SIGALRM.
 
 use forkless::{Child, Command, Error, Stdio, Step};
 use forkless_tests::patience;
@@ -63,7 +64,7 @@ fn errno_is_preserved(probe: &Path) {
     const MARKER: i32 = 12345;
     let good = Command::new(probe).prepare().unwrap();
     let missing = Command::new("/nonexistent").prepare().unwrap();
-    // The first launch of a process also asks what the kernel allows.
+    // The first launch of a process also probes the kernel.
     assert_eq!(errno_after(MARKER, || assert!(good.status().unwrap().success())), MARKER);
     assert_eq!(errno_after(MARKER, || assert!(good.status().unwrap().success())), MARKER);
     assert_eq!(errno_after(MARKER, || assert!(missing.status().is_err())), MARKER);
@@ -90,8 +91,8 @@ fn a_launch_learns(probe: &Path, refusal: &str) {
     }
 }
 
-/// What was refused is tried again after a second, but not by a launch that does not stay to see what comes of it: nor by one that
-/// comes after another that has tried.
+/// A refused call is tried again after a second. But not by a launch that does not wait for the result, nor by one
+/// after another launch has tried.
 fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
     let (prepared, missing) = (Command::new(probe).prepare().unwrap(), Command::new("/nonexistent").prepare().unwrap());
     assert!(prepared.launch().unwrap().wait().unwrap().success());
@@ -104,7 +105,7 @@ fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
     };
     thread::sleep(Duration::from_millis(1100));
     launches();
-    // An error of another kind says nothing of the refusal.
+    // Another error does not show that the call is refused.
     assert!(missing.launch().and_then(|mut child| child.wait()).is_err());
     launches();
     assert!(prepared.status().unwrap().success(), "by another way, after it was tried");
@@ -220,7 +221,7 @@ fn waiting_with_a_limit(pidfd: bool) {
     State::assert_unchanged(&before);
 }
 
-/// Limits beyond what a clock holds are no limits.
+/// Timeouts beyond the range of a clock are no timeouts.
 fn waiting_for_ever(probe: &Path, pidfd: bool) {
     let before = State::now();
     let mut command = Command::new(probe);
@@ -245,7 +246,7 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     let sleeping = sleeper().pidfd(pidfd).spawn().unwrap();
     let pid = sleeping.id() as i32;
     drop(sleeping);
-    // Our own child, which nobody has reaped, as it has not ended.
+    // A child of this process that has not ended and was not reaped.
     assert!(forkless_tests::process::kill(pid, libc::SIGKILL));
     while forkless::reap_orphans() > 0 {
         thread::sleep(Duration::from_millis(1));
@@ -253,7 +254,7 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     State::assert_unchanged(&before);
 }
 
-/// Somebody else has reaped the child: an error that says so, or the status where the kernel keeps it.
+/// The child was reaped by other code: an error that says so, or the status if the kernel keeps it.
 fn a_child_reaped_by_other_code_is_reported(probe: &Path) {
     let before = State::now();
     for pidfd in [false, true] {

@@ -1,4 +1,4 @@
-//! Captures in processes of another kind: filters, few descriptors, signals, other reapers.
+//! Captures in unusual processes: filters, few descriptors, signals, other reapers.
 
 use crate::capture::{LONG, in_every_way, leaving_nothing, pattern, sh};
 use crate::observe::{self, kernel_at_least, scaled};
@@ -35,7 +35,7 @@ fn set_limit(resource: libc::__rlimit_resource_t, number: u64) {
     }
 }
 
-/// Each number of descriptors: it works, or says what it has none for, and leaves nothing.
+/// With each number of free descriptors it works, or reports that there are too few, and leaks nothing.
 pub fn few_fds(_: &[String]) {
     in_every_way();
     let base = Capture::new().input(pattern(100)).timeout(LONG);
@@ -46,7 +46,7 @@ pub fn few_fds(_: &[String]) {
     let open = observe::open_fds();
     assert_eq!(open, [0, 1, 2]);
     let (mut worked, mut failed) = (0, 0);
-    // One is for looking at what is left.
+    // One is used to check for leaks.
     for number in 4..24 {
         for kind in 0..5 {
             let how = base.clone().merged(kind == 1).memory_file(kind == 2);

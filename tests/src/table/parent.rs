@@ -1,4 +1,4 @@
-//! Putting the process into the condition that a case asks for.
+//! Brings the process into the state that a case needs.
 
 use super::{Parent, decode, elf, errno, signal, syscall};
 use crate::filter::{self, Answer, Refusal};
@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 pub struct Place {
     /// The case's own directory.
     pub dir: PathBuf,
-    /// The helper program that reports what it sees.
+    /// The helper program that reports its state.
     pub probe: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub fn complain(text: &str) {
     unsafe { libc::write(COMPLAINTS, text.as_ptr().cast(), text.len()) };
 }
 
-/// Becomes what the case asks for, but for its limits.
+/// Applies the state of the case, except for its limits.
 pub fn become_it(parent: &Parent, place: &Place) -> io::Result<()> {
     for (name, what) in &parent.files {
         make(place, name, what)?;
