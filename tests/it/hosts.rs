@@ -295,16 +295,16 @@ fn containers() {
     if let Some(filter) = &filters[0] {
         let docker = Host::new(engines[0].0, &[filter, &capabilities]).table("given:clone3 ENOSYS, pidfd_getfd EPERM");
         hosts.push(docker.refuses(&[
-            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+            ("a cgroup that is not a cgroup directory", "that needs clone3, which is refused or missing here"),
             ("a personality", "set the personality 0x40000: Operation not permitted"),
-            ("one's own user namespace to join", "the errno is Some(1)"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
         ]));
     }
     if let Some(filter) = &filters[1] {
         let podman = Host::new(engines[1].0, &[filter, &capabilities]).table("given:");
         hosts.push(podman.refuses(&[
             ("a personality", "set the personality 0x40000: Function not implemented"),
-            ("one's own user namespace to join", "the errno is Some(1)"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
         ]));
     }
     in_each(&hosts);
@@ -335,8 +335,8 @@ fn services() {
     if let Some(filter) = &namespaces {
         let host = Host::new("a service with RestrictNamespaces", &[filter]).table("given:clone3 ENOSYS");
         hosts.push(host.refuses(&[
-            ("one's own user namespace to join", "the errno is Some(1)"),
-            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
+            ("a cgroup that is not a cgroup directory", "that needs clone3, which is refused or missing here"),
         ]));
     }
     if let (Some(calls), Some(namespaces)) = (&calls, &namespaces) {
@@ -354,9 +354,9 @@ const NOT_IN_SYSTEM_SERVICE: [(&str, &str, &str); 8] = [
     ("a seccomp filter that refuses exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
     ("a seccomp filter that kills exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
     ("a seccomp filter that kills the rest of exec", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
-    ("a seccomp filter that is none", "the errno is Some(1)", "the errno is None"),
+    ("an invalid seccomp filter", "the errno is Some(1)", "the errno is None"),
     // With an errno this fails as expected.
-    ("several steps that may fail", "", CHROOT_KILLED),
+    ("several best-effort steps", "", CHROOT_KILLED),
     ("a root directory as an ordinary user", "", CHROOT_KILLED),
 ];
 const SECCOMP_KILLED: &str = "set the seccomp filter: the child was killed before it could run the program";
