@@ -36,7 +36,7 @@ fn choices(nobody: bool) -> Vec<Vec<String>> {
     if nobody && cgroup_mount().is_ok() {
         all.push(set(&["cgroup = 'mounted'"]));
     }
-    if !nobody && is_there("control groups") {
+    if !nobody && is_there("cgroups") {
         all.push(set(&["cgroup = 'new'", "cgroup = 'new'", "cgroup = 'gone'"]));
     }
     if !nobody && is_there("CAP_SYS_ADMIN") {
@@ -263,7 +263,7 @@ fn controls_with_privileges() {
         ("root", "set.personality = 0x40000\nset.permitted = []", "set.personality = 0x40000", "personality is"),
         ("CAP_SYS_ADMIN", "set.join = [['Pid', '/proc/self/fd/33']]", "", "ns.pid is"),
         ("CAP_SYS_ADMIN", "set.join = [['Time', '/proc/self/ns/time']]", "", "Check failed"),
-        ("control groups", "set.cgroup = 'new'", "", "cgroup is"),
+        ("cgroups", "set.cgroup = 'new'", "", "cgroup is"),
         (
             "terminals",
             "setsid = true\nfd = { 0 = 'fd 31' }\nset.terminal = 0",

@@ -51,7 +51,7 @@ pub struct State {
     pub groups: [i32; 2],
     /// Children of all threads, zombies included, by `/proc`; none where the kernel does not list them.
     pub children: Option<Vec<i32>>,
-    /// The process-id namespace that the thread's next children are born in; empty: one that is still to begin.
+    /// The PID namespace of the thread's next children; empty: it has no process yet.
     pub pids_for_children: PathBuf,
     /// A child with news for `waitid(2)`, such as a zombie.
     pub waitable: Option<i32>,

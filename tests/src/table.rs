@@ -157,7 +157,7 @@ pub struct Parent {
     pub left_uts: bool,
     /// In a mount namespace of its own, with this directory of the case's read-only.
     pub read_only: Option<String>,
-    /// `alive` or `dead`: open at 33 is the process-id namespace of a process that has none but itself in it.
+    /// `alive` or `dead`: open at 33 is the PID namespace of a process that has none but itself in it.
     pub other_pids: Option<String>,
 }
 
@@ -262,7 +262,7 @@ pub struct Find {
     /// What it read.
     pub read: Option<String>,
     /// Name to value of what [`crate::observe`] knows, and `umask`: `other` than the parent's, `any`,
-    /// `at N`, as what the parent has open there, or `new`, a control group that the parent has made.
+    /// `at N`, as what the parent has open there, or `new`, a cgroup that the parent has made.
     pub set: Observed,
     /// The steps that failed and were passed over.
     pub missed: Vec<String>,
@@ -270,7 +270,7 @@ pub struct Find {
     pub handed_back: Vec<String>,
     /// It is process 1, and does not see its parent.
     pub in_pid_namespace: bool,
-    /// It is not process 1 of another process-id namespace, and does not see its parent.
+    /// It is not process 1 of another PID namespace, and does not see its parent.
     pub in_joined_pids: bool,
     /// What it wrote to the socket pairs whose other end the front end gives.
     pub socket: String,

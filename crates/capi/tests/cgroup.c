@@ -40,7 +40,7 @@ static forkless_cgroup *limited(const char *controller) {
     char *controllers[] = {(char *)controller, NULL};
     forkless_error error;
     if (forkless_cgroup_hand_down(parent, controllers, &error) < 0) {
-        printf("SKIPPED: limits of control groups in C, because of the controller %s: %s\n", controller, error.message);
+        printf("SKIPPED: limits of cgroups in C, because of the controller %s: %s\n", controller, error.message);
         return NULL;
     }
     return create(controller);
@@ -245,7 +245,7 @@ static void memory_is_limited(void) {
     EXPECT(0, forkless_cgroup_remove(group, NULL));
 }
 
-static void processors_are_limited(void) {
+static void cpus_are_limited(void) {
     forkless_cgroup *group = limited("cpu");
     char text[32];
     if (group == NULL) return;
@@ -263,7 +263,7 @@ static void processors_are_limited(void) {
 int main(void) {
     int fds = open_fds();
     if (!find_parent()) {
-        printf("SKIPPED: control groups in C, because no version 2 group is writable here\n");
+        printf("SKIPPED: cgroups in C, because no version 2 group is writable here\n");
         return 0;
     }
     made_filled_killed_and_removed();
@@ -274,7 +274,7 @@ int main(void) {
     mistakes_are_told();
     processes_are_limited();
     memory_is_limited();
-    processors_are_limited();
+    cpus_are_limited();
     expect_nothing_left(fds);
     return 0;
 }

@@ -413,7 +413,7 @@ pub fn memory_files(_: &[String]) {
     assert_eq!((none.stdout.len(), none.status.success()), (0, false));
     let timed = run_in_time(&mut sh("echo x; exec sleep 100"), &how);
     assert_eq!((&timed.stdout[..], timed.timed_out), (&b"x\n"[..], true));
-    // Who opens it anew to append does so behind the limit; nobody can make it shorter.
+    // A program that opens it again appends beyond the limit; it can never be truncated.
     for anew in [">>", ">"] {
         let refused = run(&mut sh(&format!("echo x; echo y {anew}/dev/fd/1")), &how);
         assert_eq!((&refused.stdout[..], refused.status.success()), (&b"x\n"[..], false), "{anew}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Where `pidfd_getfd` is refused, known before (`late` is not given) or not: memory files are never opened anew.
+/// Where `pidfd_getfd` is refused, known before (`late` is not given) or not: memfds are never opened again.
 pub fn refused(args: &[String]) {
     if args.first().is_some_and(|arg| arg == "late") {
         in_every_way();
@@ -18,7 +18,7 @@ pub fn refused(args: &[String]) {
     let mut child = Command::new("true").stdout(forkless::Stdio::piped()).spawn().expect("spawn");
     assert_eq!(child.route().passing, Passing::Proc, "the filter is not felt");
     child.wait().expect("wait");
-    // Opened anew it would have an offset of its own, and what is in it no length.
+    // Opened again it would have its own file offset, and the length of the output would be unknown.
     let how = Capture::new().memory_file(true);
     let text =
         leaving_nothing(|| sh("echo one; echo two >&2; echo three").capture(&how.merged(true))).expect("a capture");

@@ -347,7 +347,7 @@ pub fn traced(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// Processor time of this thread: what a loop that does not sleep uses.
+/// The CPU time of this thread, which a busy loop would use.
 fn cpu_time() -> Duration {
     // SAFETY: all zeroes is a valid timespec; the kernel writes one.
     let time = unsafe {

@@ -111,7 +111,8 @@ impl Sets {
         Way { failing, sets: self }
     }
 
-    /// What exec of a program without capabilities or set-user-id bits of its own would permit, but for promises.
+    /// The permitted capabilities after exec of a program without file capabilities or setuid bits, without
+    /// the limits of no_new_privs.
     fn at_exec(&self, is_root: bool) -> u64 {
         if is_root && self.securebits & NOROOT == 0 { self.bounding | self.inheritable } else { 0 }
     }
