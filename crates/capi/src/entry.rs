@@ -78,7 +78,7 @@ mod tests {
     use std::ffi::CStr;
 
     #[test]
-    fn a_panic_is_an_error_and_errno_stays() {
+    fn a_panic_is_an_error_and_errno_is_preserved() {
         let mut error = Error::default();
         set_errno(7);
         // SAFETY: a local variable.

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_a_shell_is_refused() {
+    fn lines_that_need_a_shell_are_refused() {
         for bad in ["", "  \t", "'", "a \"b'", "a 'b\""] {
             assert!(split(bad.as_bytes()).is_err(), "{bad:?}");
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_kept() {
+    fn bytes_that_are_not_utf_8_are_kept() {
         let words = split(b"\xff '\x80 '").expect("words");
         assert_eq!(words.iter().map(|word| word.as_encoded_bytes()).collect::<Vec<_>>(), [&b"\xff"[..], b"\x80 "]);
     }

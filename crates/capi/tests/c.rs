@@ -151,7 +151,7 @@ fn no_planted_faults_are_installed() {
 
 /// The example in the documentation compiles and runs.
 #[test]
-fn the_program_of_the_guide_compiles() {
+fn the_example_in_the_documentation_compiles() {
     let Some(prefix) = prefix() else { return };
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/c.md");
     let text = fs::read_to_string(guide).expect("the guide");
@@ -165,7 +165,7 @@ fn the_program_of_the_guide_compiles() {
 /// Finds invalid accesses, double frees and leaks. Only functions that do not launch: valgrind does not support this kind of
 /// clone.
 #[test]
-fn what_launches_nothing_runs_clean_under_valgrind() {
+fn functions_that_do_not_launch_run_clean_under_valgrind() {
     let Some(prefix) = prefix() else { return };
     if Command::new("valgrind").arg("--version").output().is_err() {
         say("SKIPPED: C programs under valgrind because it is not installed");
@@ -309,7 +309,7 @@ fn header_and_sources_agree() {
 }
 
 #[test]
-fn only_what_the_header_has_is_exported_with_a_version() {
+fn only_functions_of_the_header_are_exported_with_a_version() {
     let Some(prefix) = prefix() else { return };
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let table = must(Command::new("readelf").args(["-W", "--dyn-syms"]).arg(prefix.join("lib/libforkless.so.0")));
@@ -332,7 +332,7 @@ fn only_what_the_header_has_is_exported_with_a_version() {
 
 /// Every setter of the Rust library has a C function of the same name, except for those in this list.
 #[test]
-fn every_setting_has_its_function() {
+fn every_setting_has_a_c_function() {
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let mut builders = 0;
     for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox", "pty/mod"] {

@@ -67,7 +67,7 @@ static void expect_killed(forkless_child *child, int number) {
     forkless_child_free(child);
 }
 
-static void made_filled_killed_and_removed(void) {
+static void a_cgroup_is_created_used_killed_and_removed(void) {
     forkless_cgroup *group = create("kill"), *same = NULL;
     forkless_error error;
     char path[PATH_MAX], list[256], pid[32];
@@ -96,7 +96,7 @@ static void made_filled_killed_and_removed(void) {
     EXPECT(-1, stat(path, &by_name));
 }
 
-static void one_with_a_process_is_not_removed(void) {
+static void a_cgroup_with_a_process_is_not_removed(void) {
     forkless_cgroup *group = create("busy");
     forkless_child *child = born_in(group, "exec sleep 1000");
     forkless_error error;
@@ -115,7 +115,7 @@ static void one_with_a_process_is_not_removed(void) {
     }
 }
 
-static void asked_to_end(void) {
+static void terminate_ends_all_processes(void) {
     forkless_cgroup *group = create("terminate");
     forkless_child *child = born_in(group, "exec sleep 1000");
     EXPECT(-EINVAL, forkless_cgroup_terminate(group, 0, 0, NULL));
@@ -160,7 +160,7 @@ static void frozen_and_thawed(void) {
     forkless_cgroup_free(group);
 }
 
-static void time_is_counted(void) {
+static void cpu_time_is_counted(void) {
     forkless_cgroup *group = create("time");
     uint64_t nanoseconds = 0;
     /* Includes a grandchild that is not waited for. */
@@ -173,7 +173,7 @@ static void time_is_counted(void) {
     forkless_cgroup_free(group);
 }
 
-static void mistakes_are_told(void) {
+static void invalid_arguments_are_errors(void) {
     forkless_cgroup *group = create("mistakes"), *none = NULL;
     char *no_controllers[] = {NULL}, *nonsense[] = {(char *)"nonsense", NULL};
     char path[PATH_MAX];
@@ -266,12 +266,12 @@ int main(void) {
         printf("SKIPPED: cgroups in C, because no version 2 group is writable here\n");
         return 0;
     }
-    made_filled_killed_and_removed();
-    one_with_a_process_is_not_removed();
-    asked_to_end();
+    a_cgroup_is_created_used_killed_and_removed();
+    a_cgroup_with_a_process_is_not_removed();
+    terminate_ends_all_processes();
     frozen_and_thawed();
-    time_is_counted();
-    mistakes_are_told();
+    cpu_time_is_counted();
+    invalid_arguments_are_errors();
     processes_are_limited();
     memory_is_limited();
     cpus_are_limited();

@@ -343,7 +343,7 @@ static int refuses(void *value) {
 }
 
 /* pre_exec needs fork, selected explicitly. */
-static void own_code(void) {
+static void pre_exec_needs_fork(void) {
     static char text[] = "said\n";
     static int errnum = EDOM;
     int status;
@@ -369,7 +369,7 @@ static void own_code(void) {
 }
 
 /* The list of steps, returned as by snprintf(3). */
-static void words(void) {
+static void steps_are_described(void) {
     forkless_command *command = shell("true");
     forkless_prepared *prepared;
     char text[4096], short_text[5];
@@ -402,8 +402,8 @@ int main(void) {
     system_calls();
     autoreaped();
     best_effort();
-    own_code();
-    words();
+    pre_exec_needs_fork();
+    steps_are_described();
     expect_nothing_left(fds);
     return 0;
 }

@@ -407,7 +407,7 @@ static void errno_and_copies(void) {
 }
 
 /* Names that no variable can have, and options that another version of the library would know. */
-static void nonsense(void) {
+static void invalid_values_are_refused(void) {
     static const char *const names[] = {"", "=", "A=", "=A", "A=B"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         EXPECT(-EINVAL, forkless_command_env(command, names[n], "x"));
@@ -430,7 +430,7 @@ int main(void) {
     EXPECT(0, forkless_command_new("true", &command));
     strcpy(text, "word");
     errno_and_copies();
-    nonsense();
+    invalid_values_are_refused();
     no_command();
     no_text();
     no_result();

@@ -13,7 +13,7 @@ static forkless_pipeline *pipeline_of(const char *const lines[]) {
     return pipeline;
 }
 
-static void every_status_is_told(void) {
+static void every_status_is_returned(void) {
     const char *lines[] = {"exit 3", "cat; exit 4", "cat >/dev/null", NULL};
     forkless_pipeline *pipeline = pipeline_of(lines);
     int statuses[4] = {77, 77, 77, 77}, status = 77;
@@ -36,7 +36,7 @@ static void every_status_is_told(void) {
     forkless_pipeline_free(pipeline);
 }
 
-static void fed_and_read(void) {
+static void input_is_written_and_output_captured(void) {
     const char *lines[] = {"echo one >&2; tr a-z A-Z", "echo two >&2; sort", "echo three >&2; uniq; exit 5", NULL};
     enum { LINES = 100000 };
     char *input = (char *)malloc(4 * LINES);
@@ -73,7 +73,7 @@ static void a_reader_that_leaves_ends_the_writer(void) {
     forkless_pipeline_free(pipeline);
 }
 
-static void children_of_ones_own(void) {
+static void spawn_returns_all_handles(void) {
     forkless_pipeline *pipeline;
     forkless_command *first = shell("cat; exit 6"), *last = shell("cat; exit 7");
     forkless_prepared *prepared;
@@ -108,7 +108,7 @@ static int nothing(void *value) {
     return value != NULL;
 }
 
-static void one_that_cannot_be_started_ends_the_others(void) {
+static void a_failed_start_kills_the_other_programs(void) {
     forkless_pipeline *pipeline;
     forkless_command *first = shell("exec sleep 1000"), *last;
     forkless_child *children[2] = {NULL, NULL};
@@ -136,11 +136,11 @@ static void one_that_cannot_be_started_ends_the_others(void) {
 
 int main(void) {
     int fds = open_fds();
-    every_status_is_told();
-    fed_and_read();
+    every_status_is_returned();
+    input_is_written_and_output_captured();
     a_reader_that_leaves_ends_the_writer();
-    children_of_ones_own();
-    one_that_cannot_be_started_ends_the_others();
+    spawn_returns_all_handles();
+    a_failed_start_kills_the_other_programs();
     expect_nothing_left(fds);
     return 0;
 }

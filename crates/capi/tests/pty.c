@@ -50,7 +50,7 @@ static void expect_end(forkless_child *child, int expected) {
     forkless_child_free(child);
 }
 
-static void typed_to_and_read_from(void) {
+static void the_terminal_is_written_and_read(void) {
     forkless_pty *pty = open_pty();
     char path[64], name[128];
     CHECK(forkless_pty_path(pty, path, sizeof path) > 0);
@@ -149,7 +149,7 @@ static void read_until_the_end_of_a_child(void) {
     forkless_pty_free(pty);
 }
 
-static void one_that_has_gone_is_an_error(void) {
+static void a_closed_terminal_is_an_error(void) {
     forkless_pty *pty = open_pty();
     forkless_command *command = shell("exit 0");
     forkless_child *child = NULL;
@@ -180,11 +180,11 @@ int main(void) {
         printf("SKIPPED: pseudo-terminals in C, because /dev/ptmx cannot be opened here\n");
         return 0;
     }
-    typed_to_and_read_from();
+    the_terminal_is_written_and_read();
     sizes();
     modes();
     read_until_the_end_of_a_child();
-    one_that_has_gone_is_an_error();
+    a_closed_terminal_is_an_error();
     expect_nothing_left(fds);
     return 0;
 }

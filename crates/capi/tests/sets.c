@@ -17,7 +17,7 @@ static forkless_child *sleeper(void) {
     return child;
 }
 
-static void ends_as_they_come(void) {
+static void children_are_returned_as_they_end(void) {
     enum { CHILDREN = 50 };
     forkless_waitset *set;
     forkless_ended ended;
@@ -45,7 +45,7 @@ static void ends_as_they_come(void) {
     forkless_waitset_free(set);
 }
 
-static void in_and_out(void) {
+static void children_are_inserted_and_removed(void) {
     forkless_waitset *set;
     forkless_child *child;
     forkless_ended ended;
@@ -114,8 +114,8 @@ static void refused(void) {
 
 int main(void) {
     int fds = open_fds();
-    ends_as_they_come();
-    in_and_out();
+    children_are_returned_as_they_end();
+    children_are_inserted_and_removed();
     refused();
     expect_nothing_left(fds);
     return 0;

@@ -91,7 +91,7 @@ static void bad_input(void) {
 }
 
 /* A later program does not inherit an earlier stream: the first program sees end of file while the second one runs. */
-static void streams_do_not_hold_each_other(void) {
+static void streams_are_not_inherited_by_later_programs(void) {
     FILE *first = forkless_popen("cat >/dev/null", "w");
     FILE *second = forkless_popen("exec cat", "w");
     CHECK(first != NULL && second != NULL);
@@ -263,7 +263,7 @@ int main(void) {
     argv_form();
     both_directions();
     bad_input();
-    streams_do_not_hold_each_other();
+    streams_are_not_inherited_by_later_programs();
     closed_by_fclose();
     many_streams();
     interrupted();

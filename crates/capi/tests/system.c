@@ -1,7 +1,7 @@
 /* Tests of forkless_system: POSIX's rules for signals, in several threads. */
 #include "check.h"
 
-static void answers(void) {
+static void return_values(void) {
     CHECK(forkless_system(NULL) != 0);
     EXPECT(0, forkless_system("true"));
     EXPECT(5 << 8, forkless_system("exit 5"));
@@ -31,7 +31,7 @@ static void as_by_libc(void) {
 }
 
 /* A command line finds neither the caller's memory nor its close-on-exec descriptors in procfs. */
-static void nothing_of_ours_in_procfs(void) {
+static void lines_find_nothing_of_the_caller_in_procfs(void) {
     static char secret[] = "a secret of ours", *const names[] = {"/proc/self/mem", "mem"};
     char directory[] = "/tmp/forkless-procfs-XXXXXX", line[300], text[100];
     CHECK(mkdtemp(directory));
@@ -92,7 +92,7 @@ static void reap(int signal) {
 
 /* SIGINT and SIGQUIT, sent to both, only reach the program. SIGCHLD stays blocked until the status is known, so its handler
  * finds no child. */
-static void signals_meanwhile(void) {
+static void signals_while_waiting(void) {
     struct sigaction action, old_int, old_chld, now;
     memset(&action, 0, sizeof action);
     action.sa_handler = hit;
@@ -147,7 +147,7 @@ static void signals_as_by_libc(void) {
 
 /* The SIGCHLD handler is called once, when the status is known, and not for each change of a program that stops, continues and
  * ends. */
-static void one_sigchld(void) {
+static void one_sigchld_is_handled(void) {
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
     action.sa_handler = hit;
@@ -232,13 +232,13 @@ static void forked_copy(void) {
 
 int main(void) {
     int fds = open_fds();
-    answers();
+    return_values();
     as_by_libc();
-    nothing_of_ours_in_procfs();
+    lines_find_nothing_of_the_caller_in_procfs();
     long_line();
-    signals_meanwhile();
+    signals_while_waiting();
     signals_as_by_libc();
-    one_sigchld();
+    one_sigchld_is_handled();
     in_threads();
     cancelled();
     forked_copy();

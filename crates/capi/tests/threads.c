@@ -41,7 +41,7 @@ static void *waits(void *argument) {
 }
 
 /* A second thread that uses a handle gets EBUSY, and nothing is lost. */
-static void a_child_is_one_threads(void) {
+static void a_child_is_used_by_one_thread_at_a_time(void) {
     pthread_t thread;
     forkless_command *command = shell("exec sleep 20");
     forkless_child *child;
@@ -84,7 +84,7 @@ static void cancelled(void) {
 int main(void) {
     int fds = open_fds();
     a_prepared_command_is_shared();
-    a_child_is_one_threads();
+    a_child_is_used_by_one_thread_at_a_time();
     cancelled();
     expect_nothing_left(fds);
     return 0;

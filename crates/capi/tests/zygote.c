@@ -133,7 +133,7 @@ static void functions_are_called_before_the_program(void) {
 }
 
 /* The child has the helper's memory, as of forkless_zygote_serve_if_asked, and not that of this process. */
-static void the_memory_is_the_helpers(void) {
+static void children_have_the_helpers_memory(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo program");
     forkless_zygote_call call = {"number", NULL, 0};
@@ -146,7 +146,7 @@ static void the_memory_is_the_helpers(void) {
     forkless_zygote_free(zygote);
 }
 
-static void a_helper_that_was_killed(void) {
+static void a_killed_helper_is_replaced(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo on");
     forkless_child *child = NULL;
@@ -173,7 +173,7 @@ static void a_helper_that_was_killed(void) {
 }
 
 /* The helper's children are children of the original process. */
-static void a_forked_copy_is_told_that_it_is_none_of_its(void) {
+static void a_forked_process_cannot_use_the_zygote(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo on");
     forkless_child *child = NULL;
@@ -195,7 +195,7 @@ static void a_forked_copy_is_told_that_it_is_none_of_its(void) {
     forkless_zygote_free(zygote);
 }
 
-static void what_cannot_be_a_helper(void) {
+static void programs_that_cannot_be_a_helper(void) {
     forkless_zygote_options how = FORKLESS_ZYGOTE_INIT;
     forkless_zygote *zygote = NULL;
     forkless_error error;
@@ -225,10 +225,10 @@ int main(void) {
     }
     launched_by_a_zygote();
     functions_are_called_before_the_program();
-    the_memory_is_the_helpers();
-    a_helper_that_was_killed();
-    a_forked_copy_is_told_that_it_is_none_of_its();
-    what_cannot_be_a_helper();
+    children_have_the_helpers_memory();
+    a_killed_helper_is_replaced();
+    a_forked_process_cannot_use_the_zygote();
+    programs_that_cannot_be_a_helper();
     expect_nothing_left(fds);
     return 0;
 }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read() {
+    fn settings_are_parsed() {
         let plain = Settings { off: false, log: false, inherit: Inherit::All, spares_children: false };
         assert_eq!(Settings::of([None; 4]), (plain, None));
         let all = Settings::of([c"off", c"1", c"stdio", c"off"].map(Some));

@@ -84,7 +84,7 @@ fn hosts_with_thread_sanitizer() {
 
 /// Negative control: the sanitizer reports errors outside of launches.
 #[test]
-fn sanitizers_find_what_is_wrong_in_a_host() {
+fn sanitizers_detect_planted_errors_in_a_host() {
     let Some(_) = prefix() else { return };
     let directory = temporary();
     for (kind, wrong) in [

@@ -177,7 +177,7 @@ static void empty_arguments(void) {
 }
 
 /* A program does not inherit another stream's pipe, and so does not keep its input open. */
-static void streams_do_not_hold_each_other(void) {
+static void streams_are_not_inherited_by_later_programs(void) {
     pclose_arg first, second;
     run(ARGV("cat"), "w", &first, 0);
     run(ARGV("cat"), "w", &second, 0);
@@ -233,7 +233,7 @@ int main(void) {
     in_every_mode(interrupted);
     in_every_mode(broken_pipe);
     in_every_mode(empty_arguments);
-    in_every_mode(streams_do_not_hold_each_other);
+    in_every_mode(streams_are_not_inherited_by_later_programs);
     vmfork();
     expect_nothing_left(fds);
     return 0;
