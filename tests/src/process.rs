@@ -1,4 +1,4 @@
-//! What the tests ask of processes by system calls that touch no memory.
+//! System calls on processes that touch no memory.
 
 use forkless_core::sys;
 

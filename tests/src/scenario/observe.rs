@@ -1,4 +1,4 @@
-//! What a scenario sees of its own process, and how long it may go on.
+//! What a scenario observes of its own process, and its time limits.
 
 use forkless_core::sys::{self, errno, uapi};
 use std::fs;
@@ -95,7 +95,7 @@ pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Does something that must end; where it does not, this process does, and says so.
+/// Runs something that must end; if it hangs, this process exits with a message.
 pub fn within<T>(what: &str, act: impl FnOnce() -> T) -> T {
     let (over, limit) = std::sync::mpsc::channel::<()>();
     let late = format!("never came to an end: {what}\n");
@@ -150,7 +150,7 @@ pub fn kernel_at_least(major: u32, minor: u32) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }
 
-/// Says that something is not tested, and why.
+/// Reports that something is not tested, and why.
 pub fn skip(what: &str, why: &str) {
     eprintln!("SKIPPED: {what} because {why}");
 }

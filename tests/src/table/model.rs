@@ -1,4 +1,4 @@
-//! What is asked in any combination, and what must come of it: a refusal, a failure of a step, or a child like this.
+//! A model of random combinations of settings: it predicts a refusal, the failure of a step, or the child's attributes.
 
 use super::parent::{self, Place};
 use super::settings::Settings;
@@ -16,7 +16,7 @@ use std::{fs, io};
 
 mod privileges;
 
-/// What is asked, in the order in which it is said.
+/// The settings, in the order of the calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct List {
     /// Returns before exec.
@@ -73,7 +73,7 @@ const ORDER: [&str; 33] = [
     "Seccomp",
 ];
 
-/// What must come of a list.
+/// The prediction for a list.
 #[derive(Debug, Default)]
 struct Prediction {
     /// The request itself is refused.
@@ -120,7 +120,7 @@ struct Before {
     set: Observed,
 }
 
-/// Plays a list in this process. Gives what was wrong.
+/// Plays a list in this process. Returns the errors.
 pub fn play(list: &List, nobody: bool, place: &Place) -> io::Result<Vec<String>> {
     fs::create_dir(place.file("t"))?;
     let (said, lie) = (asked(&list.one), asked(&list.lie));
