@@ -217,7 +217,7 @@ fn files_are_written_and_agree() {
     let output = bench(out.path(), &words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
-    for part in ["Small parent", "launches/s", "In short", "index.html"] {
+    for part in ["Small parent", "launches/s", "Summary", "index.html"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     let read = |name: &str| fs::read(out.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -233,7 +233,7 @@ fn files_are_written_and_agree() {
     let page = String::from_utf8(read("index.html")).expect("text");
     assert_eq!(page.matches("<svg role=\"img\"").count(), 9, "three panels each of small, memory and threads");
     let table = String::from_utf8(read("table.txt")).expect("text");
-    assert!(text.starts_with(&table) && table.contains("In short"), "{table}");
+    assert!(text.starts_with(&table) && table.contains("Summary"), "{table}");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn bad_options_are_refused() {
 /// A filter is no condition that can be left again, so a record of launches by `clone` says that it is one.
 #[test]
 fn a_record_without_clone3_says_so() {
-    const NOTE: &str = "clone3 is refused or missing here: forkless launches by clone";
+    const NOTE: &str = "clone3 is refused or missing: forkless uses clone";
     let words = ["bench", "--no-progress", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.1"];
     let table = |before: &[&str]| {
         let out = directory();
