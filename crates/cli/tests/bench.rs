@@ -263,7 +263,7 @@ fn a_program_of_the_users_choice() {
     let failed = run(&["sh", "-c", "exit 3"]);
     assert_eq!(failed.status.code(), Some(1));
     let words = String::from_utf8(failed.stderr).expect("text");
-    assert!(words.contains("contestant floor") && words.contains('3'), "{words}");
+    assert!(words.contains("method floor") && words.contains('3'), "{words}");
 
     let missing = run(&["no-such-program-anywhere"]);
     assert_eq!(missing.status.code(), Some(1));
