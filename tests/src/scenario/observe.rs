@@ -1,6 +1,7 @@
 //! What a scenario observes of its own process, and its time limits.
 
 use forkless_core::sys::{self, errno, uapi};
+pub use forkless_tests::process::kernel_at_least;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -141,13 +142,6 @@ pub fn opening_children() -> Vec<i32> {
         state_of(pid) == Some('S') && number.is_none_or(opens)
     };
     children().into_iter().filter(is_opening).collect()
-}
-
-/// Is the kernel at least this one?
-pub fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }
 
 /// Reports that something is not tested, and why.

@@ -42,8 +42,8 @@ fn next<T>(set: &mut WaitSet<T>) -> Ended<T> {
     set.wait_timeout(LONG).expect("wait").expect("an end")
 }
 
-/// The soft limit of descriptors; gives what it was.
-fn set_file_limit(limit: Option<u64>) -> u64 {
+/// The soft limit of descriptors, as high as it may be with none; gives what it was, or is then.
+pub(crate) fn set_file_limit(limit: Option<u64>) -> u64 {
     // SAFETY: reads and sets a limit of this process.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();
