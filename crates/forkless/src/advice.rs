@@ -48,13 +48,14 @@ impl Way {
         }
     }
 
-    /// The launcher's name in a [`Route`](crate::Route).
-    pub fn launcher(self) -> Launcher {
+    /// What [`Command::launcher`](crate::Command::launcher) takes for it; none for a [`Zygote`](crate::zygote::Zygote), which
+    /// launches what is given to it.
+    pub fn launcher(self) -> Option<Launcher> {
         match self {
-            Self::Clone => Launcher::Clone,
-            Self::Zygote => Launcher::Zygote,
-            Self::PosixSpawn => Launcher::PosixSpawn,
-            Self::Fork => Launcher::Fork,
+            Self::Clone => Some(Launcher::Clone),
+            Self::Zygote => None,
+            Self::PosixSpawn => Some(Launcher::PosixSpawn),
+            Self::Fork => Some(Launcher::Fork),
         }
     }
 }
@@ -385,7 +386,7 @@ mod tests {
         walk(Question::FIRST, &mut questions, &mut ways);
         assert!(Question::ALL.iter().all(|question| questions.contains(question)));
         assert!(Way::ALL.iter().all(|way| ways.contains(way)));
-        assert_eq!(Way::Clone.launcher(), Launcher::Clone);
+        assert_eq!((Way::Clone.launcher(), Way::Zygote.launcher()), (Some(Launcher::Clone), None));
     }
 
     #[test]

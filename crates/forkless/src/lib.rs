@@ -134,7 +134,7 @@ pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
-pub use route::{Call, DescriptorTable, Launcher, Passing, Route};
+pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

@@ -68,6 +68,6 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     match plan.launcher {
         Launcher::Fork => fork::run(plan, run),
         Launcher::PosixSpawn => posix_spawn::run(plan, run),
-        _ => cloned::run(plan, run),
+        Launcher::Clone => cloned::run(plan, run),
     }
 }

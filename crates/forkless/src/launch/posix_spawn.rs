@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kernel::{self, LIBCS};
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Plan, describe};
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::Route;
 use crate::step::Step;
 use crate::wait;
 use forkless_core::exec::{goes_on, is_absent};
@@ -42,8 +42,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pid = request.spawn()?;
     let pidfd = room.and_then(|room| pidfd(room, pid));
     let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
-    let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
-    let route = Route { launcher: Launcher::PosixSpawn, call: Call::PosixSpawn, table, passing: Passing::None };
+    let route = Route::PosixSpawn { inherits_all: plan.inherit_all };
     Ok(Running { pid, id: pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
 }
 

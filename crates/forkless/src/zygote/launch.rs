@@ -21,7 +21,7 @@ use crate::launch::watch::{
 };
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use crate::wait;
 use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
@@ -190,12 +190,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let Some(pid) = pid else {
         return Err(no_child(plan, run, request, base).into());
     };
-    let route = Route {
-        launcher: Launcher::Zygote,
-        call: if field!(base, order.old_clone).load(Ordering::Relaxed) == 0 { Call::Clone3 } else { Call::Clone },
-        table: DescriptorTable::Sent,
-        passing: Passing::ScmRights,
-    };
+    let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
+    let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
     let running = Running { pid, id: pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
     finish(plan, run, base, running, difference)
 }
