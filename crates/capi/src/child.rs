@@ -1,6 +1,6 @@
 //! The handle of a child.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
@@ -130,7 +130,7 @@ unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_reap_orphans() -> size_t {
     let mut left = 0;
-    crate::entry::quietly(|| left = forkless::reap_orphans());
+    crate::boundary::quietly(|| left = forkless::reap_orphans());
     left
 }
 

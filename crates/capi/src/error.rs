@@ -1,6 +1,6 @@
 //! What went wrong, as C is told.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::handle::{self, NULL};
 use forkless::Step;
 use forkless_core::planted;

@@ -5,7 +5,7 @@
 //! are compared with those here by `tests/c.rs`. The public modules are for the other C libraries of the project.
 
 #[doc(hidden)]
-pub mod entry;
+pub mod boundary;
 
 #[doc(hidden)]
 pub mod error;

@@ -1,7 +1,7 @@
 //! Programs in a row, each reading what the one before it writes.
 
+use crate::boundary::answer;
 use crate::child::ChildHandle;
-use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, out, shared};
 use crate::output::{Options, OutputHandle, capture};

@@ -1,6 +1,6 @@
 //! A program started by one call, for `waitpid(2)` to wait for.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use forkless::{Child, Command, Released};

@@ -1,6 +1,6 @@
 //! Programs as streams: `popen(3)` and its like.
 
-use crate::entry::{answer, as_libc};
+use crate::boundary::{answer, as_libc};
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use crate::simple::like_libc;

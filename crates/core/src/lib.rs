@@ -7,9 +7,10 @@
 //! `memcpy` and friends (a test holds it to that).
 //!
 //! Read it in this order: [`plan`] (what the child is to do, as flat data), [`frame`] (what belongs to one run),
-//! [`child`] (the loop that plays the plan back), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`];
-//! [`forked`] is the way in for one with memory of its own, [`sent`] for those that another
-//! process clones, [`called`] for one that calls a function of the caller's own; [`report`] says what came of it, [`sys`] is the kernel's door.
+//! [`child`] (the loop that plays the plan back), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`];
+//! [`forked`] is the entry of a child with memory of its own, [`zygote_child`] of one that another process clones, and
+//! [`vfork_call`] of one that calls a function of the caller's own. [`report`] reads what a child has left in its frame; [`sys`] makes the
+//! system calls, and [`robust`] has the kernel mark a word when a child leaves.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 
@@ -24,7 +25,7 @@ pub mod child;
 
 pub mod fds;
 
-pub mod identity;
+pub mod process;
 
 pub mod signals;
 
@@ -32,11 +33,13 @@ pub mod call;
 
 pub mod exec;
 
+pub mod robust;
+
 pub mod forked;
 
-pub mod sent;
+pub mod zygote_child;
 
-pub mod called;
+pub mod vfork_call;
 
 pub mod report;
 

@@ -26,7 +26,7 @@ pub enum Outcome {
     /// A child that another process cloned could not take this on of what the caller is, or one of the caller's could not put
     /// the caller's handlers away.
     Adopt {
-        /// One of [`sent::what`](crate::sent::what), or [`PUTS_HANDLERS_AWAY`].
+        /// One of [`zygote_child::what`](crate::zygote_child::what), or [`PUTS_HANDLERS_AWAY`].
         what: i32,
         /// Why; 0: it was killed.
         errno: i32,

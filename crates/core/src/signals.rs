@@ -36,7 +36,7 @@ const fn bit(signal: u32) -> u64 {
 /// then. So the child blocks it itself: [`block_all`].
 pub const BLOCKED_IN_CALLER: u64 = !bit(uapi::SIGSYS);
 
-/// In [`Frame::detail`] before the first step: the child puts its caller's handlers away. None of `sent::what`.
+/// In [`Frame::detail`] before the first step: the child puts its caller's handlers away. None of `zygote_child::what`.
 pub const PUTS_HANDLERS_AWAY: i32 = 12;
 
 /// The first act of a child that still has its caller's handlers. A filter has let the caller do the same.

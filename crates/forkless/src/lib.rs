@@ -87,7 +87,7 @@ mod orphan;
 
 mod process;
 
-mod settled;
+mod once;
 
 pub mod zygote;
 

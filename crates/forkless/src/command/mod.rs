@@ -1,4 +1,5 @@
-//! Command: what the user says. It records words and does nothing else.
+//! Command: what the user asks for. The builders only record it, and make no system call (but `Stdio::copy_of` copies a descriptor).
+//! What is done with a command is in `verbs`, which compiles and launches it.
 
 use crate::environment::Held;
 use crate::plan::closure::Closure;
@@ -50,9 +51,19 @@ pub(crate) use setup::{Name, Setup};
 /// - [`pre_exec`](Self::pre_exec) has to be asked for together with fork: the child shares the caller's memory else.
 ///
 /// # In the child
-/// In this order: a private descriptor table; descriptors to their numbers; limits and scheduling; session or process
-/// group; terminal; root; groups, group, user; directory; umask; paths opened in the child; further calls; no new
-/// privileges; parent-death signal; signals (SIGPIPE at its default and the caller's mask, unless told otherwise); exec.
+/// The settings take effect in this order, whatever the order of the calls:
+/// 1. Namespaces and cgroup, in which the child is born; the directory as a descriptor; namespaces to join.
+/// 2. A private descriptor table; the descriptors, each to its number. The child waits for the parent to write the id maps.
+/// 3. Time namespace, host name, mounts.
+/// 4. Limits, scheduling, `oom_score_adj`.
+/// 5. Session or process group, then the terminal.
+/// 6. The root directory: `chroot` or `pivot_root`.
+/// 7. Bounding set and securebits; then groups, group, user.
+/// 8. The working directory, the umask, files that the child opens, copies of its descriptors.
+/// 9. Further system calls, and descriptors that are handed back.
+/// 10. `no_new_privs`; the parent-death signal; the capability sets; Landlock.
+/// 11. Signals: SIGPIPE at its default, and the caller's mask, by default.
+/// 12. Closures of [`pre_exec`](Self::pre_exec), the seccomp filter, exec.
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,

@@ -114,7 +114,7 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
     // SAFETY: the child plays the plan in its own memory and does not return; what it calls besides, closures and the
     // handlers of pthread_atfork(3), is what may be called after fork.
     let answer = match unsafe { libc::fork() } {
-        // SAFETY: such a frame is the first field of a Shared; the child's copy of the plan is its own.
+        // SAFETY: such a frame is the first field of a ForkFrame; the child's copy of the plan is its own.
         0 => unsafe { forked::play(frame.cast()) },
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),

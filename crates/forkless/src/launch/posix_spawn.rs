@@ -14,8 +14,8 @@ use crate::route::Route;
 use crate::step::Step;
 use crate::wait;
 use forkless_core::exec::{goes_on, is_absent};
-use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
-use forkless_core::plan::{self, Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, source_of};
+use forkless_core::plan::{self, Op, OpCode, Pair};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::signals::handler;
@@ -213,7 +213,7 @@ impl<'a> Request<'a> {
         for (n, pair) in (0..).zip(&pairs) {
             let (op, code) = (place_op(plan), OpCode::Place);
             let failed = |errno| failure::failed(plan, Outcome::Failed { op, code, detail: n, errno });
-            let from = match source_of(pair, run) {
+            let from = match source_of(&run.slots, pair) {
                 SLOT_INHERIT => continue,
                 SLOT_NULL => match null {
                     Some(number) => number,
@@ -289,7 +289,7 @@ impl<'a> Request<'a> {
 
     /// What the child copies must be there and not be closed by exec, if it is one that it inherits.
     fn check_dup(&self, source: RawFd, run: &Run<'_>) -> Result<(), i32> {
-        let is_it = |pair: &Pair| pair.target == source && source_of(pair, run) != SLOT_INHERIT;
+        let is_it = |pair: &Pair| pair.target == source && source_of(&run.slots, pair) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
         let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
         if is_placed || is_opened || planted!("spawn-copies-what-ends") {
@@ -364,15 +364,6 @@ impl<'a> Request<'a> {
             return error;
         }
         error.note(format!("posix_spawn does not tell the step: it may have been {} too", others.join(", or ")))
-    }
-}
-
-/// The parent's descriptor for a pair, or a slot's special value.
-fn source_of(pair: &Pair, run: &Run<'_>) -> RawFd {
-    match pair.source {
-        PAIR_NULL => SLOT_NULL,
-        slot if slot < 0 => run.slots.get((-1 - slot) as usize).copied().unwrap_or(SLOT_INHERIT),
-        source => source,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
 
-use crate::settled::SettledFor;
+use crate::once::OnceFor;
 use forkless_core::planted;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ impl Identity {
 
 /// Which shell the file is. It is looked at once.
 pub(super) fn kind(shell: &Identity) -> Kind {
-    static KINDS: SettledFor<Identity, Kind> = SettledFor::new();
+    static KINDS: OnceFor<Identity, Kind> = OnceFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
 

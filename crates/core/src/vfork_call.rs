@@ -1,7 +1,8 @@
 //! A function of the caller's own in a child that shares the caller's memory, while the caller stands still (`CLONE_VFORK`).
 //!
-//! It is the one thing that runs in a child and is not of this crate; what it may do is for who passes it to know. No handler of
-//! the caller's runs in the child, and the function has the caller's mask.
+//! The function is not of this crate, so the rules of this crate do not bind it: whoever passes it answers for what it does. (The
+//! other code from outside runs in children with memory of their own: the hook of [`OpCode::PreExec`](crate::plan::OpCode::PreExec), and a
+//! zygote's functions.) No handler of the caller's runs in the child. The function has the caller's signal mask.
 //!
 //! # Safety
 //! As for [`child`](crate::child), and for the function as `vfork(2)` says.

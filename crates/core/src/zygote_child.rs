@@ -1,16 +1,11 @@
-//! What a child does first that another process has cloned for the caller: it becomes what the caller is.
+//! First steps of a child that a zygote cloned: it takes on the caller's attributes.
 //!
-//! Such a child has the directory, the limits and all else of the process that cloned it. What can be taken on is taken on
-//! here, before the plan is played, in the order in which each step still can be; what cannot, the caller compares meanwhile
+//! Such a child has inherited the directory, the limits and so on from the process that cloned it. What a process can change in itself
+//! is taken on here, before the plan is played, in the order in which each step still can be; the rest is compared by the caller meanwhile
 //! ([`Sent::checked`]).
 //!
-//! # How its end is told
-//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only where somebody shares its memory still. A child with
-//! memory of its own has nobody, and one whose helper has been killed has nobody any more. So the word is in the child's
-//! *robust list* instead: a futex that a thread holds, which the kernel marks, and wakes who waits for it, when the thread
-//! executes a program as when it ends.
-//!
-//! Source: mm_release() in kernel/fork.c; exit_robust_list(), handle_futex_death() in kernel/futex/core.c; get_robust_list(2).
+//! A child whose helper has been killed shares its memory with nobody any more, so the kernel would not clear its futex word. The
+//! word is in the child's [robust](crate::robust) list instead.
 //!
 //! # Safety
 //! As for [`child`](crate::child).
@@ -18,6 +13,7 @@
 use crate::child::{await_word, play};
 use crate::frame::{Frame, GO};
 use crate::planted;
+use crate::robust::{self, Robust};
 use crate::signals;
 use crate::sys::{self, Result, uapi};
 use core::cell::UnsafeCell;
@@ -46,36 +42,6 @@ pub struct Sent {
     robust: UnsafeCell<Robust>,
     /// What is to be taken on.
     pub adopt: Adopt,
-}
-
-/// `struct robust_list_head`, and its one entry.
-#[repr(C)]
-struct Robust {
-    next: usize,
-    offset: isize,
-    pending: usize,
-    entry: usize,
-}
-
-/// Puts the frame's word into the robust list of the calling thread, which is the child.
-unsafe fn hold_word(sent: &Sent) -> Result<()> {
-    const FUTEX_WAITERS: u32 = 1 << 31;
-    /// Without the entry.
-    const HEAD: usize = 3 * size_of::<usize>();
-    let head = sent.robust.get();
-    // SAFETY: only the child uses the list, which lies beside its frame and is there until it has left.
-    unsafe {
-        let entry = &raw mut (*head).entry;
-        *head = Robust {
-            next: entry as usize,
-            offset: sent.frame.word.as_ptr() as isize - entry as isize,
-            pending: 0,
-            entry: head as usize,
-        };
-        sys::syscall(uapi::__NR_set_robust_list, [head as usize, HEAD, 0, 0, 0, 0])?;
-    }
-    sent.frame.word.store(sys::gettid() as u32 | FUTEX_WAITERS, Release);
-    Ok(())
 }
 
 /// What a child takes on; `differs` has a bit for each number of [`what`] that is not so already.
@@ -112,32 +78,40 @@ pub struct Adopt {
     pub cpus: [u64; CPU_WORDS],
 }
 
-/// What can be taken on, by number.
-pub mod what {
-    /// The working directory.
-    pub const DIRECTORY: i32 = 0;
-    /// The process group.
-    pub const GROUP: i32 = 1;
-    /// A resource limit.
-    pub const LIMIT: i32 = 2;
-    /// The nice value.
-    pub const NICE: i32 = 3;
-    /// Scheduling policy and priority.
-    pub const SCHEDULER: i32 = 4;
-    /// The processors.
-    pub const AFFINITY: i32 = 5;
-    /// The I/O priority.
-    pub const IO_PRIORITY: i32 = 6;
-    /// The timer slack.
-    pub const TIMER_SLACK: i32 = 7;
-    /// The personality.
-    pub const PERSONALITY: i32 = 8;
-    /// Ignored signals.
-    pub const SIGNALS: i32 = 9;
-    /// Nothing: what cannot be taken on is not as it should be.
-    pub const CHECKED: i32 = 10;
-    /// The word by which the caller is told.
-    pub const WORD: i32 = 11;
+/// What a child inherits from whoever clones it and can change: number and words of each.
+macro_rules! taken_on {
+    ($($name:ident = $number:literal, $words:literal;)*) => {
+        /// What is taken on, by number.
+        pub mod what {
+            $(#[doc = concat!("The ", $words, ".")] pub const $name: i32 = $number;)*
+            /// Nothing: what cannot be taken on is not as it should be.
+            pub const CHECKED: i32 = 10;
+            /// The word that tells the caller.
+            pub const WORD: i32 = 11;
+
+            /// The words for a number, for errors.
+            pub fn words(what: i32) -> Option<&'static str> {
+                match what {
+                    $($name => Some($words),)*
+                    WORD => Some("robust list"),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+taken_on! {
+    DIRECTORY = 0, "directory";
+    GROUP = 1, "process group";
+    LIMIT = 2, "resource limits";
+    NICE = 3, "nice value";
+    SCHEDULER = 4, "scheduler";
+    AFFINITY = 5, "processors";
+    IO_PRIORITY = 6, "I/O priority";
+    TIMER_SLACK = 7, "timer slack";
+    PERSONALITY = 8, "personality";
+    SIGNALS = 9, "ignored signals";
 }
 
 /// Entry of a child in the memory of the process that cloned it: takes on what it is to, and plays.
@@ -155,7 +129,8 @@ pub unsafe fn adopt(sent: &Sent) {
     frame.detail.store(what::WORD, Relaxed);
     // SAFETY: this is the child (module contract).
     let answer = unsafe {
-        hold_word(sent).and_then(|()| {
+        robust::watch(sent.robust.get(), &frame.word).and_then(|()| {
+            frame.word.store(robust::held(), Release);
             if sent.announce != 0 {
                 sys::futex_wake(&frame.word);
             }
