@@ -1,7 +1,7 @@
 //! The way into a plan for a child that was made by fork, and how its parent sees that it has left.
 //!
 //! Such a child has a copy of its parent's memory, so the kernel does not clear a word in it when the child calls exec or
-//! ends. So the frame lies in a mapping that both share, and beside it a word that is in the child's [robust](crate::robust) list:
+//! ends. So the frame lies in a mapping that both share, and beside it a word that is in the child's [`robust`] list:
 //! the child owns it until it leaves. No descriptor is needed, nothing has to be kept out of other children or of the child's own
 //! table, and a hook may close whatever it likes.
 //!

@@ -5,7 +5,7 @@
 //! ([`Sent::checked`]).
 //!
 //! A child whose helper has been killed shares its memory with nobody any more, so the kernel would not clear its futex word. The
-//! word is in the child's [robust](crate::robust) list instead.
+//! word is in the child's [`robust`] list instead.
 //!
 //! # Safety
 //! As for [`child`](crate::child).

@@ -45,7 +45,7 @@ pub(crate) use setup::{Name, Setup};
 /// # What differs from `std`
 /// - The program gets standard input, output and error and the descriptors named by [`fd`](Self::fd), nothing else,
 ///   close-on-exec or not; [`inherit_all`](Self::inherit_all) brings back the POSIX rule.
-/// - A [`Child`] that is dropped leaves no zombie behind.
+/// - A [`Child`](crate::Child) that is dropped leaves no zombie behind.
 /// - Errors say which step failed, on what ([`Error::of`](crate::Error::of)); `raw_os_error()` of such an `io::Error`
 ///   is `None`, use `kind()` or [`Error::errno`](crate::Error::errno).
 /// - [`pre_exec`](Self::pre_exec) has to be asked for together with fork: the child shares the caller's memory else.
@@ -376,7 +376,7 @@ impl Command {
         self
     }
 
-    /// Should the child be killed with SIGKILL when its [`Child`] is dropped before it has ended? It is not waited for then,
+    /// Should the child be killed with SIGKILL when its [`Child`](crate::Child) is dropped before it has ended? It is not waited for then,
     /// but reaped by a later launch or [`reap_orphans`](crate::reap_orphans), as any dropped child is.
     ///
     /// The child alone is killed, not what it has started; and nobody is if this process ends without dropping the handle
