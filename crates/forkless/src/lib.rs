@@ -57,9 +57,9 @@ mod pty;
 
 mod launch;
 
-mod prepared;
-
 mod start;
+
+mod prepared;
 
 mod verbs;
 
