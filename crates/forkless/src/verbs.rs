@@ -3,7 +3,6 @@
 use crate::child::Child;
 use crate::command::Command;
 use crate::compile::compile;
-
 use crate::launch::exec::exec;
 use crate::launch::run::Form;
 use crate::output;
