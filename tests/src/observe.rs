@@ -2,31 +2,12 @@
 //! parent, so that the two can be compared.
 
 use crate::state::without_limits;
+use forkless::Resource;
 use std::collections::BTreeMap;
 use std::fs;
 
 /// Name to value.
 pub type Observed = BTreeMap<String, String>;
-
-/// The resource limits, by number.
-pub const LIMITS: [&str; 16] = [
-    "cpu",
-    "fsize",
-    "data",
-    "stack",
-    "core",
-    "rss",
-    "nproc",
-    "nofile",
-    "memlock",
-    "as",
-    "locks",
-    "sigpending",
-    "msgqueue",
-    "nice",
-    "rtprio",
-    "rttime",
-];
 
 /// The kinds of namespaces as `/proc/PID/ns` names them.
 pub const NAMESPACES: [&str; 8] = ["user", "mnt", "net", "uts", "ipc", "pid", "cgroup", "time"];
@@ -38,7 +19,7 @@ pub const UNKNOWN: &str = "?";
 pub fn observe() -> Observed {
     let mut found = Observed::new();
     let mut put = |name: &str, value: String| found.insert(name.to_owned(), value);
-    for (number, name) in (0..).zip(LIMITS) {
+    for (number, name) in (0..).zip(Resource::ALL.map(Resource::name)) {
         // SAFETY: the kernel writes a limit.
         let limit = unsafe {
             let mut limit: libc::rlimit = std::mem::zeroed();

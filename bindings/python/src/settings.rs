@@ -51,12 +51,14 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
 fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "rlimits" => {
+            // By the numbers of `resource.RLIMIT_*`.
+            let resources = Resource::ALL.map(|one| (one.name(), one as i64, one));
             for (resource, limits) in pairs(value)? {
                 let (soft, hard) = match limits.extract::<(Limit, Limit)>() {
                     Ok((soft, hard)) => (soft.0, hard.0),
                     Err(_) => limits.extract::<Limit>().map(|both| (both.0, both.0))?,
                 };
-                command.rlimit(named(&resource, RESOURCES)?, soft, hard);
+                command.rlimit(named(&resource, &resources)?, soft, hard);
             }
         }
         "nice" => _ = command.nice(value.extract()?),
@@ -196,26 +198,6 @@ fn step(words: &str) -> PyResult<Step> {
 
 const LAUNCHERS: &[(&str, i64, Launcher)] =
     &[("clone", 0, Launcher::Clone), ("fork", 1, Launcher::Fork), ("posix_spawn", 2, Launcher::PosixSpawn)];
-
-/// By the numbers of `resource.RLIMIT_*`.
-const RESOURCES: &[(&str, i64, Resource)] = &[
-    ("cpu", 0, Resource::Cpu),
-    ("fsize", 1, Resource::FileSize),
-    ("data", 2, Resource::Data),
-    ("stack", 3, Resource::Stack),
-    ("core", 4, Resource::Core),
-    ("rss", 5, Resource::Rss),
-    ("nproc", 6, Resource::Processes),
-    ("nofile", 7, Resource::Files),
-    ("memlock", 8, Resource::LockedMemory),
-    ("as", 9, Resource::AddressSpace),
-    ("locks", 10, Resource::Locks),
-    ("sigpending", 11, Resource::PendingSignals),
-    ("msgqueue", 12, Resource::MessageQueues),
-    ("nice", 13, Resource::Nice),
-    ("rtprio", 14, Resource::RealtimePriority),
-    ("rttime", 15, Resource::RealtimeTime),
-];
 
 /// By the numbers of `os.SCHED_*`.
 const SCHEDULERS: &[(&str, i64, Scheduler)] = &[

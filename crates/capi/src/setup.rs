@@ -9,26 +9,6 @@ use libc::{c_char, c_int, gid_t, mode_t, size_t, uid_t};
 use std::ffi::c_void;
 use std::io;
 
-/// By their numbers, `RLIMIT_CPU` and so on.
-const RESOURCES: [Resource; 16] = [
-    Resource::Cpu,
-    Resource::FileSize,
-    Resource::Data,
-    Resource::Stack,
-    Resource::Core,
-    Resource::Rss,
-    Resource::Processes,
-    Resource::Files,
-    Resource::LockedMemory,
-    Resource::AddressSpace,
-    Resource::Locks,
-    Resource::PendingSignals,
-    Resource::MessageQueues,
-    Resource::Nice,
-    Resource::RealtimePriority,
-    Resource::RealtimeTime,
-];
-
 const SCHEDULERS: [Scheduler; 5] =
     [Scheduler::Other, Scheduler::Fifo, Scheduler::RoundRobin, Scheduler::Batch, Scheduler::Idle];
 
@@ -132,8 +112,8 @@ setters! {
     }
 
     fn forkless_command_rlimit(resource: c_int, soft: u64, hard: u64) command => {
-        let found = RESOURCES.iter().find(|one| **one as c_int == resource);
-        command.rlimit(*found.ok_or(bad("no such resource"))?, soft, hard);
+        let found = Resource::ALL.into_iter().find(|one| *one as c_int == resource);
+        command.rlimit(found.ok_or(bad("no such resource"))?, soft, hard);
     }
 
     fn forkless_command_nice(nice: c_int) command => {

@@ -1,9 +1,9 @@
 //! A control group (version 2) of one's own, for children to be born in.
 
-use crate::child::{SIGCONT, SIGKILL};
 use crate::error::reworded;
 use forkless_core::planted;
 use forkless_core::sys;
+use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

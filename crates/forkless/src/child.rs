@@ -13,6 +13,7 @@ use crate::usage::Usage;
 use crate::wait::{self, Ended};
 use crate::zygote::Request;
 use forkless_core::frame::LEFT;
+use forkless_core::sys::signal::SIGKILL;
 use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
@@ -558,9 +559,6 @@ pub enum Released {
     /// It was killed by this signal in exec, and nothing is left of it.
     Killed(i32),
 }
-
-pub(crate) const SIGKILL: i32 = 9;
-pub(crate) const SIGCONT: i32 = 18;
 
 impl Drop for Inner {
     fn drop(&mut self) {

@@ -18,13 +18,13 @@ pub(crate) fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 #[derive(Clone, Copy)]
 pub(crate) enum Prctl {
     /// PR_GET_DUMPABLE
-    Dumpable = 3,
+    Dumpable = sys::prctl::PR_GET_DUMPABLE as isize,
     /// PR_SET_DUMPABLE
-    SetDumpable = 4,
+    SetDumpable = sys::prctl::PR_SET_DUMPABLE as isize,
     /// PR_GET_SECCOMP
-    Seccomp = 21,
+    Seccomp = sys::prctl::PR_GET_SECCOMP as isize,
     /// PR_CAPBSET_READ
-    IsInBoundingSet = 23,
+    IsInBoundingSet = sys::prctl::PR_CAPBSET_READ as isize,
 }
 
 /// `prctl(2)`.

@@ -103,8 +103,9 @@ pub use child::Released;
 pub use child::{Change, Child};
 #[doc(hidden)]
 pub use command::posix;
+pub use command::values::*;
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
-pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub use command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;

@@ -9,6 +9,7 @@ use crate::pipes::{Defaults, Unsaid};
 use crate::step::Step;
 use crate::{Command, Prepared};
 use forkless_core::planted;
+use forkless_core::sys::signal::SIGKILL;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsStr;
@@ -227,8 +228,6 @@ fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
         if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
     })
 }
-
-const SIGKILL: i32 = 9;
 
 impl RunningPipeline {
     /// Waits for all programs to end.

@@ -3,7 +3,6 @@
 use super::parent::{Place, cgroup_directory, cgroup_mount, pty, refusals_of};
 use super::{signal, syscall};
 use crate::filter;
-use crate::observe::LIMITS;
 use forkless::{BpfInstruction, CallArg, CapabilitySet, Command, IoClass, Namespace, Resource, Scheduler, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -165,28 +164,10 @@ fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Re
 }
 
 fn resources(settings: &Settings, command: &mut Command) {
-    const RESOURCES: [Resource; 16] = [
-        Resource::Cpu,
-        Resource::FileSize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Processes,
-        Resource::Files,
-        Resource::LockedMemory,
-        Resource::AddressSpace,
-        Resource::Locks,
-        Resource::PendingSignals,
-        Resource::MessageQueues,
-        Resource::Nice,
-        Resource::RealtimePriority,
-        Resource::RealtimeTime,
-    ];
     for (name, [soft, hard]) in &settings.rlimit {
-        let number = LIMITS.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name} is no limit"));
+        let known = Resource::ALL.into_iter().find(|known| known.name() == name);
         // -1 is RLIM_INFINITY.
-        command.rlimit(RESOURCES[number], *soft as u64, *hard as u64);
+        command.rlimit(known.unwrap_or_else(|| panic!("{name} is no limit")), *soft as u64, *hard as u64);
     }
     if let Some(nice) = settings.nice {
         command.nice(nice);

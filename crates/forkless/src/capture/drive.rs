@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::quiet::write_quietly;
 use crate::step::Step;
 use forkless_core::planted;
+use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
@@ -16,9 +17,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const SIGKILL: i32 = 9;
-const SIGCONT: i32 = 18;
 
 /// The streams of one or several children, and when it is enough.
 pub(crate) struct Drive {

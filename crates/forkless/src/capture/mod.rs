@@ -7,6 +7,7 @@ use crate::launch::Form;
 use crate::pipes::{Defaults, Unsaid};
 use crate::usage::Usage;
 use crate::{Command, Prepared, wait};
+use forkless_core::sys::signal::SIGKILL;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -61,8 +62,6 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) const ENDLESS: Self = Self { timeout: None, signal: SIGKILL, grace: Duration::ZERO, linger: None };
 }
-
-const SIGKILL: i32 = 9;
 
 /// As much as is kept in memory files unless told otherwise, in bytes.
 const MEMORY_FILE_LIMIT: usize = 1 << 30;

@@ -1,8 +1,9 @@
 //! Signals to a child and to its process group, and the ends made of them.
 
-use super::{Child, Inner, SIGCONT, SIGKILL};
+use super::{Child, Inner};
 use crate::wait;
 use forkless_core::planted;
+use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -6,6 +6,7 @@ use crate::launch::{Closure, Launcher};
 use crate::output;
 use crate::prepared::Prepared;
 use crate::stdio::{Source, Stdio};
+use forkless_core::sys::signal::SIGPIPE;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
@@ -27,10 +28,12 @@ mod sandbox;
 
 mod setup;
 
+pub(crate) mod values;
+
 pub use capability::{Capability, CapabilitySet};
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, OVERLAY, Sandbox};
-pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
 
 /// A program to be started: the names and meanings of [`std::process::Command`], by another way into the kernel.
@@ -122,8 +125,6 @@ pub(crate) struct Signals {
     /// Numbers that are not signals, kept for the error.
     pub(crate) bad: Option<i32>,
 }
-
-const SIGPIPE: i32 = 13;
 
 /// How long to try again while a program is busy: see [`Command::retry_busy`].
 const BUSY_MS: u32 = 100;

@@ -1,6 +1,7 @@
 //! What the child is, beside what it runs: identity, limits, scheduling.
 
 use crate::command::Command;
+use crate::command::values::{IoClass, Resource, Scheduler};
 use crate::step::Step;
 use forkless_core::sys::uapi;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,75 +75,6 @@ impl From<&str> for CallArg {
 pub(crate) enum Name {
     Id(u32),
     Name(OsString),
-}
-
-/// A resource that can be limited: `getrlimit(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Resource {
-    /// Processor time, in seconds.
-    Cpu = 0,
-    /// Size of a file that is written, in bytes.
-    FileSize = 1,
-    /// Data segment, in bytes.
-    Data = 2,
-    /// Stack, in bytes.
-    Stack = 3,
-    /// Core dump, in bytes.
-    Core = 4,
-    /// Resident set, in bytes; without effect since Linux 2.4.30.
-    Rss = 5,
-    /// Processes of the real user.
-    Processes = 6,
-    /// Descriptor numbers: one above the highest.
-    Files = 7,
-    /// Locked memory, in bytes.
-    LockedMemory = 8,
-    /// Address space, in bytes.
-    AddressSpace = 9,
-    /// File locks; without effect since Linux 2.4.25.
-    Locks = 10,
-    /// Queued signals.
-    PendingSignals = 11,
-    /// POSIX message queues, in bytes.
-    MessageQueues = 12,
-    /// Ceiling of the nice value, as 20 minus nice.
-    Nice = 13,
-    /// Ceiling of the real-time priority.
-    RealtimePriority = 14,
-    /// Processor time under real-time scheduling without a blocking call, in microseconds.
-    RealtimeTime = 15,
-}
-
-/// No limit, for [`Command::rlimit`].
-pub const RLIM_INFINITY: u64 = u64::MAX;
-
-/// A scheduling policy: `sched(7)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Scheduler {
-    /// SCHED_OTHER, the default.
-    Other = 0,
-    /// SCHED_FIFO, a real-time policy.
-    Fifo = 1,
-    /// SCHED_RR, a real-time policy with time slices.
-    RoundRobin = 2,
-    /// SCHED_BATCH.
-    Batch = 3,
-    /// SCHED_IDLE.
-    Idle = 5,
-}
-
-/// A class of I/O priority: `ioprio_set(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum IoClass {
-    /// First at the disk; needs CAP_SYS_ADMIN or CAP_SYS_NICE.
-    Realtime = 1,
-    /// The default.
-    BestEffort = 2,
-    /// Only when nobody else wants the disk.
-    Idle = 3,
 }
 
 /// Identity, limits and scheduling of the child. Each is one system call in it, unless said otherwise, and none costs

@@ -12,7 +12,7 @@ use forkless_core::plan::{
     self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
 };
 use forkless_core::planted;
-use forkless_core::sys::{errno, uapi};
+use forkless_core::sys::{errno, signal, uapi};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -431,8 +431,8 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Signals 9 and 19, whose action the kernel does not let anyone set.
-const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
+/// The signals whose action the kernel does not let anyone set.
+const KILL_AND_STOP: u64 = signal::bit(signal::SIGKILL) | signal::bit(signal::SIGSTOP);
 
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {

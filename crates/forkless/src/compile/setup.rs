@@ -1,5 +1,6 @@
 //! Settings into ops: look-ups of names, and one system call each.
 
+use crate::command::values::Resource;
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
 use crate::compile::places::Places;
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::planted;
-use forkless_core::sys::uapi;
+use forkless_core::sys::{prctl, uapi};
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::RawFd;
@@ -85,7 +86,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
     let setup = steps.setup;
     for (&resource, &(soft, hard)) in &setup.rlimits {
         let limit = steps.arena.words(&[soft, hard]);
-        let object = format!("{} to {}:{}", RESOURCES[resource as usize], amount(soft), amount(hard));
+        let object = format!("{} to {}:{}", Resource::ALL[resource as usize].name(), amount(soft), amount(hard));
         let args = [Arg::Number(0), Arg::Number(resource.into()), Arg::Data(limit), Arg::Number(0)];
         steps.call(Step::Rlimit, &object, uapi::__NR_prlimit64, &args);
     }
@@ -120,8 +121,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         steps.call(Step::IoPriority, &format!("class {class}, level {level}"), uapi::__NR_ioprio_set, &args);
     }
     if let Some(slack) = setup.timer_slack {
-        const PR_SET_TIMERSLACK: u64 = 29;
-        let args = [Arg::Number(PR_SET_TIMERSLACK), Arg::Number(slack)];
+        let args = [Arg::Number(prctl::PR_SET_TIMERSLACK.into()), Arg::Number(slack)];
         steps.call(Step::TimerSlack, &format!("to {slack} ns"), uapi::__NR_prctl, &args);
     }
     if let Some(persona) = setup.personality {
@@ -281,35 +281,20 @@ pub(super) fn calls(steps: &mut Steps<'_>) {
 /// What must come after the ids: the kernel forgets a parent-death signal when they change, and a program without
 /// privileges may still forgo new ones.
 pub(super) fn last(steps: &mut Steps<'_>) {
-    const PR_SET_NO_NEW_PRIVS: u64 = 38;
     if steps.setup.no_new_privs && !planted!("no-new-privs-forgotten") {
-        let args = [Arg::Number(PR_SET_NO_NEW_PRIVS), Arg::Number(1), Arg::Number(0), Arg::Number(0), Arg::Number(0)];
+        let args = [
+            Arg::Number(prctl::PR_SET_NO_NEW_PRIVS.into()),
+            Arg::Number(1),
+            Arg::Number(0),
+            Arg::Number(0),
+            Arg::Number(0),
+        ];
         steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
     }
     if let Some(signal) = steps.setup.parent_death_signal {
         steps.op(Step::ParentDeathSignal, Op { a: signal as u32, ..Op::new(OpCode::ParentDeathSignal) });
     }
 }
-
-/// What the limits are called in `prlimit(1)`'s help, by number.
-const RESOURCES: [&str; 16] = [
-    "cpu",
-    "fsize",
-    "data",
-    "stack",
-    "core",
-    "rss",
-    "nproc",
-    "nofile",
-    "memlock",
-    "as",
-    "locks",
-    "sigpending",
-    "msgqueue",
-    "nice",
-    "rtprio",
-    "rttime",
-];
 
 fn amount(limit: u64) -> String {
     if limit == u64::MAX { "unlimited".into() } else { limit.to_string() }

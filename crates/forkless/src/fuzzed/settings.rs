@@ -193,8 +193,7 @@ fn process(command: &mut Command, bytes: &mut Bytes<'_>) {
         8 => drop(command.groups(&(0..bytes.byte() % 40).map(u32::from).collect::<Vec<_>>())),
         9 => drop(command.umask(bytes.word())),
         10 => {
-            use Resource::{Core, Cpu, Data, FileSize};
-            let resource = bytes.pick(&[Core, Cpu, Data, FileSize]);
+            let resource = bytes.pick(&Resource::ALL);
             command.rlimit(resource, bytes.number() as u64, bytes.number() as u64);
         }
         11 => drop(command.nice(bytes.int())),

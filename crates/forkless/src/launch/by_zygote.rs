@@ -24,6 +24,7 @@ use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sent::what;
+use forkless_core::sys::signal::SIGKILL;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
@@ -227,7 +228,7 @@ fn finish(
         match kernel::pidfd_open(running.pid) {
             Ok(pidfd) => running.pidfd = Some(pidfd),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
-                wait::signal(running.pid, None, crate::child::SIGKILL);
+                wait::signal(running.pid, None, SIGKILL);
                 reap(&running);
                 return Err(super::failure::clone_error(plan, true, error).into());
             }

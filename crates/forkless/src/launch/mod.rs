@@ -15,6 +15,7 @@ use forkless_core::frame::{Frame, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOTS, T
 use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
+use forkless_core::sys::signal::{SIGCONT, SIGSYS};
 use forkless_core::sys::{self, errno, uapi};
 use std::fmt;
 use std::io;
@@ -524,8 +525,7 @@ enum NextBest {
 }
 
 fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<NextBest> {
-    /// Bad system call: what a filter kills with. Any other signal is somebody else's doing.
-    const SIGSYS: i32 = 31;
+    // Bad system call: what a filter kills with. Any other signal is somebody else's doing.
     let by_filter = signal == Some(SIGSYS);
     let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
     let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
@@ -575,7 +575,6 @@ fn wait_for(running: &mut Running, form: Form, passes_descriptors: bool, keep_du
 /// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
 /// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
 fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
-    const SIGCONT: i32 = 18;
     while !wait_while(stack, pid, None, &busy) {
         if !planted!("stopped-child-not-continued") {
             wait::signal(pid, pidfd, SIGCONT);

@@ -10,7 +10,7 @@ use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::launch::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self, signal, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(super) struct Direct {
     pub(super) ending: ShellEnding,
 }
 
-const SIGCHLD: u64 = 1 << 16;
+const SIGCHLD: u64 = signal::bit(signal::SIGCHLD);
 
 /// A dash that waits: what it waits by, and what a terminal sends to both, of which it would have died.
 const HEEDED: u64 = SIGCHLD | 0b111;

@@ -2,12 +2,12 @@
 
 use super::process::Process;
 use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
-use crate::child::SIGCONT;
 use crate::compile::Plan;
 use crate::error::Error;
 use crate::launch::Form;
 use crate::pipes::Defaults;
 use forkless_core::planted;
+use forkless_core::sys::signal::SIGCONT;
 use std::future::poll_fn;
 use std::io;
 use std::mem::ManuallyDrop;

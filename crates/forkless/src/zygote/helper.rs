@@ -5,7 +5,7 @@ use super::message::{ARENA_AT, AT_ONCE, Kind, Message, PARCEL_AT, Parcel, USUAL,
 use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
-use crate::child::{Child, SIGCONT};
+use crate::child::Child;
 use crate::command::Command;
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
@@ -13,6 +13,7 @@ use crate::process;
 use crate::stdio::Stdio;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
+use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use forkless_core::sys::{self, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create};
@@ -115,7 +116,7 @@ impl Helper {
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).fd(theirs, SOCKET);
         // It is cloned by a thread that lives as long as the process, and ends with that.
-        command.parent_death_signal(crate::child::SIGKILL).pidfd(true);
+        command.parent_death_signal(SIGKILL).pidfd(true);
         for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
             command.signal_block(signal).signal_default(signal);
         }
