@@ -35,6 +35,9 @@
 //! A small program with few descriptors that starts a process now and then gains little here; nor does one that needs
 //! `pre_exec`, which has to fork. One that runs on something else than Linux on x86-64 or aarch64 cannot use it.
 
+#[doc(hidden)]
+pub mod settings;
+
 mod command;
 
 mod stdio;

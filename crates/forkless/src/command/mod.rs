@@ -28,6 +28,8 @@ mod sandbox;
 
 mod setup;
 
+pub(crate) mod simple;
+
 pub(crate) mod values;
 
 pub use capability::{Capability, CapabilitySet};

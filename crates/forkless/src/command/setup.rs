@@ -1,6 +1,7 @@
 //! What the child is, beside what it runs: identity, limits, scheduling.
 
 use crate::command::Command;
+use crate::command::simple::Simple;
 use crate::command::values::{IoClass, Resource, Scheduler};
 use crate::step::Step;
 use forkless_core::sys::uapi;
@@ -13,16 +14,14 @@ use std::sync::Arc;
 /// Settings of the child, as they were asked for.
 #[derive(Default)]
 pub(crate) struct Setup {
+    /// Those of one value.
+    pub(crate) simple: Simple,
     pub(crate) directory_fd: Option<Arc<OwnedFd>>,
     pub(crate) rlimits: BTreeMap<u32, (u64, u64)>,
-    pub(crate) nice: Option<i32>,
     /// Policy, none to keep the caller's, and priority.
     pub(crate) scheduler: Option<(Option<i32>, i32)>,
     pub(crate) affinity: Option<BTreeSet<usize>>,
     pub(crate) io_priority: Option<(u32, u32)>,
-    pub(crate) timer_slack: Option<u64>,
-    pub(crate) personality: Option<u32>,
-    pub(crate) oom_score_adj: Option<i32>,
     pub(crate) terminal: Option<RawFd>,
     pub(crate) foreground: Option<RawFd>,
     pub(crate) chroot: Option<PathBuf>,
@@ -154,12 +153,6 @@ impl Command {
         self
     }
 
-    /// The child's nice value, from -20 to 19: `setpriority(2)`. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
-    pub fn nice(&mut self, nice: i32) -> &mut Self {
-        self.setup.nice = Some(nice);
-        self
-    }
-
     /// The child's scheduling policy and its static priority (1 to 99 for the real-time ones, else 0):
     /// `sched_setscheduler(2)`.
     pub fn scheduler(&mut self, policy: Scheduler, priority: u32) -> &mut Self {
@@ -176,29 +169,6 @@ impl Command {
     /// The child's I/O priority: class and level (0, the highest, to 7): `ioprio_set(2)`.
     pub fn io_priority(&mut self, class: IoClass, level: u32) -> &mut Self {
         self.setup.io_priority = Some((class as u32, level));
-        self
-    }
-
-    /// How late the child's timers may be, in nanoseconds; 0: as the caller's default. `prctl(2)` PR_SET_TIMERSLACK.
-    pub fn timer_slack(&mut self, nanoseconds: u64) -> &mut Self {
-        self.setup.timer_slack = Some(nanoseconds);
-        self
-    }
-
-    /// The child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
-    pub fn personality(&mut self, persona: u32) -> &mut Self {
-        self.setup.personality = Some(persona);
-        self
-    }
-
-    /// How ready the kernel is to kill the child when memory runs out, from -1000 (never) to 1000: `proc(5)`,
-    /// `/proc/self/oom_score_adj`, three system calls. Lowering it needs CAP_SYS_RESOURCE.
-    ///
-    /// The child is a vfork'd one then, since the caller, whose memory it shares, would get the value too: the launch
-    /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. Id maps, if
-    /// there are any, are then written by a thread that is made for that.
-    pub fn oom_score_adj(&mut self, score: i32) -> &mut Self {
-        self.setup.oom_score_adj = Some(score);
         self
     }
 
@@ -334,7 +304,7 @@ const CREDENTIALS: [u32; 12] = [
 impl Setup {
     /// Does the child take on other ids? Then the kernel makes the memory that it shares with us non-dumpable.
     pub(crate) fn changes_ids(&self) -> bool {
-        self.user.is_some() || self.group.is_some() || self.groups.is_some()
+        self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.changes_ids()
     }
 
     /// The same, by one of the caller's own calls?

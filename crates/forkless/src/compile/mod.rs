@@ -39,6 +39,8 @@ mod sandbox;
 
 mod setup;
 
+pub(crate) mod simple;
+
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
@@ -195,7 +197,7 @@ impl Plan {
             highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
             inherit_all: command.inherit_all,
             changes_ids: changes_ids(command),
-            vfork: command.setup.oom_score_adj.is_some(),
+            vfork: command.setup.simple.oom_score_adj.is_some(),
             changes_cgroup: !planted!("change-of-cgroup-unnoticed")
                 && !forks
                 && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
@@ -400,11 +402,8 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     if setup.chroot.as_ref().is_some_and(|root| root.as_os_str().as_bytes().contains(&0)) {
         return refuse("the root directory's name contains a NUL byte");
     }
-    if setup.nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
-        return refuse("a nice value is from -20 to 19");
-    }
-    if setup.oom_score_adj.is_some_and(|score| !(-1000..=1000).contains(&score)) {
-        return refuse("an oom_score_adj is from -1000 to 1000");
+    if let Some(what) = setup.simple.out_of_range() {
+        return refuse(what);
     }
     if setup.umask.is_some_and(|mask| mask > 0o777) {
         return refuse("a umask is from 0 to 0777");

@@ -4,6 +4,7 @@ use crate::command::values::Resource;
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
 use crate::compile::places::Places;
+use crate::compile::simple::{self, When};
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
@@ -90,7 +91,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         let args = [Arg::Number(0), Arg::Number(resource.into()), Arg::Data(limit), Arg::Number(0)];
         steps.call(Step::Rlimit, &object, uapi::__NR_prlimit64, &args);
     }
-    if let Some(nice) = setup.nice {
+    if let Some(nice) = setup.simple.nice {
         let args = [Arg::Number(0), Arg::Number(0), Arg::Number(nice as i64 as u64)];
         steps.call(Step::Nice, &nice.to_string(), uapi::__NR_setpriority, &args);
     }
@@ -120,13 +121,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         let args = [Arg::Number(IOPRIO_WHO_PROCESS), Arg::Number(0), Arg::Number((class << 13 | level).into())];
         steps.call(Step::IoPriority, &format!("class {class}, level {level}"), uapi::__NR_ioprio_set, &args);
     }
-    if let Some(slack) = setup.timer_slack {
-        let args = [Arg::Number(prctl::PR_SET_TIMERSLACK.into()), Arg::Number(slack)];
-        steps.call(Step::TimerSlack, &format!("to {slack} ns"), uapi::__NR_prctl, &args);
-    }
-    if let Some(persona) = setup.personality {
-        steps.call(Step::Personality, &format!("{persona:#x}"), uapi::__NR_personality, &[Arg::Number(persona.into())]);
-    }
+    simple::calls(steps, When::Resources);
 }
 
 /// Written by the child itself, to a file, which makes it three system calls.
@@ -134,7 +129,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
 /// The kernel gives the value to every process that shares the writer's memory, unless the writer is a vfork'd child:
 /// the launcher adds `CLONE_VFORK` for this setting. Source: `__set_oom_adj()` in fs/proc/base.c.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
-    let Some(score) = steps.setup.oom_score_adj else { return };
+    let Some(score) = steps.setup.simple.oom_score_adj else { return };
     /// The first variable that callers cannot name.
     const FILE: u32 = CALLER_VARIABLES as u32;
     let object = score.to_string();
@@ -291,6 +286,7 @@ pub(super) fn last(steps: &mut Steps<'_>) {
         ];
         steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
     }
+    simple::calls(steps, When::Last);
     if let Some(signal) = steps.setup.parent_death_signal {
         steps.op(Step::ParentDeathSignal, Op { a: signal as u32, ..Op::new(OpCode::ParentDeathSignal) });
     }

@@ -6,7 +6,7 @@
 use super::creator::{Creator, LIBCS};
 use super::stack::Stack;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, failure};
-use crate::compile::{Plan, describe};
+use crate::compile::{Plan, describe, simple};
 use crate::error::Error;
 use crate::kernel;
 use crate::step::Step;
@@ -116,13 +116,9 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
     match step {
         Step::Signals if op.code == OpCode::SigIgnore => "signal_ignore",
         Step::Rlimit => "rlimit",
-        Step::Nice => "nice",
         Step::Scheduler => "a scheduler of this policy",
         Step::Affinity => "cpu_affinity",
         Step::IoPriority => "io_priority",
-        Step::TimerSlack => "timer_slack",
-        Step::Personality => "personality",
-        Step::OomScore => "oom_score_adj",
         Step::Terminal => "controlling_terminal or pty",
         Step::Foreground => "foreground",
         Step::Chroot => "chroot",
@@ -144,7 +140,7 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
         Step::Landlock => "landlock",
         Step::Seccomp => "seccomp",
         Step::HandBack => "hand_back",
-        other => other.words(),
+        other => simple::refused_by_posix_spawn(other).unwrap_or(other.words()),
     }
 }
 

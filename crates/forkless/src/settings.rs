@@ -1,0 +1,229 @@
+//! The table of settings: a row each, from which every front end follows.
+//!
+//! From a row follow: the builder (its documentation and example are the row's), the field, the step, the op if one system call will
+//! do, the check of its range, what `posix_spawn` and lines of a shell make of it; the C setter, Python's keyword and `forkless run`'s
+//! flag, by macros; and the parts of forkless.h, Perl's table, Python's stub and docs/settings.md that `cargo xtask settings` writes.
+//!
+//! A row of `played`:
+//!
+//! | word | says |
+//! | --- | --- |
+//! | `name(argument: kind)` | the builder. Kinds: `u64`, `u32`, `i32(lowest, highest)`, `flag` (only `true` plays), `word(Type)`: a type with `FromStr` and `Display` |
+//! | `line` | what it does, in one line, for the header, the stub and the help: no full stop |
+//! | `step` | the step of its failure, its number, its words and its documentation |
+//! | `op` | `{ by_hand }`, or when the call is made (`Resources`, `Last`), the call, and what it is about |
+//! | `memory` | `shared`, or `own`: the call changes the memory, which a cloned child shares with the caller, so it needs `Launcher::Fork` |
+//! | `ids` | `kept`, or `changed`: the child is somebody else before exec |
+//! | `posix_spawn` | `refused`: it has no words for a system call |
+//! | `shell` | `inherited`: a shell's programs have it too, so a line may do without the shell; or `felt` |
+//! | `run` | flag, name of its value, heading; or `{ by_hand "its flags in the docs" }` |
+//! | `docs` | the system call, and what it needs of the caller |
+//! | `example` | a value, as text |
+//!
+//! A row of `passed` has a builder of its own: its front ends follow, nothing else.
+
+/// Expands `then! { played { rows } passed { rows } }`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! settings {
+    ($then:ident) => {
+        $then! {
+            played {
+                /// The child's nice value, from -20 to 19: `setpriority(2)`. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+                ///
+                /// ```
+                /// use forkless::Command;
+                /// let output = Command::new("nice").nice(19).output()?;
+                /// assert_eq!(output.stdout, b"19\n");
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                nice(nice: i32(-20, 19)) {
+                    line "Set the nice value, from -20 to 19"
+                    step Nice = 21, "set the nice value", "`setpriority(2)`."
+                    op { by_hand }
+                    memory shared ids kept posix_spawn refused shell inherited
+                    run { by_hand "`--nice` (an adjustment)" }
+                    docs "setpriority", "CAP_SYS_NICE or RLIMIT_NICE to lower it"
+                    example "19"
+                }
+
+                /// How late the child's timers may be, in nanoseconds; 0: as the caller's default. `prctl(2)` PR_SET_TIMERSLACK.
+                ///
+                /// ```
+                /// use forkless::Command;
+                /// let output = Command::new("cat").arg("/proc/self/timerslack_ns").timer_slack(1000).output()?;
+                /// assert_eq!(output.stdout, b"1000\n");
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                timer_slack(nanoseconds: u64) {
+                    line "Set the timer slack, in nanoseconds (0: the caller's default)"
+                    step TimerSlack = 25, "set the timer slack", "`prctl(2)` PR_SET_TIMERSLACK."
+                    op { Resources: __NR_prctl(prctl::PR_SET_TIMERSLACK, nanoseconds), "to {nanoseconds} ns" }
+                    memory shared ids kept posix_spawn refused shell inherited
+                    run { "timer-slack", "NS", "Scheduling" }
+                    docs "prctl", ""
+                    example "1000"
+                }
+
+                /// The child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
+                ///
+                /// ```
+                /// use forkless::Command;
+                /// const ADDR_NO_RANDOMIZE: u32 = 0x40000;
+                /// let output = Command::new("cat").arg("/proc/self/personality").personality(ADDR_NO_RANDOMIZE).output()?;
+                /// assert_eq!(output.stdout, b"00040000\n");
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                personality(persona: u32) {
+                    line "Set the execution domain and its flags: personality(2)"
+                    step Personality = 26, "set the personality", "`personality(2)`."
+                    op { Resources: __NR_personality(persona), "{persona:#x}" }
+                    memory shared ids kept posix_spawn refused shell inherited
+                    run { by_hand "`--personality`, `--no-aslr`" }
+                    docs "personality", ""
+                    example "0"
+                }
+
+                /// How ready the kernel is to kill the child when memory runs out, from -1000 (never) to 1000: `proc(5)`,
+                /// `/proc/self/oom_score_adj`, three system calls. Lowering it needs CAP_SYS_RESOURCE.
+                ///
+                /// The child is a vfork'd one then, since the caller, whose memory it shares, would get the value too: the launch
+                /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. Id maps,
+                /// if there are any, are then written by a thread that is made for that.
+                ///
+                /// ```
+                /// use forkless::Command;
+                /// let output = Command::new("cat").arg("/proc/self/oom_score_adj").oom_score_adj(1000).output()?;
+                /// assert_eq!(output.stdout, b"1000\n");
+                /// # Ok::<(), std::io::Error>(())
+                /// ```
+                oom_score_adj(score: i32(-1000, 1000)) {
+                    line "Set how readily the OOM killer kills it, from -1000 (never) to 1000"
+                    step OomScore = 27, "set oom_score_adj", "`/proc/self/oom_score_adj`."
+                    op { by_hand }
+                    memory shared ids kept posix_spawn refused shell inherited
+                    run { "oom-score-adj", "N", "Scheduling" }
+                    docs "open, write, close (and CLONE_VFORK)", "CAP_SYS_RESOURCE to lower it"
+                    example "500"
+                }
+            }
+            passed {
+                chroot(root: path) { line "Set the root directory: chroot(2)" python yes }
+                umask(mask: mode) { line "Set the file mode creation mask: umask(2)" python no }
+                controlling_terminal(child_fd: number) {
+                    line "Make the terminal at this descriptor of the child its controlling terminal; needs setsid" python yes
+                }
+                foreground(child_fd: number) {
+                    line "Make the child's process group the foreground group of the terminal at this descriptor" python yes
+                }
+                no_new_privs(on: flag) { line "Prevent exec from granting privileges: PR_SET_NO_NEW_PRIVS" python yes }
+                parent_death_signal(number: signal) {
+                    line "Send the child this signal when the calling process ends (this may start a thread of the library)" python yes
+                }
+                thread_death_signal(number: signal) {
+                    line "Send the child this signal when the thread ends that launches it" python yes
+                }
+                hostname(name: text) { line "Set the host name of the new UTS namespace" python yes }
+                pivot_root(new_root: path) { line "Make this directory the root of the mount namespace: pivot_root(2)" python yes }
+                cgroup(fd: fd) {
+                    line "Start in this cgroup (version 2), named by its directory; every launch then waits for the exec" python yes
+                }
+                bounding_set(capabilities: capabilities) { line "Set the bounding set: capabilities(7)" python yes }
+                permitted(capabilities: capabilities) { line "Set the permitted capabilities" python yes }
+                effective(capabilities: capabilities) { line "Set the effective capabilities" python yes }
+                inheritable(capabilities: capabilities) { line "Set the inheritable capabilities" python yes }
+                ambient(capabilities: capabilities) { line "Set the ambient capabilities" python yes }
+                securebits(bits: u32) { line "Set the securebits: capabilities(7)" python yes }
+                landlock(fd: fd) { line "Restrict the child by a Landlock ruleset: landlock(7)" python yes }
+            }
+        }
+    };
+}
+
+/// A row, for those that write pages and look at them.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub name: &'static str,
+    pub argument: &'static str,
+    pub kind: &'static str,
+    pub line: &'static str,
+    /// The flag of `forkless run` and the name of its value; none: by hand.
+    pub run: Option<(&'static str, &'static str)>,
+    /// What the docs say of `run`.
+    pub run_words: &'static str,
+    /// The system call and what it needs; none: the docs have a row by hand.
+    pub docs: Option<(&'static str, &'static str)>,
+    /// A value, for tests; empty: none.
+    pub example: &'static str,
+    /// A keyword of Python's settings.
+    pub in_python: bool,
+}
+
+/// The flag with its value's name, if it follows, and what the docs say.
+type Run = (Option<(&'static str, &'static str)>, &'static str);
+
+macro_rules! run {
+    ({ by_hand $words:literal }) => {{
+        const RUN: Run = (None, $words);
+        RUN
+    }};
+    ({ $flag:literal, $value:literal, $heading:literal }) => {{
+        const RUN: Run = (Some(($flag, $value)), concat!("`--", $flag, "`"));
+        RUN
+    }};
+}
+
+macro_rules! word {
+    (yes) => {
+        true
+    };
+    (no) => {
+        false
+    };
+}
+
+macro_rules! table {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident ids $ids:ident posix_spawn $posix:ident shell $shell:ident
+                run $run:tt docs $call:literal, $needs:literal example $example:literal
+            }
+        )* }
+        passed { $(
+            $pname:ident($parg:ident: $pkind:ident) { line $pline:literal python $python:ident }
+        )* }
+    ) => {
+        /// The rows of `played`, then those of `passed`.
+        #[doc(hidden)]
+        pub static TABLE: &[Row] = &[
+            $(Row {
+                name: stringify!($name),
+                argument: stringify!($arg),
+                kind: stringify!($kind),
+                line: $line,
+                run: run!($run).0,
+                run_words: run!($run).1,
+                docs: Some(($call, $needs)),
+                example: $example,
+                in_python: true,
+            },)*
+            $(Row {
+                name: stringify!($pname),
+                argument: stringify!($parg),
+                kind: stringify!($pkind),
+                line: $pline,
+                run: None,
+                run_words: "",
+                docs: None,
+                example: "",
+                in_python: word!($python),
+            },)*
+        ];
+    };
+}
+
+crate::settings!(table);
