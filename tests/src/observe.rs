@@ -2,6 +2,7 @@
 //! parent, so that the two can be compared.
 
 use crate::state::without_limits;
+use crate::table::model::simple;
 use forkless::Resource;
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,11 +47,8 @@ pub fn observe() -> Observed {
         let policy = libc::syscall(libc::SYS_sched_getscheduler, 0);
         libc::syscall(libc::SYS_sched_getparam, 0, priority.as_mut_ptr());
         put("scheduler", format!("{policy} {}", priority[0]));
-        put("nice", (20 - libc::syscall(libc::SYS_getpriority, 0, 0)).to_string());
         let io = libc::syscall(libc::SYS_ioprio_get, 1, 0);
         put("io_priority", format!("{} {}", io >> 13, io & 0x1fff));
-        put("timer_slack", libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK).to_string());
-        put("personality", format!("{:#x}", libc::syscall(libc::SYS_personality, u32::MAX)));
         put("no_new_privs", libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0).to_string());
         put("securebits", format!("{:#x}", libc::prctl(libc::PR_GET_SECUREBITS)));
         let mut name: libc::utsname = std::mem::zeroed();
@@ -60,6 +58,7 @@ pub fn observe() -> Observed {
     put("uid", join(&ids[0], " "));
     put("gid", join(&ids[1], " "));
     without_limits(|| files(&mut found));
+    found.extend(simple::observe());
     found
 }
 
@@ -84,7 +83,6 @@ fn files(found: &mut Observed) {
     }
     put("seccomp", field("Seccomp"));
     put("filters", field("Seccomp_filters"));
-    put("oom_score_adj", text("/proc/self/oom_score_adj").trim().into());
     for kind in NAMESPACES {
         let link = fs::read_link(format!("/proc/self/ns/{kind}"));
         put(&format!("ns.{kind}"), link.map_or(UNKNOWN.into(), |link| link.to_string_lossy().into_owned()));

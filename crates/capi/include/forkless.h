@@ -65,6 +65,7 @@ typedef struct forkless_error {
 
 /* The steps. Their numbers never mean another step. Where a request makes no sense it is FORKLESS_STEP_CHECK, with EINVAL. A child
  * that was killed before it could run the program is ECANCELED; a fault of the library itself ENOTRECOVERABLE. */
+/* steps: begin */
 enum {
     FORKLESS_STEP_TABLE = 1,
     FORKLESS_STEP_PASS_FD = 2,
@@ -120,6 +121,7 @@ enum {
     FORKLESS_STEP_OPEN_TERMINAL = 107,
     FORKLESS_STEP_ZYGOTE = 110
 };
+/* steps: end */
 
 /* The step in words, such as "set the limit". -ENOENT if there is none of that number. */
 int forkless_step_words(int step, char *text, size_t size);
@@ -169,8 +171,6 @@ int forkless_command_envs(forkless_command *command, char *const envp[]);
 /* The directory, chdir(2) or fchdir(2), from which a relative path of the program counts too. */
 int forkless_command_current_dir(forkless_command *command, const char *path);
 int forkless_command_current_dir_fd(forkless_command *command, int fd);
-/* The root, chroot(2). */
-int forkless_command_chroot(forkless_command *command, const char *root);
 
 /* ---- Descriptors: what the program finds at child_fd --------------------------------------------------------------------------
  *
@@ -202,9 +202,6 @@ int forkless_command_inherit_all(forkless_command *command, int on);
 int forkless_command_setsid(forkless_command *command, int on);
 /* A process group; 0: a new one. setpgid(2). */
 int forkless_command_process_group(forkless_command *command, pid_t group);
-/* The terminal at child_fd becomes the controlling one (with setsid); the child's group its foreground group. */
-int forkless_command_controlling_terminal(forkless_command *command, int child_fd);
-int forkless_command_foreground(forkless_command *command, int child_fd);
 /* The program starts with the signal at its default, ignored, or as it is with you. */
 int forkless_command_signal_default(forkless_command *command, int number);
 int forkless_command_signal_ignore(forkless_command *command, int number);
@@ -246,7 +243,6 @@ int forkless_command_pre_exec(forkless_command *command, forkless_function funct
  *
  *     forkless_command_user(command, "www-data");                       // with its groups
  *     forkless_command_rlimit(command, RLIMIT_NOFILE, 64, 64);
- *     forkless_command_parent_death_signal(command, SIGKILL);
  */
 
 /* setresuid(2), setresgid(2), setgroups(2). If you are root and say nothing about groups, a child with a uid has none; any
@@ -257,28 +253,14 @@ int forkless_command_groups(forkless_command *command, const gid_t *groups, size
 /* By name, looked up when the command is run; a user brings its groups. */
 int forkless_command_user(forkless_command *command, const char *name);
 int forkless_command_group(forkless_command *command, const char *name);
-/* umask(2). */
-int forkless_command_umask(forkless_command *command, mode_t mask);
 /* A limit, RLIMIT_...: prlimit(2). UINT64_MAX: none. */
 int forkless_command_rlimit(forkless_command *command, int resource, uint64_t soft, uint64_t hard);
-/* From -20 to 19: setpriority(2). */
-int forkless_command_nice(forkless_command *command, int nice);
 /* SCHED_OTHER, SCHED_FIFO...: sched_setscheduler(2). */
 int forkless_command_scheduler(forkless_command *command, int policy, int priority);
 /* The processors that it may run on, from 0. */
 int forkless_command_cpu_affinity(forkless_command *command, const int *processors, size_t count);
 /* Class 1 to 3 (real-time, best effort, idle) and level 0 to 7: ioprio_set(2). */
 int forkless_command_io_priority(forkless_command *command, int io_class, int level);
-/* prctl(2) PR_SET_TIMERSLACK; personality(2); /proc/self/oom_score_adj. */
-int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
-int forkless_command_personality(forkless_command *command, uint32_t persona);
-int forkless_command_oom_score_adj(forkless_command *command, int score);
-/* No privileges by exec: PR_SET_NO_NEW_PRIVS. */
-int forkless_command_no_new_privs(forkless_command *command, int on);
-/* The signal that the child gets when your process ends (a thread of the library's may be started for it); when the thread that
- * launches it ends. */
-int forkless_command_parent_death_signal(forkless_command *command, int number);
-int forkless_command_thread_death_signal(forkless_command *command, int number);
 
 /* ---- Namespaces, mounts, privileges ---------------------------------------------------------------------------------------------
  *
@@ -295,7 +277,6 @@ int forkless_command_join(forkless_command *command, uint64_t name_space, int fd
 /* In the new user namespace, `count` ids from `inside` on are yours from `outside` on. */
 int forkless_command_map_uid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
 int forkless_command_map_gid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
-int forkless_command_hostname(forkless_command *command, const char *name);
 /* mount(2): source, kind and data may be NULL. kind is UTF-8, as options below. */
 int forkless_command_mount(forkless_command *command, const char *source, const char *target, const char *kind,
                            unsigned long flags, const char *data);
@@ -321,18 +302,7 @@ int forkless_command_make_symlink(forkless_command *command, const char *to, con
 int forkless_command_devices(forkless_command *command, const char *target);
 int forkless_command_tmpfs(forkless_command *command, const char *target, const char *options);
 int forkless_command_proc(forkless_command *command, const char *target);
-int forkless_command_pivot_root(forkless_command *command, const char *new_root);
-/* Start the program in this cgroup (version 2), named by its directory. Every launch then waits for the exec, as vfork(2) does. */
-int forkless_command_cgroup(forkless_command *command, int fd);
-/* Sets of capabilities, bit n for capability n: capabilities(7). */
-int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
-int forkless_command_permitted(forkless_command *command, uint64_t capabilities);
-int forkless_command_effective(forkless_command *command, uint64_t capabilities);
-int forkless_command_inheritable(forkless_command *command, uint64_t capabilities);
-int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
-int forkless_command_securebits(forkless_command *command, uint32_t bits);
-/* A Landlock ruleset; a filter of <linux/filter.h> for seccomp(2). Both need no_new_privs or privileges. */
-int forkless_command_landlock(forkless_command *command, int fd);
+/* A filter of <linux/filter.h>: seccomp(2). Needs no_new_privs or privileges. */
 struct sock_filter;
 int forkless_command_seccomp(forkless_command *command, const struct sock_filter *filter, size_t count);
 
@@ -346,6 +316,60 @@ typedef struct forkless_call_arg {
 } forkless_call_arg;
 int forkless_command_call(forkless_command *command, uint32_t call, const forkless_call_arg *args, size_t count, int result);
 int forkless_command_hand_back(forkless_command *command, uint32_t variable);
+
+/* ---- Settings of one value -----------------------------------------------------------------------------------------------------
+ *
+ *     forkless_command_nice(command, 5);
+ *     forkless_command_no_new_privs(command, 1);
+ *     forkless_command_parent_death_signal(command, SIGKILL);
+ *
+ * Sets of capabilities have bit n for capability n. What is on or off takes 1 or 0.
+ */
+
+/* settings: begin */
+/* Set the nice value, from -20 to 19. */
+int forkless_command_nice(forkless_command *command, int nice);
+/* Set the timer slack, in nanoseconds (0: the caller's default). */
+int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
+/* Set the execution domain and its flags: personality(2). */
+int forkless_command_personality(forkless_command *command, uint32_t persona);
+/* Set how readily the OOM killer kills it, from -1000 (never) to 1000. */
+int forkless_command_oom_score_adj(forkless_command *command, int score);
+/* Set the root directory: chroot(2). */
+int forkless_command_chroot(forkless_command *command, const char *root);
+/* Set the file mode creation mask: umask(2). */
+int forkless_command_umask(forkless_command *command, mode_t mask);
+/* Make the terminal at this descriptor of the child its controlling terminal; needs a new session. */
+int forkless_command_controlling_terminal(forkless_command *command, int child_fd);
+/* Make the child's process group the foreground group of the terminal at this descriptor. */
+int forkless_command_foreground(forkless_command *command, int child_fd);
+/* Prevent exec from granting privileges: PR_SET_NO_NEW_PRIVS. */
+int forkless_command_no_new_privs(forkless_command *command, int on);
+/* Send the child this signal when the calling process ends (this may start a thread of the library). */
+int forkless_command_parent_death_signal(forkless_command *command, int number);
+/* Send the child this signal when the thread ends that launches it. */
+int forkless_command_thread_death_signal(forkless_command *command, int number);
+/* Set the host name of the new UTS namespace. */
+int forkless_command_hostname(forkless_command *command, const char *name);
+/* Make this directory the root of the mount namespace: pivot_root(2). */
+int forkless_command_pivot_root(forkless_command *command, const char *new_root);
+/* Start in this cgroup (version 2), named by its directory; every launch then waits for the exec. */
+int forkless_command_cgroup(forkless_command *command, int fd);
+/* Set the bounding set: capabilities(7). */
+int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
+/* Set the permitted capabilities. */
+int forkless_command_permitted(forkless_command *command, uint64_t capabilities);
+/* Set the effective capabilities. */
+int forkless_command_effective(forkless_command *command, uint64_t capabilities);
+/* Set the inheritable capabilities. */
+int forkless_command_inheritable(forkless_command *command, uint64_t capabilities);
+/* Set the ambient capabilities. */
+int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
+/* Set the securebits: capabilities(7). */
+int forkless_command_securebits(forkless_command *command, uint32_t bits);
+/* Restrict the child by a Landlock ruleset: landlock(7). */
+int forkless_command_landlock(forkless_command *command, int fd);
+/* settings: end */
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------------- */
 

@@ -22,6 +22,8 @@ mod setup;
 
 mod sandbox;
 
+mod settings;
+
 mod run;
 
 mod child;

@@ -111,7 +111,7 @@ macro_rules! settings {
                 chroot(root: path) { line "Set the root directory: chroot(2)" python yes }
                 umask(mask: mode) { line "Set the file mode creation mask: umask(2)" python no }
                 controlling_terminal(child_fd: number) {
-                    line "Make the terminal at this descriptor of the child its controlling terminal; needs setsid" python yes
+                    line "Make the terminal at this descriptor of the child its controlling terminal; needs a new session" python yes
                 }
                 foreground(child_fd: number) {
                     line "Make the child's process group the foreground group of the terminal at this descriptor" python yes
@@ -125,7 +125,7 @@ macro_rules! settings {
                 }
                 hostname(name: text) { line "Set the host name of the new UTS namespace" python yes }
                 pivot_root(new_root: path) { line "Make this directory the root of the mount namespace: pivot_root(2)" python yes }
-                cgroup(fd: fd) {
+                cgroup(fd: file) {
                     line "Start in this cgroup (version 2), named by its directory; every launch then waits for the exec" python yes
                 }
                 bounding_set(capabilities: capabilities) { line "Set the bounding set: capabilities(7)" python yes }

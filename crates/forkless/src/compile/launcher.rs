@@ -26,7 +26,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
             &command.program,
             format!(
                 "{name} changes the memory of who sets it, which the child shares with the caller until exec: it needs \
-                 launcher(Launcher::Fork)"
+                 Launcher::Fork"
             ),
         ));
     }

@@ -10,6 +10,7 @@ mod mounts;
 mod namespaces;
 mod privileges;
 mod scheduling;
+mod settings;
 mod signals;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -158,6 +159,9 @@ pub(crate) struct RunOptions {
     pub(crate) scheduling: scheduling::Scheduling,
 
     #[command(flatten)]
+    pub(crate) settings: settings::Settings,
+
+    #[command(flatten)]
     pub(crate) limits: limits::Limits,
 }
 
@@ -173,6 +177,7 @@ impl RunOptions {
         self.control_group.apply(command)?;
         self.mounts.apply(command)?;
         self.scheduling.apply(command);
+        self.settings.apply(command);
         self.limits.apply(command)
     }
 

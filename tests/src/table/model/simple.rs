@@ -1,0 +1,93 @@
+//! Settings of one value: how a child shows that it has one, and what must come of it. Independent of the library's table, which it
+//! checks.
+
+use super::privileges::{NICE, RESOURCE};
+use super::{Prediction, Settings, World};
+use crate::observe::{Observed, UNKNOWN};
+use std::fs;
+
+/// One setting.
+struct Check {
+    name: &'static str,
+    /// As the kernel has it for the calling process.
+    observe: fn() -> String,
+    /// What the child has if that was asked for, and what is refused or fails.
+    predict: fn(&World<'_>, &Settings, &mut Prediction),
+    /// What may be asked for; the first ones are good.
+    choices: &'static [&'static str],
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "nice",
+        // SAFETY: reads a number.
+        observe: || (20 - unsafe { libc::syscall(libc::SYS_getpriority, 0, 0) }).to_string(),
+        predict: |world, one, found| {
+            let Some(nice) = one.nice else { return };
+            found.put("nice", nice);
+            found.put("io_priority", "*");
+            found.refuse("nice", !(-20..=19).contains(&nice));
+            found.fail("Nice", nice < world.before.set["nice"].parse().unwrap_or(0) && !world.outer.has(NICE));
+        },
+        choices: &["nice = 1", "nice = 19", "nice = 0", "nice = -1", "nice = 20"],
+    },
+    Check {
+        name: "timer_slack",
+        // SAFETY: reads a number.
+        observe: || unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK) }.to_string(),
+        predict: |_, one, found| {
+            if let Some(slack) = one.timer_slack {
+                found.put("timer_slack", slack);
+            }
+        },
+        choices: &["timer_slack = 1", "timer_slack = 77777"],
+    },
+    Check {
+        name: "personality",
+        // SAFETY: this value reads a number.
+        observe: || format!("{:#x}", unsafe { libc::syscall(libc::SYS_personality, u32::MAX) }),
+        predict: |_, one, found| {
+            if let Some(persona) = one.personality {
+                found.put("personality", format!("{persona:#x}"));
+            }
+        },
+        choices: &["personality = 0x40000", "personality = 0"],
+    },
+    Check {
+        name: "oom_score_adj",
+        observe: || fs::read_to_string("/proc/self/oom_score_adj").map_or(UNKNOWN.into(), |text| text.trim().into()),
+        predict: |world, one, found| {
+            let Some(score) = one.oom_score_adj else { return };
+            found.put("oom_score_adj", score);
+            found.refuse("oom_score_adj", !(-1000..=1000).contains(&score));
+            found.fail("OomScore", score < 0 && !world.outer.has(RESOURCE));
+        },
+        choices: &["oom_score_adj = 1", "oom_score_adj = 1000", "oom_score_adj = -500", "oom_score_adj = 1001"],
+    },
+];
+
+/// Of the calling process.
+pub fn observe() -> Observed {
+    CHECKS.iter().map(|check| (check.name.to_owned(), (check.observe)())).collect()
+}
+
+/// What may be asked for, as an `Ask` has it: a list for each setting.
+pub fn choices() -> impl Iterator<Item = &'static [&'static str]> {
+    CHECKS.iter().map(|check| check.choices)
+}
+
+pub(super) fn predict(world: &World<'_>, one: &Settings, found: &mut Prediction) {
+    CHECKS.iter().for_each(|check| (check.predict)(world, one, found));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECKS;
+    use forkless::settings::TABLE;
+
+    #[test]
+    fn every_setting_of_the_table_is_checked() {
+        let played: Vec<&str> = TABLE.iter().filter(|row| row.docs.is_some()).map(|row| row.name).collect();
+        assert_eq!(CHECKS.iter().map(|check| check.name).collect::<Vec<_>>(), played);
+    }
+}
