@@ -142,6 +142,7 @@ pub fn play(list: &List, nobody: bool, place: &Place) -> io::Result<Vec<String>>
     let child = if list.launch { command.launch() } else { command.spawn() };
     let answer = child.and_then(ended);
     let mut wrong = before.state.differences(&State::now());
+    wrong.extend(simple::changes(&before.set));
     let right = predict(if lie.is_empty() { &said } else { &lie }, &before, place, list.fork);
     // For who counts what the lists come to.
     parent::complain(match &answer {

@@ -30,6 +30,9 @@ pub use linux_raw_sys::general as uapi;
 /// Options of `prctl(2)` and their values, by the kernel's names.
 pub use linux_raw_sys::prctl;
 
+/// Modes of `set_mempolicy(2)`, by the kernel's names.
+pub use linux_raw_sys::mempolicy;
+
 use uapi::*;
 
 /// What a system call gives: a value, or an errno as a positive number.

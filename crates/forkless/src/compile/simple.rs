@@ -22,6 +22,13 @@ impl Word for u32 {
     }
 }
 
+/// The address of a copy.
+impl Word for &[u64] {
+    fn arg(self, arena: &mut Arena) -> Arg {
+        Arg::Data(arena.words(self))
+    }
+}
+
 impl<T: Word + Copy> Word for &T {
     fn arg(self, arena: &mut Arena) -> Arg {
         (*self).arg(arena)
@@ -44,6 +51,8 @@ macro_rules! op {
         { $when:ident: $call:ident($($arg:expr),*), $object:literal }
     ) => {
         if let Some($value) = $steps.setup.simple.$name.as_ref().filter(|_| $now == When::$when) {
+            // Where the call alone says it all.
+            let _ = $value;
             let args = [$($arg.arg($steps.arena)),*];
             $steps.call(Step::$step, &format!($object), uapi::$call, &args);
         }

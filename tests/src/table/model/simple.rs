@@ -33,8 +33,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "timer_slack",
-        // SAFETY: reads a number.
-        observe: || unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK) }.to_string(),
+        observe: || prctl(libc::PR_GET_TIMERSLACK),
         predict: |_, one, found| {
             if let Some(slack) = one.timer_slack {
                 found.put("timer_slack", slack);
@@ -66,14 +65,33 @@ const CHECKS: &[Check] = &[
     },
 ];
 
+/// An option that asks for a number.
+fn prctl(option: i32) -> String {
+    // SAFETY: reads a number.
+    let answer = unsafe { libc::syscall(libc::SYS_prctl, option, 0, 0, 0, 0) };
+    if answer < 0 { UNKNOWN.into() } else { answer.to_string() }
+}
+
 /// Of the calling process.
 pub fn observe() -> Observed {
     CHECKS.iter().map(|check| (check.name.to_owned(), (check.observe)())).collect()
 }
 
-/// What may be asked for, as an `Ask` has it: a list for each setting.
+/// Is this the name of a setting, and if so, has this kernel got it?
+pub fn is_there(name: &str) -> Option<bool> {
+    let check = CHECKS.iter().find(|check| check.name == name)?;
+    Some((check.observe)() != UNKNOWN)
+}
+
+/// What of it has changed in the calling process.
+pub fn changes(before: &Observed) -> Vec<String> {
+    let changed = observe().into_iter().filter(|(name, now)| before[name] != *now);
+    changed.map(|(name, now)| format!("{name} was {}, is {now}", before[&name])).collect()
+}
+
+/// What may be asked for, as an `Ask` has it: a list for each setting that this kernel has got.
 pub fn choices() -> impl Iterator<Item = &'static [&'static str]> {
-    CHECKS.iter().map(|check| check.choices)
+    CHECKS.iter().filter(|check| (check.observe)() != UNKNOWN).map(|check| check.choices)
 }
 
 pub(super) fn predict(world: &World<'_>, one: &Settings, found: &mut Prediction) {

@@ -9,17 +9,17 @@ pub(crate) struct Settings(ArgMatches);
 
 /// How a kind of value is read.
 macro_rules! read {
-    ($arg:expr, flag) => {
+    ($arg:expr, $value:literal, flag) => {
         $arg.action(clap::ArgAction::SetTrue)
     };
-    ($arg:expr, i32 ($low:literal, $high:literal)) => {
-        $arg.allow_negative_numbers(true).value_parser(value_parser!(i32).range($low..=$high))
+    ($arg:expr, $value:literal, i32 ($low:literal, $high:literal)) => {
+        $arg.value_name($value).allow_negative_numbers(true).value_parser(value_parser!(i32).range($low..=$high))
     };
-    ($arg:expr, word ($type:ty)) => {
-        $arg.value_parser(|word: &str| word.parse::<$type>())
+    ($arg:expr, $value:literal, word ($type:ty)) => {
+        $arg.value_name($value).value_parser(|word: &str| word.parse::<$type>())
     };
-    ($arg:expr, $number:ident) => {
-        $arg.value_parser(value_parser!($number))
+    ($arg:expr, $value:literal, $number:ident) => {
+        $arg.value_name($value).value_parser(value_parser!($number))
     };
 }
 
@@ -39,8 +39,8 @@ macro_rules! kind {
 macro_rules! flag {
     ($command:ident, { by_hand $words:literal }, $line:literal, $($kind:tt)*) => {};
     ($command:ident, { $flag:literal, $value:literal, $heading:literal }, $line:literal, $($kind:tt)*) => {
-        let arg = Arg::new($flag).long($flag).value_name($value).help($line).help_heading($heading);
-        let $command = $command.arg(read!(arg, $($kind)*));
+        let arg = Arg::new($flag).long($flag).help($line).help_heading($heading);
+        let $command = $command.arg(read!(arg, $value, $($kind)*));
     };
 }
 
