@@ -28,8 +28,6 @@ mod sandbox;
 
 mod setup;
 
-pub(crate) mod simple;
-
 pub(crate) mod values;
 
 pub use capability::{Capability, CapabilitySet};

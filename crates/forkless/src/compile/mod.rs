@@ -39,13 +39,12 @@ mod sandbox;
 
 mod setup;
 
-pub(crate) mod simple;
-
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
 pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
 pub(crate) use sandbox::IdMaps;
 use sandbox::Opens;
+pub(crate) use setup::refused_by_posix_spawn;
 use setup::{Ids, Steps};
 
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.

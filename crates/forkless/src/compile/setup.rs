@@ -4,7 +4,6 @@ use crate::command::values::Resource;
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
 use crate::compile::places::Places;
-use crate::compile::simple::{self, When};
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
@@ -121,7 +120,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         let args = [Arg::Number(IOPRIO_WHO_PROCESS), Arg::Number(0), Arg::Number((class << 13 | level).into())];
         steps.call(Step::IoPriority, &format!("class {class}, level {level}"), uapi::__NR_ioprio_set, &args);
     }
-    simple::calls(steps, When::Resources);
+    played(steps, When::Resources);
 }
 
 /// Written by the child itself, to a file, which makes it three system calls.
@@ -286,7 +285,7 @@ pub(super) fn last(steps: &mut Steps<'_>) {
         ];
         steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
     }
-    simple::calls(steps, When::Last);
+    played(steps, When::Last);
     if let Some(signal) = steps.setup.parent_death_signal {
         steps.op(Step::ParentDeathSignal, Op { a: signal as u32, ..Op::new(OpCode::ParentDeathSignal) });
     }
@@ -325,3 +324,91 @@ fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
     let groups = getgrouplist(&user, gid.into()).map_err(failed)?;
     Ok(groups.into_iter().map(|gid| gid.as_raw()).collect())
 }
+
+/// An argument of a call in the table.
+trait Word {
+    fn arg(self, arena: &mut Arena) -> Arg;
+}
+
+impl Word for u64 {
+    fn arg(self, _: &mut Arena) -> Arg {
+        Arg::Number(self)
+    }
+}
+
+impl Word for u32 {
+    fn arg(self, _: &mut Arena) -> Arg {
+        Arg::Number(self.into())
+    }
+}
+
+/// The address of a copy.
+impl Word for &[u64] {
+    fn arg(self, arena: &mut Arena) -> Arg {
+        Arg::Data(arena.words(self))
+    }
+}
+
+impl<T: Word + Copy> Word for &T {
+    fn arg(self, arena: &mut Arena) -> Arg {
+        (*self).arg(arena)
+    }
+}
+
+/// When a call of the table is made: docs/design/order.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before the ids: what may need the caller's privileges.
+    Resources,
+    /// After them, before filters.
+    Last,
+}
+
+macro_rules! op {
+    ($now:ident $steps:ident $name:ident $step:ident $value:ident { by_hand }) => {};
+    (
+        $now:ident $steps:ident $name:ident $step:ident $value:ident
+        { $when:ident: $call:ident($($arg:expr),*), $object:literal }
+    ) => {
+        if let Some($value) = $steps.setup.simple.$name.as_ref().filter(|_| $now == When::$when) {
+            // Where the call alone says it all.
+            let _ = $value;
+            let args = [$($arg.arg($steps.arena)),*];
+            $steps.call(Step::$step, &format!($object), uapi::$call, &args);
+        }
+    };
+}
+
+macro_rules! refusal {
+    (refused $name:ident) => {
+        Some(stringify!($name))
+    };
+}
+
+macro_rules! simple {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($value:ident: $($kind:tt)*) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident ids $ids:ident posix_spawn $verdict:ident $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        /// The calls of the settings whose time is now.
+        fn played(steps: &mut Steps<'_>, now: When) {
+            $(op! { now steps $name $step $value $op })*
+        }
+
+        /// The setting that `posix_spawn` refuses where it comes to this step.
+        pub(crate) fn refused_by_posix_spawn(step: Step) -> Option<&'static str> {
+            match step {
+                $(Step::$step => refusal!($verdict $name),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+crate::settings!(simple);

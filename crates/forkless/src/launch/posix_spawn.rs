@@ -6,7 +6,7 @@
 use super::creator::{Creator, LIBCS};
 use super::stack::Stack;
 use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, failure};
-use crate::compile::{Plan, describe, simple};
+use crate::compile::{Plan, describe, refused_by_posix_spawn};
 use crate::error::Error;
 use crate::kernel;
 use crate::step::Step;
@@ -140,7 +140,7 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
         Step::Landlock => "landlock",
         Step::Seccomp => "seccomp",
         Step::HandBack => "hand_back",
-        other => simple::refused_by_posix_spawn(other).unwrap_or(other.words()),
+        other => refused_by_posix_spawn(other).unwrap_or(other.words()),
     }
 }
 

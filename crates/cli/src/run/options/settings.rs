@@ -1,7 +1,7 @@
 //! The flags that are one setting with its value: they follow from the library's table of settings.
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
-use forkless::Command;
+use forkless::*;
 
 /// What was given.
 #[derive(Clone, Debug)]
