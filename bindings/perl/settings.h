@@ -9,6 +9,7 @@
     ONE(timer_slack, "U"), /* 1000 */ \
     ONE(personality, "u"), /* 0 */ \
     ONE(oom_score_adj, "i"), /* 500 */ \
+    ONE(memory_policy, "s"), /* local */ \
     ONE(chroot, "s"), \
     ONE(umask, "u"), \
     ONE(controlling_terminal, "i"), \

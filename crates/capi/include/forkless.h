@@ -108,6 +108,7 @@ enum {
     FORKLESS_STEP_HAND_BACK = 48,
     FORKLESS_STEP_MAKE_DIR = 49,
     FORKLESS_STEP_SYMLINK = 50,
+    FORKLESS_STEP_MEMORY_POLICY = 51,
     FORKLESS_STEP_PRE_EXEC = 60,
     FORKLESS_STEP_CONTROL_GROUP = 61,
     FORKLESS_STEP_ADOPT = 62,
@@ -335,6 +336,8 @@ int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds
 int forkless_command_personality(forkless_command *command, uint32_t persona);
 /* Set how readily the OOM killer kills it, from -1000 (never) to 1000. */
 int forkless_command_oom_score_adj(forkless_command *command, int score);
+/* Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
+int forkless_command_memory_policy(forkless_command *command, const char *policy);
 /* Set the root directory: chroot(2). */
 int forkless_command_chroot(forkless_command *command, const char *root);
 /* Set the file mode creation mask: umask(2). */

@@ -106,6 +106,28 @@ macro_rules! settings {
                     docs "open, write, close (and CLONE_VFORK)", "CAP_SYS_RESOURCE to lower it"
                     example "500"
                 }
+
+                /// Which NUMA nodes the child's memory comes from: `set_mempolicy(2)`, in numactl(8)'s words. The program's
+                /// children inherit it.
+                ///
+                /// A kernel without NUMA refuses it with ENOSYS, and one without one of the nodes, or where none of them is allowed,
+                /// with EINVAL. The system call filter of Docker demands CAP_SYS_NICE.
+                ///
+                /// ```no_run
+                /// use forkless::{Command, MemoryPolicy};
+                /// Command::new("database").memory_policy("interleave:all".parse()?).spawn()?;
+                /// Command::new("worker").memory_policy(MemoryPolicy::membind([0, 1])).spawn()?;
+                /// # Ok::<(), Box<dyn std::error::Error>>(())
+                /// ```
+                memory_policy(policy: word(MemoryPolicy)) {
+                    line "Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)"
+                    step MemoryPolicy = 51, "set the memory policy", "`set_mempolicy(2)`."
+                    op { Resources: __NR_set_mempolicy(policy.mode(), &policy.mask()[..], policy.bits()), "{policy}" }
+                    memory shared ids kept posix_spawn refused shell inherited
+                    run { "memory-policy", "POLICY", "Memory" }
+                    docs "set_mempolicy", "NUMA; in Docker CAP_SYS_NICE"
+                    example "local"
+                }
             }
             passed {
                 chroot(root: path) { line "Set the root directory: chroot(2)" python yes }

@@ -64,6 +64,8 @@ class Settings(TypedDict, total=False):
     """Set the execution domain and its flags: personality(2)."""
     oom_score_adj: int | None
     """Set how readily the OOM killer kills it, from -1000 (never) to 1000."""
+    memory_policy: str | None
+    """Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)."""
     chroot: StrOrBytesPath | None
     """Set the root directory: chroot(2)."""
     controlling_terminal: int | None

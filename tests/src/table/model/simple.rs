@@ -5,6 +5,7 @@ use super::privileges::{NICE, RESOURCE};
 use super::{Prediction, Settings, World};
 use crate::observe::{Observed, UNKNOWN};
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 /// One setting.
 struct Check {
@@ -62,6 +63,25 @@ const CHECKS: &[Check] = &[
             found.fail("OomScore", score < 0 && !world.outer.has(RESOURCE));
         },
         choices: &["oom_score_adj = 1", "oom_score_adj = 1000", "oom_score_adj = -500", "oom_score_adj = 1001"],
+    },
+    Check {
+        name: "memory_policy",
+        // A mapping without a policy of its own shows the thread's; without NUMA there is no such file.
+        observe: || {
+            let mut line = String::new();
+            let file = fs::File::open("/proc/thread-self/numa_maps");
+            let _ = file.and_then(|file| BufReader::new(file).read_line(&mut line));
+            line.split_whitespace().nth(1).unwrap_or(UNKNOWN).to_owned()
+        },
+        predict: |_, one, found| {
+            let Some(policy) = &one.memory_policy else { return };
+            let shown = [("membind", "bind"), ("preferred", "prefer")];
+            found.put(
+                "memory_policy",
+                shown.iter().fold(policy.clone(), |text, (word, shown)| text.replace(word, shown)),
+            );
+        },
+        choices: &["memory_policy = 'membind:0'", "memory_policy = 'preferred:0'", "memory_policy = 'local'"],
     },
 ];
 
