@@ -10,6 +10,7 @@
     ONE(personality, "u"), /* 0 */ \
     ONE(oom_score_adj, "i"), /* 500 */ \
     ONE(memory_policy, "s"), /* local */ \
+    ONE(memory_deny_write_execute, "i"), /* 1 */ \
     ONE(chroot, "s"), \
     ONE(umask, "u"), \
     ONE(controlling_terminal, "i"), \

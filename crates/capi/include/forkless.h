@@ -109,6 +109,7 @@ enum {
     FORKLESS_STEP_MAKE_DIR = 49,
     FORKLESS_STEP_SYMLINK = 50,
     FORKLESS_STEP_MEMORY_POLICY = 51,
+    FORKLESS_STEP_DENY_WRITE_EXECUTE = 52,
     FORKLESS_STEP_PRE_EXEC = 60,
     FORKLESS_STEP_CONTROL_GROUP = 61,
     FORKLESS_STEP_ADOPT = 62,
@@ -338,6 +339,8 @@ int forkless_command_personality(forkless_command *command, uint32_t persona);
 int forkless_command_oom_score_adj(forkless_command *command, int score);
 /* Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
 int forkless_command_memory_policy(forkless_command *command, const char *policy);
+/* Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork. */
+int forkless_command_memory_deny_write_execute(forkless_command *command, int on);
 /* Set the root directory: chroot(2). */
 int forkless_command_chroot(forkless_command *command, const char *root);
 /* Set the file mode creation mask: umask(2). */

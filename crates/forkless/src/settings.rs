@@ -128,6 +128,36 @@ macro_rules! settings {
                     docs "set_mempolicy", "NUMA; in Docker CAP_SYS_NICE"
                     example "local"
                 }
+
+                /// The program gets no memory that is writable and executable, and none becomes executable that was not:
+                /// `prctl(2)` PR_SET_MDWE, Linux 6.3. Nothing takes it back, and the program's children inherit it.
+                ///
+                /// The kernel notes it in the memory of the caller of `prctl`, for good. A cloned child shares that with this
+                /// process until exec, which is why `Launcher::Clone` and `Launcher::PosixSpawn` refuse it, and so does a
+                /// [zygote](crate::zygote): it needs [`Launcher::Fork`](crate::Launcher::Fork), whose child has a copy. With
+                /// [`exec`](Self::exec) it is set in this process, and stays if the program cannot be executed. (The other
+                /// value, PR_MDWE_NO_INHERIT, ends at exec, so that it says nothing for a program.)
+                ///
+                /// ```
+                /// use forkless::{Command, Error, Launcher, Step};
+                /// let mut command = Command::new("true");
+                /// let error = command.memory_deny_write_execute(true).status().unwrap_err();
+                /// assert!(error.to_string().contains("Launcher::Fork"));
+                /// match command.launcher(Launcher::Fork).status() {
+                ///     Ok(status) => assert!(status.success()),
+                ///     // Before Linux 6.3.
+                ///     Err(error) => assert_eq!(Error::of(&error).unwrap().step(), Step::DenyWriteExecute),
+                /// }
+                /// ```
+                memory_deny_write_execute(on: flag) {
+                    line "Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork"
+                    step DenyWriteExecute = 52, "deny writable and executable memory", "`prctl(2)` PR_SET_MDWE."
+                    op { Last: __NR_prctl(prctl::PR_SET_MDWE, prctl::PR_MDWE_REFUSE_EXEC_GAIN), "from Linux 6.3 on" }
+                    memory own ids kept posix_spawn refused shell inherited
+                    run { "memory-deny-write-execute", "", "Memory" }
+                    docs "prctl", "Linux 6.3; `Launcher::Fork`"
+                    example "1"
+                }
             }
             passed {
                 chroot(root: path) { line "Set the root directory: chroot(2)" python yes }

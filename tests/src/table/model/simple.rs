@@ -83,7 +83,20 @@ const CHECKS: &[Check] = &[
         },
         choices: &["memory_policy = 'membind:0'", "memory_policy = 'preferred:0'", "memory_policy = 'local'"],
     },
+    Check {
+        name: "memory_deny_write_execute",
+        observe: || prctl(PR_GET_MDWE),
+        predict: |world, one, found| {
+            if one.memory_deny_write_execute == Some(true) {
+                found.put("memory_deny_write_execute", 1);
+                found.refuse("memory_deny_write_execute", !world.forks);
+            }
+        },
+        choices: &["memory_deny_write_execute = true"],
+    },
 ];
+
+const PR_GET_MDWE: i32 = 66;
 
 /// An option that asks for a number.
 fn prctl(option: i32) -> String {
