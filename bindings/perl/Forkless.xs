@@ -1,5 +1,5 @@
-/* What forkless.h has, for lib/Forkless.pm and its like. Nothing here runs in a child. Longer than other files: XS is one file for a
- * library, and each function is a few lines of glue.
+/* The functions of forkless.h, for lib/Forkless.pm and the modules below it. No perl code runs in a child. Longer than other files: XS
+ * is one file per library, and each function is a few lines of glue.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define PERL_NO_GET_CONTEXT
 #ifndef _GNU_SOURCE
@@ -27,7 +27,7 @@ static int is_of_ours(pTHX_ const COP *cop) {
     return package != NULL && strncmp(package, "Forkless", 8) == 0 && (package[8] == '\0' || package[8] == ':');
 }
 
-/* From here to the end of the function errors and warnings, perl's too, are of the line that called the module. */
+/* Report errors and warnings, perl's included, at the line that called the module, until the end of the C function. */
 static void at_callers_line(pTHX) {
     const COP *cop = PL_curcop;
     const PERL_CONTEXT *frame;
@@ -36,7 +36,7 @@ static void at_callers_line(pTHX) {
     PL_curcop = (COP *)cop;
 }
 
-/* Says in $! and $Forkless::error what failed. `what`: if the library has said no more than a number. */
+/* Set $! and $Forkless::error. Without a message of the library, the message is `what` and the errno's text. */
 static void failed(pTHX_ int answer, const forkless_error *error, const char *what) {
     HV *hash = newHV();
     SV *place = get_sv("Forkless::error", GV_ADD), *object = sv_2mortal(newRV_noinc((SV *)hash));
@@ -51,10 +51,10 @@ static void failed(pTHX_ int answer, const forkless_error *error, const char *wh
     errno = PLANTED("perl-errno-lost") ? 0 : -answer;
 }
 
-/* ---- Handles: a pointer of the library's, in magic that only this file can make, so a forged object is none ---- */
+/* ---- Handles: the pointer is in ext magic that only this file can attach, so a forged object has none ---- */
 
 static int forget_copy(pTHX_ MAGIC *magic, CLONE_PARAMS *params) {
-    /* A new thread has a copy of the object, and the handle stays where it was. */
+    /* A new thread gets a copy of the object. The handle still belongs to the old thread. */
     magic->mg_ptr = NULL;
     return 0;
 }
@@ -87,7 +87,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
     MAGIC *magic = SvROK(object) && SvTYPE(SvRV(object)) >= SVt_PVMG ? mg_findext(SvRV(object), PERL_MAGIC_ext, kind) : NULL;
     if (magic == NULL || magic->mg_ptr == NULL) at_callers_line(aTHX);
     if (magic == NULL) croak("not a %s", what);
-    if (magic->mg_ptr == NULL) croak("this %s is another thread's, or a wait set has it", what);
+    if (magic->mg_ptr == NULL) croak("this %s belongs to another thread or to a wait set, or was released", what);
     return magic;
 }
 
@@ -96,19 +96,19 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
 
-/* ---- What perl has, for C ---- */
+/* ---- Perl values to C ---- */
 
-/* The descriptor of a number or of a handle; -1 of a closed one. */
+/* The descriptor that a number or a handle stands for; -1 for a closed handle. */
 static int fd_of(pTHX_ SV *value) {
     SvGETMAGIC(value);
     if (!SvROK(value) && !isGV_with_GP(value) && looks_like_number(value)) return (int)SvIV(value);
-    if (SvROK(value) && !isGV_with_GP(SvRV(value)) && SvTYPE(SvRV(value)) != SVt_PVIO) croak("neither a handle nor a number of a descriptor");
+    if (SvROK(value) && !isGV_with_GP(SvRV(value)) && SvTYPE(SvRV(value)) != SVt_PVIO) croak("expected a handle or the number of a descriptor");
     IO *io = sv_2io(value);
     if (SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL)
-        croak("a tied handle has no descriptor that a program could use");
+        croak("a tied handle has no file descriptor");
     if (IoIFP(io) == NULL) return -1;
     int fd = PerlIO_fileno(IoIFP(io));
-    if (fd < 0 && !PLANTED("perl-handle-in-memory")) croak("a handle in memory has no descriptor that a program could use");
+    if (fd < 0 && !PLANTED("perl-handle-in-memory")) croak("an in-memory handle has no file descriptor");
     return fd;
 }
 
@@ -120,7 +120,7 @@ static int signal_of(pTHX_ SV *value) {
     return number;
 }
 
-/* Seconds, as milliseconds; -1 for none. */
+/* Seconds to milliseconds. -1 for undef. */
 static int64_t ms_of(pTHX_ SV *value) {
     if (value == NULL || !SvOK(value)) return -1;
     NV seconds = SvNV(value);
@@ -128,7 +128,7 @@ static int64_t ms_of(pTHX_ SV *value) {
     return seconds > 1e12 ? -1 : (int64_t)(seconds * 1000 + 0.999);
 }
 
-/* A list that ends in a null pointer, until the end of the statement. NULL and errno if there is a NUL in it. */
+/* A list of strings that ends in a null pointer; freed at the end of the statement. NULL and errno if a string contains a NUL. */
 static char **texts_of(pTHX_ SV *value) {
     SvGETMAGIC(value);
     if (!SvROK(value) || SvTYPE(SvRV(value)) != SVt_PVAV) croak("expected a reference to an array");
@@ -157,7 +157,7 @@ static int *numbers_of(pTHX_ SV *value, size_t *count) {
     return numbers;
 }
 
-/* One argument of a setting. False and errno if it cannot be one. */
+/* Convert an argument of a setting. Returns false and errno if it is invalid. */
 static int argument_of(pTHX_ char kind, SV *value, struct argument *a) {
     STRLEN size;
     switch (kind) {
@@ -186,7 +186,7 @@ static const struct setting *setting_of(const char *name) {
     return NULL;
 }
 
-/* The same for Proc::FastSpawn's functions: bytes, of an array or (for an environment) a hash too. NULL and errno if a NUL is in one. */
+/* The same for Proc::FastSpawn's functions: bytes, from an array or, for an environment, also from a hash. */
 static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
     AV *array;
     SvGETMAGIC(value);
@@ -216,7 +216,7 @@ static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
     return texts;
 }
 
-/* Each interpreter's own. */
+/* One per interpreter. */
 typedef struct { struct fast last; } my_cxt_t;
 #define MY_CXT_KEY "Forkless::_guts" XS_VERSION
 START_MY_CXT
@@ -226,7 +226,7 @@ static void end_fast(pTHX_ void *nothing) {
     fast_free(&MY_CXT.last);
 }
 
-/* A pid, or a negative errno. */
+/* Returns a pid, or a negative errno. */
 static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
     SvGETMAGIC(envp);
     const int has_envp = SvOK(envp);
@@ -235,7 +235,7 @@ static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
     char **args = bytes_of_list(aTHX_ argv, 0), **environment = has_envp ? bytes_of_list(aTHX_ envp, 1) : NULL;
     if (args == NULL || (has_envp && environment == NULL) || strlen(file) != size) return -EINVAL;
     if (args[0] == NULL) {
-        /* What the kernel makes of an empty list. */
+        /* The kernel turns an empty argv into one empty string. */
         args[0] = (char *)"";
         args[1] = NULL;
     }
@@ -245,7 +245,7 @@ static pid_t fastspawn(pTHX_ int is_searched, SV *path, SV *argv, SV *envp) {
     return fast_spawn(&MY_CXT.last, file, args);
 }
 
-/* ---- What C has, for perl ---- */
+/* ---- C values to Perl ---- */
 
 #define STORE(hash, name, value) (void)hv_store(hash, name, strlen(name), value, 0)
 
@@ -279,7 +279,7 @@ static SV *output_object(pTHX_ forkless_output *output) {
     return sv_bless(newRV_noinc((SV *)hash), gv_stashpvs("Forkless::Output", GV_ADD));
 }
 
-/* A handle that perl closes as one of open's: it waits for the program. */
+/* A handle as of open on a pipe: close waits for the program. */
 static SV *stream_object(pTHX_ PerlIO *stream, int is_reader, pid_t pid) {
     GV *glob = (GV *)newSV(0);
     gv_init_pvn(glob, gv_stashpvs("Forkless", GV_ADD), "$pipe", 5, 0);
@@ -290,7 +290,7 @@ static SV *stream_object(pTHX_ PerlIO *stream, int is_reader, pid_t pid) {
     return newRV_noinc((SV *)glob);
 }
 
-/* ---- Waiting, while perl's handlers of signals run ---- */
+/* ---- Waiting; perl's signal handlers run in the meantime ---- */
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -298,7 +298,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Until the descriptor is readable: 1; 0 if the time is up. Without a descriptor, for a moment. */
+/* Wait until the descriptor is readable: 1; 0 at the timeout. Without a descriptor, sleep for a moment. */
 static int wait_readable(pTHX_ int fd, int64_t end) {
     const int moment = 20;
     for (;;) {
@@ -324,7 +324,7 @@ static int wait_child(pTHX_ forkless_child *child, int64_t limit_ms, int *status
     }
 }
 
-/* An answer of the library, as perl is told: true, or undef. */
+/* Turn the library's result into a perl value: true, or undef and the error. */
 #define ANSWER(answer, error, what)                          \
     STMT_START {                                             \
         int answer_ = (answer);                              \
@@ -418,7 +418,7 @@ PREINIT:
     struct start how = START_INIT;
     pid_t pid = -1;
 PPCODE:
-    /* What perl's exec would execute, with these streams. */
+    /* Run what perl's exec would, with these streams. */
     how.streams[0] = in;
     how.streams[1] = out;
     how.streams[2] = err;
@@ -498,7 +498,7 @@ PPCODE:
 void
 _flags(const char *mode)
 PPCODE:
-    /* Of open(2), for a file that is opened as perl's open would. */
+    /* The flags of open(2) for perl's mode. */
     int flags = strEQ(mode, "<")    ? O_RDONLY
                 : strEQ(mode, ">")  ? O_WRONLY | O_CREAT | O_TRUNC
                 : strEQ(mode, ">>") ? O_WRONLY | O_CREAT | O_APPEND
@@ -530,10 +530,10 @@ _call(SV *self, unsigned number, int result, ...)
 PREINIT:
     forkless_call_arg args[6];
 PPCODE:
-    /* A number; a reference to bytes; a reference to a reference to the number of a variable. */
+    /* A number; a reference to bytes; or a reference to a reference to the index of a variable. */
     forkless_command *command = COMMAND(self);
     at_callers_line(aTHX);
-    if (items - 3 > 6) croak("a system call takes 6 arguments at most");
+    if (items - 3 > 6) croak("a system call takes at most 6 arguments");
     for (int n = 0; n < items - 3; n++) {
         SV *value = ST(3 + n);
         STRLEN size = 0;
@@ -684,7 +684,7 @@ PREINIT:
     forkless_error error;
     int status;
 PPCODE:
-    /* Undef: an error. An empty list: the time is up. */
+    /* undef: an error. Empty list: the timeout expired. */
     int answer = wait_child(aTHX_ CHILD(self), ms_of(aTHX_ timeout), &status, &error);
     ANSWER(answer, &error, NULL);
     if (answer > 0) mXPUSHi(status);
@@ -745,7 +745,7 @@ missed(SV *self)
 PREINIT:
     forkless_error error;
 PPCODE:
-    /* The best-effort steps that failed, in words. */
+    /* The messages of the best-effort steps that failed. */
     forkless_child *child = CHILD(self);
     for (size_t n = 0; forkless_child_missed(child, n, &error) > 0; n++) mXPUSHs(newSVpv(error.message, 0));
 
@@ -784,7 +784,7 @@ PPCODE:
     forkless_waitset *set = WAITSET(self);
     MAGIC *magic = magic_of(aTHX_ child, &child_magic, "Forkless::Child");
     ANSWER(forkless_waitset_insert(set, (forkless_child *)magic->mg_ptr, NUM2PTR(void *, number), &key, &error), &error, NULL);
-    /* It is the set's. */
+    /* The handle belongs to the set now. */
     magic->mg_ptr = NULL;
     mXPUSHu(key);
 
@@ -795,7 +795,7 @@ PREINIT:
 PPCODE:
     MAGIC *magic = SvROK(child) ? mg_findext(SvRV(child), PERL_MAGIC_ext, &child_magic) : NULL;
     if (magic == NULL || magic->mg_ptr != NULL) at_callers_line(aTHX);
-    if (magic == NULL || magic->mg_ptr != NULL) croak("no child of a wait set");
+    if (magic == NULL || magic->mg_ptr != NULL) croak("this child is not in a wait set");
     ANSWER(forkless_waitset_remove(WAITSET(self), key, &pointer), NULL, "remove");
     magic->mg_ptr = (char *)pointer;
     XSRETURN_YES;
@@ -819,7 +819,7 @@ PREINIT:
     forkless_error error;
     forkless_ended ended;
 PPCODE:
-    /* Its number, its status and an errno; an empty list if the time is up. */
+    /* Returns the child's number, its status and an errno; an empty list at the timeout. */
     forkless_waitset *set = WAITSET(self);
     int64_t ms = ms_of(aTHX_ timeout), end = ms < 0 ? -1 : now_ms() + ms;
     int answer = forkless_waitset_wait(set, 0, &ended, &error);

@@ -1,4 +1,5 @@
-/* Proc::FastSpawn's functions, but for perl. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Proc::FastSpawn's functions, without the perl glue.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "fast.h"
 
 #include "start.h"
@@ -12,7 +13,8 @@
 
 extern char **environ;
 
-/* Goes over what a command is made of. `same`: compares; else notes. False if it is not the same, or cannot be noted. */
+/* Compare the command's path, arguments and environment with the recorded ones (`same`), or record them. Returns false if they differ,
+ * or if they cannot be recorded. */
 static int go_over(struct fast *last, const char *text, size_t *at, int same) {
     size_t size = strlen(text) + 1;
     if (same) {
@@ -35,7 +37,7 @@ static int go_over_all(struct fast *last, const char *path, char *const *argv, i
     size_t at = 0, count = 0;
     char words[24];
     while (argv[count] != NULL) count++;
-    /* How many are arguments, and not of the environment. */
+    /* The number of arguments, so that an argument cannot be mistaken for a variable of the environment. */
     snprintf(words, sizeof words, "%zu", count);
     if (!go_over(last, words, &at, same) || !go_over(last, path, &at, same)) return 0;
     for (; *argv != NULL; argv++)
@@ -71,7 +73,7 @@ void fast_free(struct fast *last) {
 
 pid_t fast_spawn(struct fast *last, const char *path, char *const *argv) {
     forkless_child *child;
-    /* What is without a slash is not searched for: forkless_spawn does that. */
+    /* A name without a slash is a file in the working directory: forkless_spawn does not search PATH. */
     if (strchr(path, '/') == NULL) return forkless_spawn(path, argv, NULL);
     if (last->prepared == NULL || !go_over_all(last, path, argv, 1)) {
         forkless_prepared_free(last->prepared);

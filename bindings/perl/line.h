@@ -1,12 +1,13 @@
-/* What perl does with a command that is one string. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* How perl interprets a command that is a single string.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef LINE_H
 #define LINE_H
 
 enum { LINE_SHELL, LINE_WORDS, LINE_MERGED };
 
-/* LINE_SHELL: a line for /bin/sh -c. LINE_WORDS: the words of a program, cut out of the text and put into `words`, for which there must be
- * room for half as many as the text has bytes, and two more; a null pointer ends them. LINE_MERGED: the same, and standard error goes
- * where standard output does. */
+/* LINE_SHELL: the line needs /bin/sh -c. LINE_WORDS: the line is a program and its arguments. The text is cut into words in place, and
+ * `words` receives them and a null pointer; it must have room for half as many entries as the text has bytes, and two more.
+ * LINE_MERGED: the same, and standard error goes to standard output. */
 int line_split(char *text, char **words);
 
 #endif

@@ -1,7 +1,7 @@
-/* perl's own system, qx and open of pipes, without fork.
+/* perl's built-in system, qx and open of pipes, without fork.
  *
- * The compiler is asked to put another function into the ops, where a lexical hint says so: so every form of the syntax means what
- * it means, and other code is not touched. The functions do what perlfunc says of "system", "readpipe" and "open".
+ * Where a lexical hint is set, the op checker gives the compiled op another function. So all forms of the syntax keep their meaning,
+ * and other code is not affected. The functions do what perlfunc says of "system", "readpipe" and "open".
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define PERL_NO_GET_CONTEXT
@@ -24,7 +24,7 @@ enum { SYSTEM = 1, READPIPE = 2, OPEN = 4 };
 static Perl_check_t check_system_before, check_readpipe_before, check_open_before;
 static int everywhere;
 
-/* Room until the end of the statement. */
+/* Memory that perl frees at the end of the statement. */
 static void *room(pTHX_ size_t size) {
     SV *held = sv_2mortal(newSV(size));
     return SvPVX(held);
@@ -53,10 +53,10 @@ static int ready_line(pTHX_ struct start *how, SV *line) {
     char *text = bytes_or_warning(aTHX_ line);
     if (text == NULL) return OPS_BAD;
     char **words = room(aTHX_ (strlen(text) / 2 + 5) * sizeof *words);
-    /* A shell gets it without the blanks before it. */
+    /* As in perl, the shell gets the line without leading blanks. */
     SV *whole = newSVpvn_flags(text, strlen(text), SVs_TEMP);
     int kind = line_split(text, words);
-    /* Standard error cannot go where standard output does if that is closed: a shell will say so. */
+    /* If standard output is closed, standard error cannot be redirected to it: let a shell report that. */
     if (kind == LINE_MERGED && how->streams[1] == STREAM_KEPT && fcntl(1, F_GETFD) < 0) kind = LINE_SHELL;
     if (kind == LINE_MERGED) how->streams[2] = STREAM_AS_OUT;
     if (kind == LINE_SHELL) {
@@ -75,13 +75,13 @@ int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count
     if (program == NULL && count == 1) return ready_line(aTHX_ how, PL_stack_base[first]);
     char **argv = room(aTHX_ (count + 2) * sizeof *argv);
     for (SSize_t n = 0; n < count; n++) {
-        /* What makes a text of an argument may be perl code, which moves the stack. */
+        /* Converting an argument to a string may call perl code, which may reallocate the stack. */
         argv[n] = bytes_or_warning(aTHX_ PL_stack_base[first + n]);
         if (argv[n] == NULL) return OPS_BAD;
     }
     argv[count] = NULL;
     if (count == 0 && program != NULL) {
-        /* What the kernel makes of an empty list. */
+        /* The kernel turns an empty argv into one empty string. */
         argv[0] = (char *)"";
         argv[1] = NULL;
     }
@@ -112,7 +112,8 @@ int ops_wait(pTHX_ pid_t pid) {
     return status;
 }
 
-/* While it waits, perl ignores what a terminal sends to both, and its handler of SIGCHLD is not called. */
+/* While system waits, perl ignores SIGINT and SIGQUIT, which a terminal sends to the program too, and does not call its SIGCHLD
+ * handler. */
 struct waiting {
     sigset_t mask;
     struct sigaction interrupt, quit;
@@ -130,7 +131,7 @@ static void begin_waiting(struct waiting *waiting) {
     pthread_sigmask(SIG_BLOCK, &child, &waiting->mask);
 }
 
-/* Also when a handler dies. */
+/* Registered as a destructor, because a signal handler may die. */
 static void end_waiting(pTHX_ void *place) {
     struct waiting *waiting = place;
     if (!PLANTED("perl-signals-not-put-back")) sigaction(SIGINT, &waiting->interrupt, NULL);
@@ -139,7 +140,7 @@ static void end_waiting(pTHX_ void *place) {
     Safefree(waiting);
 }
 
-/* Runs it to its end: the status, or -1 and errno. */
+/* Run the program until it has ended. Returns the status, or -1 and errno. */
 static int run(pTHX_ struct start *how) {
     struct waiting *waiting;
     Newxz(waiting, 1, struct waiting);
@@ -152,7 +153,7 @@ static int run(pTHX_ struct start *how) {
     return pid < 0 ? -1 : ops_wait(aTHX_ pid);
 }
 
-/* From 5.38 on these may be perl's own affair. */
+/* From perl 5.38 on, perl's own functions run when taint checks are on. */
 #if PERL_VERSION_LT(5, 37, 0)
 #define HAS_TAINT 1
 static void check_taint(pTHX_ const char *what, SSize_t first, SSize_t count) {
@@ -178,7 +179,7 @@ static OP *pp_system_forkless(pTHX) {
     SV *program = PL_op->op_flags & OPf_STACKED ? PL_stack_base[first] : NULL;
     switch (ops_ready(aTHX_ &how, program, first + (program != NULL), count - (program != NULL))) {
     case OPS_READY: status = run(aTHX_ &how); break;
-    /* What perl's child exits with when there was nothing to execute. */
+    /* As the forked child of perl, which exits with 255 if there is nothing to execute. */
     case OPS_NOTHING: status = 255 << 8; break;
     }
     int saved = errno;
@@ -193,7 +194,8 @@ static OP *pp_system_forkless(pTHX) {
     return NORMAL;
 }
 
-/* A pipe whose lower number is our end's, as with perl's own: who has closed STDOUT and opens a pipe gets it at 1. */
+/* Make a pipe in which perl's end has the lower number, as perl's own does: a program that has closed STDOUT and opens a pipe gets
+ * that pipe at descriptor 1. */
 static int make_pipe(int reads, int *ours, int *theirs) {
     int ends[2];
     if (pipe2(ends, PLANTED("perl-pipe-outlives-exec") ? 0 : O_CLOEXEC) < 0) return -1;
@@ -212,10 +214,10 @@ static int make_pipe(int reads, int *ours, int *theirs) {
     return -1;
 }
 
-/* What is open of a pipe: closed in any case, also when a warning or a layer dies. */
+/* The open ends of a pipe. A destructor closes them, also when a warning or a layer dies. */
 struct ends {
     PerlIO *stream;
-    int ours, theirs; /* -1: closed, or the stream's */
+    int ours, theirs; /* -1: closed, or owned by the stream */
 };
 
 static void close_ends(pTHX_ void *place) {
@@ -228,7 +230,7 @@ static void close_ends(pTHX_ void *place) {
     errno = saved;
 }
 
-/* Of a new pipe, until LEAVE. NULL and errno if there is none. */
+/* The ends of a new pipe, closed at LEAVE. NULL and errno on failure. */
 static struct ends *new_ends(pTHX_ int reads) {
     struct ends *ends;
     Newx(ends, 1, struct ends);
@@ -237,7 +239,7 @@ static struct ends *new_ends(pTHX_ int reads) {
     return make_pipe(reads, &ends->ours, &ends->theirs) < 0 ? NULL : ends;
 }
 
-/* The pid, when the program has its end. */
+/* Start the program with its end of the pipe at descriptor fd. Returns the pid, or -1 and errno. */
 static pid_t start_at(pTHX_ struct start *how, struct ends *ends, int fd) {
     how->streams[fd] = ends->theirs;
     pid_t pid = ops_start(aTHX_ how);
@@ -248,7 +250,7 @@ static pid_t start_at(pTHX_ struct start *how, struct ends *ends, int fd) {
     return pid;
 }
 
-/* What the line writes is read from the stream, which is closed in any case. NULL and errno if it cannot be started. */
+/* Start the command with a stream from its standard output, which is closed at LEAVE. NULL and errno if it cannot be started. */
 static struct ends *open_line(pTHX_ struct start *how, pid_t *pid) {
     struct ends *ends = new_ends(aTHX_ 1);
     if (ends == NULL || (*pid = start_at(aTHX_ how, ends, 1)) < 0) return NULL;
@@ -261,7 +263,7 @@ static struct ends *open_line(pTHX_ struct start *how, pid_t *pid) {
     return ends;
 }
 
-/* All of it, line by line in a list, and none of it in void context. */
+/* Read the stream to its end: as lines in list context, without a result in void context. */
 static void read_stream(pTHX_ PerlIO *stream, SV *target, U8 context) {
     if (context == G_VOID) {
         char waste[4096];
@@ -296,7 +298,7 @@ static OP *pp_readpipe_forkless(pTHX) {
     int status = -1, saved;
     check_taint(aTHX_ "``", SP - PL_stack_base, 1);
     ENTER;
-    how.streams[1] = STREAM_AS_OUT; /* Not closed, whatever ours is. */
+    how.streams[1] = STREAM_AS_OUT; /* It must be open, even if perl's is closed. */
     int is_ready = ops_ready(aTHX_ &how, NULL, SP - PL_stack_base, 1);
     SPAGAIN;
     SP--;
@@ -326,7 +328,7 @@ static OP *pp_readpipe_forkless(pTHX) {
     return NORMAL;
 }
 
-/* ---- open, where it is a pipe ---- */
+/* ---- open of pipes ---- */
 
 void ops_own(pTHX_ IO *io, pid_t pid) {
     IoTYPE(io) = IoTYPE_PIPE;
@@ -337,21 +339,22 @@ void ops_own(pTHX_ IO *io, pid_t pid) {
     PL_forkprocess = pid;
 }
 
-/* Our end as a stream with these layers. False, errno and perl's warning if there is no such layer. */
+/* Open perl's end as a stream with these layers. Returns false and errno, after perl's warning, if a layer is unknown. */
 static int make_stream(pTHX_ struct ends *ends, int reads, const char *layers) {
     const char *mode = reads ? "r" : "w";
     const int fd = ends->ours, before = errno;
     ends->stream = PerlIO_fdopen(fd, mode);
     if (ends->stream == NULL) return 0;
     ends->ours = -1;
-    /* perl lets every program inherit 0 to 2 ($^F): not the one at the other end, which would wait for itself. */
+    /* perl lets programs inherit 0 to 2 ($^F). The program at the other end of the pipe must not: it would wait for its own end of
+     * file. */
     if (fd <= PL_maxsysfd) fcntl(fd, F_SETFD, FD_CLOEXEC);
     errno = before;
     return *layers == '\0' || PerlIO_apply_layers(aTHX_ ends->stream, mode, layers) == 0;
 }
 
 PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *layers, pid_t *pid) {
-    /* Where there is nothing to execute perl's child exits with 1. */
+    /* As the forked child of perl, which exits with 1 if there is nothing to execute. */
     static char *const nothing[] = { (char *)"sh", (char *)"-c", (char *)"exit 1", NULL };
     PerlIO *stream = NULL;
     if (is_ready == OPS_BAD) return NULL;
@@ -369,15 +372,15 @@ PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *
     return stream;
 }
 
-/* What open was asked for, where it is a pipe. */
+/* The arguments of an open of a pipe. */
 struct piped {
     int reads;
-    SV *line;           /* the command, of a single text that is mode and command */
-    const char *layers; /* of a mode */
+    SV *line;           /* the command, if mode and command are one string */
+    const char *layers; /* layers in the mode */
 };
 
-/* The text of an argument, for which a tied variable or an object is asked once: its answer takes its place on the stack. NULL for
- * undef. */
+/* The string value of an argument. A tied variable or an overloaded object is evaluated once: the result replaces it on the stack.
+ * NULL for undef. */
 static const char *text_at(pTHX_ SSize_t at, STRLEN *size) {
     SV *value = PL_stack_base[at];
     if (SvGMAGICAL(value) || SvAMAGIC(value)) {
@@ -391,7 +394,7 @@ static const char *text_at(pTHX_ SSize_t at, STRLEN *size) {
     return SvOK(value) ? SvPV_const(value, *size) : NULL;
 }
 
-/* open HANDLE, MODE, COMMAND. No command, or the command "-", a fork: those are perl's affair. */
+/* open HANDLE, MODE, COMMAND. False without a command or with the command "-", which asks for a fork: perl's own open handles those. */
 static int is_pipe_by_mode(pTHX_ SSize_t first, SSize_t count, struct piped *what) {
     STRLEN size;
     const char *mode = text_at(aTHX_ first + 1, &size);
@@ -406,7 +409,7 @@ static int is_pipe_by_mode(pTHX_ SSize_t first, SSize_t count, struct piped *wha
     return command != NULL && *command != '\0' && (count > 3 || strNE(command, "-"));
 }
 
-/* open HANDLE, "COMMAND |", and "| COMMAND", which wins. */
+/* open HANDLE, "COMMAND |", and "| COMMAND", which takes precedence. */
 static int is_pipe_by_line(pTHX_ SSize_t first, struct piped *what) {
     STRLEN size;
     const char *text = text_at(aTHX_ first + 1, &size);
@@ -415,7 +418,7 @@ static int is_pipe_by_line(pTHX_ SSize_t first, struct piped *what) {
     while (size > 0 && isSPACE(text[size - 1])) size--;
     if (size < 2) return 0;
     const int is_written = *text == '|', is_read = text[size - 1] == '|', is_both = is_written && is_read;
-    /* A file that is named like one. */
+    /* A file name that ends in a bar. */
     if (!is_written && (!is_read || strchr("<>", text[*text == '+']) != NULL)) return 0;
     if (is_written) text++, size--;
     while (size > 0 && isSPACE(*text)) text++, size--;
@@ -436,7 +439,7 @@ static int is_pipe(pTHX_ SSize_t first, struct piped *what) {
     if (TAINTING_get || !isGV_with_GP(handle)) return 0;
     if (io != NULL && SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL) return 0;
     if (count == 1) {
-        /* open HANDLE: the rest is in the variable of that name. */
+        /* open HANDLE: mode and command are in the variable of the handle's name. */
         dSP;
         SV *named = GvSVn((GV *)handle);
         XPUSHs(named);
@@ -445,8 +448,8 @@ static int is_pipe(pTHX_ SSize_t first, struct piped *what) {
     return count > 2 ? is_pipe_by_mode(aTHX_ first, count, what) : is_pipe_by_line(aTHX_ first, what);
 }
 
-/* perl's own open of a descriptor, which leaves its answer on the stack. -1: it fails, and closes what the handle had but for one
- * of 0 to 2 ($^F). Of a pipe perl says nothing when it is at a number that was of STDIN or STDOUT. */
+/* Call perl's open of a descriptor. It leaves its result on the stack. With -1 it fails, and closes the file that the handle had,
+ * unless that is one of 0 to 2 ($^F). Warnings are disabled: perl would warn about a pipe that has a former number of STDIN or STDOUT. */
 static OP *open_fd(pTHX_ GV *gv, const char *mode, int fd) {
     dSP;
     PUSHMARK(SP);
@@ -465,7 +468,7 @@ static OP *open_fd(pTHX_ GV *gv, const char *mode, int fd) {
     return next;
 }
 
-/* Whether perl's open puts another file below the handle, whose number stays: 0 to 2, $^F. */
+/* Whether perl's open would replace the file below the handle and keep the descriptor's number: 0 to 2, $^F. */
 static int is_kept(pTHX_ GV *gv) {
     IO *io = GvIOp(gv);
     if (io == NULL || IoIFP(io) == NULL || IoTYPE(io) == IoTYPE_STD) return 0;
@@ -473,7 +476,7 @@ static int is_kept(pTHX_ GV *gv) {
     return fd >= 0 && fd <= PL_maxsysfd;
 }
 
-/* The stream as the handle's. False if perl refuses it. The answer of perl's own open is on the stack. */
+/* Make the stream the handle's. Returns false if perl refuses it. The result of perl's open is on the stack. */
 static int attach(pTHX_ GV *gv, PerlIO *stream, int reads) {
     const int keeps = is_kept(aTHX_ gv);
     const char *mode = keeps ? (reads ? "<&:unix" : ">&:unix") : (reads ? "<&=:unix" : ">&=:unix");
@@ -481,7 +484,7 @@ static int attach(pTHX_ GV *gv, PerlIO *stream, int reads) {
     const int is_open = SvTRUE(*PL_stack_sp);
     IO *io = GvIOp(gv);
     if (is_open && !keeps) {
-        /* What perl has made of the descriptor has none of the layers. */
+        /* The stream that perl has opened for the descriptor has none of the layers. */
         PerlIO *plain = IoIFP(io);
         IoIFP(io) = stream;
         if (IoOFP(io) != NULL) IoOFP(io) = stream;
@@ -491,7 +494,7 @@ static int attach(pTHX_ GV *gv, PerlIO *stream, int reads) {
     return is_open;
 }
 
-/* perl's own open is told to take the end of a pipe, and the handle is made one of a program's. */
+/* perl's own open takes the end of the pipe, and then the handle is marked as one of a pipe to a program. */
 static OP *pp_open_forkless(pTHX) {
     const SSize_t mark = TOPMARK;
     struct piped what = { 0, NULL, NULL };
@@ -506,7 +509,7 @@ static OP *pp_open_forkless(pTHX) {
         count = 1;
     }
     (void)POPMARK;
-    /* First the end of what the handle had: a program there is waited for. */
+    /* Close the handle's former file first: if that is a pipe, this waits for its program. */
     if (GvIOp(gv) != NULL && IoIFP(GvIOp(gv)) != NULL && !is_kept(aTHX_ gv)) open_fd(aTHX_ gv, "<&=", -1);
     how.streams[what.reads] = STREAM_AS_OUT;
     PerlIO *stream = ops_piped(aTHX_ &how, ops_ready(aTHX_ &how, NULL, first, count), what.reads, what.layers, &pid);

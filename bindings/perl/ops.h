@@ -1,10 +1,11 @@
-/* perl's own system, qx and open, and pipes to and from programs, without fork. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* perl's built-in system, qx and open of pipes, without fork.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef OPS_H
 #define OPS_H
 
 #include "start.h"
 
-/* Of later perls than the oldest that this is for. */
+/* Macros that the oldest supported perl does not have. */
 #ifndef PERL_VERSION_LT
 #define PERL_VERSION_LT(major, minor, patch) (PERL_VERSION < (minor) || (PERL_VERSION == (minor) && PERL_SUBVERSION < (patch)))
 #endif
@@ -12,29 +13,30 @@
 #define av_count(array) (av_len(array) + 1)
 #endif
 
-/* Makes the compiler choose these where a lexical hint, "Forkless/system" and so on, asks for them. */
+/* Install the op checkers, which look for the lexical hints "Forkless/system" and so on. */
 void ops_boot(pTHX);
-/* Everywhere from now on, hint or not: 1 for system, 2 for readpipe, 4 for open. */
+/* Replace the function in all code compiled from now on, without a hint: 1 for system, 2 for readpipe, 4 for open. */
 void ops_everywhere(int which);
 
-/* The bytes that perl's exec would pass of this, until the end of the statement. NULL and errno if a NUL is among them. */
+/* The bytes that perl's exec would pass for this value; freed at the end of the statement. NULL and errno if they contain a NUL. */
 char *ops_bytes(pTHX_ SV *value);
 
-/* What perl would start for these arguments: one string is a line, of which there may be nothing left. */
+/* Determine the program that perl would start for these arguments. A single string is a command line, which may be empty
+ * (OPS_NOTHING). */
 enum { OPS_READY, OPS_NOTHING, OPS_BAD };
 int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count);
 
-/* Starts it, when all output of perl's has been written: the pid. -1, errno and perl's warning if it cannot be. */
+/* Flush all output of perl and start the program. Returns the pid, or -1 and errno after perl's warning. */
 pid_t ops_start(pTHX_ const struct start *how);
 
-/* Starts what is ready (or nothing) with a pipe to read from it or to write to it: our end, with these layers, and the pid. NULL, errno
- * and perl's warning if it cannot be. */
+/* Start the program with a pipe to or from it (is_ready: false for an empty command). Returns perl's end with these layers, and the
+ * pid; or NULL and errno, after perl's warning. */
 PerlIO *ops_piped(pTHX_ struct start *how, int is_ready, int reads, const char *layers, pid_t *pid);
 
-/* Makes a handle one that perl closes as a pipe of open's: it waits for the program. */
+/* Mark a handle as opened by open on a pipe, so that close waits for the program. */
 void ops_own(pTHX_ IO *io, pid_t pid);
 
-/* Waits, while handlers of signals run: the status, or -1 and errno. */
+/* Wait for the process; perl's signal handlers run in the meantime. Returns the status, or -1 and errno. */
 int ops_wait(pTHX_ pid_t pid);
 
 #endif

@@ -31,7 +31,7 @@ const struct setting settings[] = {
 
 typedef forkless_command command;
 
-/* The function as one of this type, which its letters say that it is. */
+/* Cast the function to the type that its letters describe. */
 #define AS(...) ((int (*)(command *, __VA_ARGS__))setting->function)
 #define INT(n) (int)a[n].number
 #define UNSIGNED(n) (unsigned)a[n].number
@@ -45,7 +45,7 @@ static int apply_one(const struct setting *setting, command *c, const struct arg
     case 'U': return AS(uint64_t)(c, BITS(0));
     case 's': return AS(const char *)(c, TEXT(0));
     case 'L': return AS(char *const *)(c, a[0].texts);
-    /* Numbers of processors and of groups are both of 32 bits. */
+    /* CPU numbers and group IDs are both 32 bits wide. */
     case 'N':
         return strcmp(setting->name, "groups") == 0 ? AS(const gid_t *, size_t)(c, (const gid_t *)a[0].numbers, a[0].count)
                                                     : AS(const int *, size_t)(c, a[0].numbers, a[0].count);

@@ -1,20 +1,21 @@
-/* The settings of a command, by their names. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The settings of a command, by name.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef SETTING_H
 #define SETTING_H
 
 #include <forkless.h>
 
-/* What a setting takes, a letter for each argument:
- *   i  a number    u  one from 0 on   U  64 bits
- *   f  a descriptor   g  a signal   s  a text   S  a text or none
- *   L  texts   N  numbers   B  instructions of a filter, 8 bytes each */
+/* The arguments of a setting, one letter for each:
+ *   i  int   u  unsigned   U  uint64_t   f  descriptor   g  signal
+ *   s  string   S  string or NULL   L  list of strings   N  list of numbers
+ *   B  seccomp filter, 8 bytes per instruction */
 struct setting {
     const char *name;
     const char *kinds;
     void (*function)(void);
 };
 
-/* An argument, as its letter says. */
+/* An argument of a setting. The letter selects the member. */
 struct argument {
     int64_t number;
     uint64_t bits;
@@ -24,10 +25,10 @@ struct argument {
     size_t count;
 };
 
-/* Ends with a name that is NULL. */
+/* Ended by an entry whose name is NULL. */
 extern const struct setting settings[];
 
-/* Calls the function, with as many arguments as there are letters: 0 or a negative errno. */
+/* Call the setting's function, with as many arguments as there are letters. Returns 0 or a negative errno. */
 int setting_apply(const struct setting *setting, forkless_command *command, const struct argument *a);
 
 #endif

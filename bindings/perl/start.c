@@ -1,4 +1,5 @@
-/* A program started as perl's exec would: with PATH, every descriptor that is not close-on-exec, our signal mask.
+/* Starts a program as perl's exec would: searched for in PATH, with every descriptor that is not close-on-exec and with the caller's
+ * signal mask.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* First failure wins; what comes after one is not done. */
+/* Make the call, unless an earlier one has failed. */
 #define TRY(answer, call) ((answer) < 0 ? (void)0 : (void)((answer) = (call)))
 
 static int set_signal(forkless_command *command, int signal, const struct sigaction *action) {
@@ -58,7 +59,7 @@ static pid_t start_once(const struct start *how, const char *program, char *cons
     return answer < 0 ? answer : forkless_child_release(child);
 }
 
-/* The file that execvp(3) would execute, in this PATH (NULL: the usual one): the caller's to free. NULL if there is none. */
+/* The file that execvp(3) would execute with this PATH (NULL: the default path), or NULL if there is none. The caller frees it. */
 static char *find(const char *program, const char *path) {
     char *file = NULL;
     struct stat found;
@@ -73,7 +74,7 @@ static char *find(const char *program, const char *path) {
     }
 }
 
-/* "/bin/sh FILE ARGUMENTS", in memory that begins with the list: the caller's to free, but for the file. */
+/* The list "/bin/sh FILE ARGUMENTS", in one allocation. The caller frees it; file is not copied. */
 static char **for_shell(char *file, char *const *argv) {
     size_t count = 0;
     while (argv[count] != NULL) count++;

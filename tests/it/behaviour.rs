@@ -33,14 +33,16 @@ fn table() {
     let mut names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     names.sort_unstable();
     assert!(names.windows(2).all(|two| two[0] != two[1]), "two cases have one name");
-    // One case alone: FORKLESS_CASE=part of its name; one route: FORKLESS_ROUTE.
+    // One case alone: FORKLESS_CASE=part of its name; one route: FORKLESS_ROUTE; each n-th play: FORKLESS_PLAYS=n.
     let wanted = std::env::var("FORKLESS_CASE").unwrap_or_default();
     let wanted_route = std::env::var("FORKLESS_ROUTE").unwrap_or_default();
+    let every = std::env::var("FORKLESS_PLAYS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let plays: Vec<(&Case, String)> = cases
         .iter()
         .filter(|case| case.name.contains(&wanted))
         .flat_map(|case| routes(case).into_iter().map(move |route| (case, route)))
         .filter(|(_, route)| route.contains(&wanted_route))
+        .step_by(every)
         .collect();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

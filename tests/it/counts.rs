@@ -1,182 +1,19 @@
 //! System calls per launch, counted by tracing a program that launches once between two marks: free of noise.
 
-use std::collections::HashMap;
+use forkless_tests::trace::{Call, Options, Trace, Who, trace_from_exec};
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::Instant;
-
-/// As in the scenario.
-const MARK: u64 = 0x7eed_0000;
-
-/// What one launch did between the marks.
-#[derive(Default)]
-struct Trace {
-    parent: Vec<Call>,
-    /// Up to and with `execve`.
-    child: Vec<Call>,
-    /// As what the child was announced: `PTRACE_EVENT_…`.
-    announced: Vec<i32>,
-}
-
-#[derive(Clone, Copy)]
-struct Call {
-    number: i64,
-    args: [u64; 6],
-}
-
-/// `struct ptrace_syscall_info` as far as it is needed.
-#[repr(C)]
-#[derive(Default)]
-struct SyscallInfo {
-    op: u8,
-    padding: [u8; 3],
-    arch: u32,
-    instruction_pointer: u64,
-    stack_pointer: u64,
-    number: u64,
-    args: [u64; 6],
-    rest: [u64; 2],
-}
-
-const PTRACE_GET_SYSCALL_INFO: libc::c_uint = 0x420e;
-const ENTRY: u8 = 1;
 
 /// Traces `scenario traced WHAT`. None where tracing is refused.
 fn trace(what: &str) -> Option<Trace> {
+    trace_with(what, Options::default())
+}
+
+fn trace_with(what: &str, options: Options) -> Option<Trace> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scenario"));
     command.args(["traced", what]);
-    trace_command(what, command)
-}
-
-fn trace_command(what: &str, mut command: Command) -> Option<Trace> {
-    command.stdin(Stdio::null());
-    // SAFETY: one system call.
-    unsafe {
-        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        })
-    };
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            let text = format!("SKIPPED: system calls of {what} because ptrace is refused here: {error}\n");
-            let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
-            return None;
-        }
-    };
-    let pid = child.id() as i32;
-    let (over, limit) = mpsc::channel::<()>();
-    // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
-    let guard = std::thread::spawn(move || {
-        if limit.recv_timeout(forkless_tests::patience::limit(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // The tracer has not reaped it, or the channel would have been closed.
-            forkless_tests::process::kill(pid, libc::SIGKILL);
-        }
-    });
-    let trace = Tracer { main: pid, marks: 0, trace: Trace::default(), children: HashMap::new() }.run();
-    drop(over);
-    guard.join().expect("guard");
-    Some(trace)
-}
-
-struct Tracer {
-    main: i32,
-    marks: usize,
-    trace: Trace,
-    /// Children made between the marks; true: has called exec.
-    children: HashMap<i32, bool>,
-}
-
-impl Tracer {
-    fn run(mut self) -> Trace {
-        let (pid, status) = wait(self.main);
-        assert!(pid == self.main && libc::WIFSTOPPED(status), "stopped at its exec");
-        let options = libc::PTRACE_O_TRACESYSGOOD
-            | libc::PTRACE_O_TRACECLONE
-            | libc::PTRACE_O_TRACEFORK
-            | libc::PTRACE_O_TRACEVFORK
-            | libc::PTRACE_O_TRACEEXEC
-            | libc::PTRACE_O_EXITKILL;
-        // SAFETY: our tracee, which is stopped.
-        unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options) };
-        resume(pid, 0);
-        loop {
-            let (pid, status) = wait(-1);
-            if !libc::WIFSTOPPED(status) {
-                if pid == self.main {
-                    assert_eq!(status, 0, "the traced scenario failed");
-                    assert_eq!(self.marks, 2, "two marks");
-                    return self.trace;
-                }
-                continue;
-            }
-            let signal = self.stopped(pid, status);
-            resume(pid, signal);
-        }
-    }
-
-    /// Notes what a stop means; gives the signal to go on with.
-    fn stopped(&mut self, pid: i32, status: i32) -> i32 {
-        let event = status >> 16;
-        match libc::WSTOPSIG(status) {
-            signal if signal == libc::SIGTRAP | 0x80 => {
-                self.call(pid);
-                0
-            }
-            libc::SIGTRAP
-                if matches!(event, libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) =>
-            {
-                let mut child: libc::c_ulong = 0;
-                // SAFETY: our stopped tracee; the kernel writes one word.
-                unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child) };
-                if self.marks == 1 {
-                    self.trace.announced.push(event);
-                    self.children.insert(child as i32, false);
-                }
-                0
-            }
-            // The stop that a traced child begins with, and those of exec.
-            libc::SIGTRAP | libc::SIGSTOP => 0,
-            other => other,
-        }
-    }
-
-    fn call(&mut self, pid: i32) {
-        let mut info = SyscallInfo::default();
-        // SAFETY: our stopped tracee; the kernel writes at most the given length.
-        unsafe { libc::ptrace(PTRACE_GET_SYSCALL_INFO as _, pid, size_of::<SyscallInfo>(), &mut info) };
-        if info.op != ENTRY {
-            return;
-        }
-        let call = Call { number: info.number as i64, args: info.args };
-        if pid != self.main {
-            if let Some(exec @ false) = self.children.get_mut(&pid) {
-                *exec = call.number == libc::SYS_execve;
-                self.trace.child.push(call);
-            }
-        } else if call.number == libc::SYS_getpgid && call.args[0] == MARK {
-            self.marks += 1;
-        } else if self.marks == 1 {
-            self.trace.parent.push(call);
-        }
-    }
-}
-
-fn wait(pid: i32) -> (i32, i32) {
-    let mut status = 0;
-    // Other tests of this program trace children of their own, in other threads.
-    // SAFETY: the kernel writes a status.
-    let found = unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::__WNOTHREAD) };
-    assert!(found > 0, "wait: {}", io::Error::last_os_error());
-    (found, status)
-}
-
-fn resume(pid: i32, signal: i32) {
-    // SAFETY: our stopped tracee. It may have been killed meanwhile, which the next wait tells.
-    unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
+    trace_from_exec(what, command, options)
 }
 
 /// The look whether the caller is traced, which is taken once in 100 ms.
@@ -242,11 +79,11 @@ fn without_waits<T: AsRef<str> + PartialEq>(mut calls: Vec<T>) -> Vec<T> {
 fn expect(what: &str, parent: &[&str], child: &[&str]) {
     let Some(trace) = trace(what) else { return };
     assert_eq!(
-        without_waits(names(&trace.parent)),
+        without_waits(names(&trace.of(Who::Parent))),
         without_waits(parent.to_vec()),
         "system calls of the parent: {what}"
     );
-    assert_eq!(names(&trace.child), child, "system calls of the child: {what}");
+    assert_eq!(names(&trace.of(Who::Child)), child, "system calls of the child: {what}");
 }
 
 #[test]
@@ -261,9 +98,10 @@ fn a_hundred_launches_look_for_a_tracer_only_now_and_then() {
     let begun = Instant::now();
     let Some(trace) = trace("hundred") else { return };
     let most = begun.elapsed().as_millis() / 100 + 1;
-    let looks = that_count(&trace.parent).windows(LOOK.len()).filter(|calls| is_look_for_tracer(calls)).count() as u128;
+    let looks = that_count(&trace.of(Who::Parent)).windows(LOOK.len()).filter(|calls| is_look_for_tracer(calls)).count()
+        as u128;
     assert!(looks <= most, "{looks} looks where {most} are due");
-    assert_eq!(names(&trace.parent), ["rt_sigaction", "clone3", "wait4"].repeat(100));
+    assert_eq!(names(&trace.of(Who::Parent)), ["rt_sigaction", "clone3", "wait4"].repeat(100));
 }
 
 #[test]
@@ -276,10 +114,10 @@ fn spawn_adds_the_wait_for_exec() {
 #[test]
 fn a_child_that_is_awaited_is_watched_and_not_asked_after() {
     let Some(trace) = trace("awaited-status") else { return };
-    let mut parent = names(&trace.parent);
+    let mut parent = names(&trace.of(Who::Parent));
     parent.retain(|call| call != "epoll_pwait" && !call.starts_with("call "));
     assert_eq!(without_waits(parent), ["clone3", "epoll_ctl", "waitid", "epoll_ctl", "close"]);
-    assert_eq!(names(&trace.child), PLAIN_CHILD);
+    assert_eq!(names(&trace.of(Who::Child)), PLAIN_CHILD);
 }
 
 /// 64 ends are asked for at a time. The close is that of the handle, which is dropped.
@@ -288,7 +126,7 @@ fn an_end_in_a_set_takes_a_wait_and_a_close() {
     let Some(trace) = trace("set") else { return };
     let ended = |count: usize| ["waitid", "close"].repeat(count);
     let expected = [vec!["epoll_pwait"], ended(64), vec!["epoll_pwait"], ended(36)].concat();
-    assert_eq!(names(&trace.parent), expected);
+    assert_eq!(names(&trace.of(Who::Parent)), expected);
 }
 
 /// A child that is announced as a thread is one of the host's to a debugger, which loses the host when that executes a program.
@@ -296,7 +134,8 @@ fn an_end_in_a_set_takes_a_wait_and_a_close() {
 fn a_traced_caller_launches_by_vfork() {
     for what in ["status", "spawn-pipes"] {
         let Some(trace) = trace(what) else { return };
-        assert_eq!(trace.announced, [libc::PTRACE_EVENT_VFORK], "{what}");
+        let events: Vec<i32> = trace.children.iter().map(|made| made.event).collect();
+        assert_eq!(events, [libc::PTRACE_EVENT_VFORK], "{what}");
     }
 }
 
@@ -312,7 +151,7 @@ fn after_change_of_ids(refusals: &str) -> Option<Vec<String>> {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_case"));
     command.args(["--traced", "uid = 7", refusals]);
-    let names = names(&trace_command("uid = 7", command)?.parent);
+    let names = names(&trace_from_exec("uid = 7", command, Options::default())?.of(Who::Parent));
     let clone = names.iter().position(|name| name == "clone3").expect("a child");
     Some(names[clone..].to_vec())
 }
@@ -389,8 +228,8 @@ fn a_simple_setting_takes_one_call() {
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_case"));
         command.args(["--traced", setting]);
-        let Some(trace) = trace_command(setting, command) else { return };
-        let names = names(&trace.child);
+        let Some(trace) = trace_from_exec(setting, command, Options::default()) else { return };
+        let names = names(&trace.of(Who::Child));
         let (mut rest, mut plain) = (Vec::new(), PLAIN_CHILD.iter().peekable());
         for name in &names {
             if plain.next_if(|expected| *expected == name).is_none() {
@@ -399,4 +238,29 @@ fn a_simple_setting_takes_one_call() {
         }
         assert_eq!((rest.len(), plain.count()), (calls, 0), "system calls for {setting:?}: {names:?}");
     }
+}
+
+/// Has the caller blocked this signal when it made its only child?
+fn is_blocked(trace: &Trace, signal: i32) -> bool {
+    let [made] = trace.children[..] else { panic!("one child: {:?}", trace.children) };
+    made.mask & 1 << (signal - 1) != 0
+}
+
+/// A child that `clone` makes still has its caller's handlers, and no signal may run one in the memory that both share.
+#[test]
+fn without_clone3_every_signal_is_blocked_around_the_clone() {
+    let Some(trace) = trace_with("status", Options { missing: Some(libc::SYS_clone3), ..Options::default() }) else {
+        return;
+    };
+    assert!(trace.of(Who::Parent).iter().any(|call| call.number == libc::SYS_clone), "{:?}", trace.calls);
+    for signal in (1..=64).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal)) {
+        assert!(is_blocked(&trace, signal), "signal {signal}");
+    }
+}
+
+/// Negative control: with `clone3`, which resets the handlers, nothing is blocked.
+#[test]
+fn with_clone3_no_signal_is_blocked_around_the_clone() {
+    let Some(trace) = trace("status") else { return };
+    assert!((1..=64).all(|signal| !is_blocked(&trace, signal)));
 }

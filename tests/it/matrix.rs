@@ -7,8 +7,9 @@ use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, unmatched};
 use forkless_tests::matrix::page::page;
 use forkless_tests::matrix::{BASES, FORMS, LAUNCHERS, Matrix, Setup};
 use forkless_tests::table::parent::unmet;
-use forkless_tests::trace::trace;
+use forkless_tests::trace::{Call, Options, trace};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -75,16 +76,22 @@ fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
     in_parallel(&launches, |launch| {
         let batch = Batch { launch: Some(launch), setup: vec![matrix.setup(&launch.setup)], cell: vec![] };
         let (command, _file) = helper("--trace", &batch);
-        let mut calls = trace(&format!("{launch:?}"), command, launch.launcher == "zygote");
-        if let Some(calls) = &mut calls {
-            let mut seen = std::collections::HashSet::new();
+        let options = Options { has_helper: launch.launcher == "zygote", ..Options::default() };
+        let calls = trace(&format!("{launch:?}"), command, options).map(|trace| {
+            let mut seen = HashSet::new();
+            let next: Vec<Call> = trace.calls[trace.marks[1]..].to_vec();
+            let mut calls = trace.calls;
             calls.retain(|call| seen.insert(*call));
-        }
+            (calls, next)
+        });
         found.lock().unwrap().push((launch, calls));
     });
     let mut found = found.into_inner().unwrap();
     found.sort_by_key(|(launch, _)| launches.iter().position(|known| known == *launch));
-    found.into_iter().map(|(launch, calls)| Some(Traced { launch: launch.clone(), calls: calls? })).collect()
+    found
+        .into_iter()
+        .map(|(launch, calls)| calls.map(|(calls, next)| Traced { launch: launch.clone(), calls, next }))
+        .collect()
 }
 
 #[test]

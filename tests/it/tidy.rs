@@ -1,13 +1,14 @@
 //! Habits of the project that a machine can check.
 
 use forkless_tests::modules::Modules;
+use forkless_tests::public;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Of `crates/forkless`: too many still.
-const FORKLESS: usize = 56;
+/// Of `crates/forkless`: those of `shell`.
+const FORKLESS: usize = 6;
 
 /// Files may be longer if they say at their top why.
 const LONGEST: usize = 700;
@@ -59,17 +60,53 @@ fn links_between_documents_lead_somewhere() {
     let mut links = 0;
     for path in files("md") {
         let text = fs::read_to_string(&path).expect("a document");
-        for part in text.split("](").skip(1) {
-            let target = part.split([')', '#']).next().unwrap_or("");
-            if target.is_empty() || target.contains("://") {
+        for link in text.split("](").skip(1).filter_map(|part| part.split(')').next()) {
+            let (target, anchor) = link.split_once('#').map_or((link, None), |(target, anchor)| (target, Some(anchor)));
+            if target.contains("://") || link.is_empty() {
                 continue;
             }
             links += 1;
-            let there = path.parent().expect("a directory").join(target);
-            assert!(there.exists(), "{path:?} refers to {target}, which is not there");
+            let page = if target.is_empty() { path.clone() } else { path.parent().expect("a directory").join(target) };
+            assert!(page.exists(), "{path:?} refers to {target}, which is not there");
+            if let Some(anchor) = anchor.filter(|_| page.extension().is_some_and(|ending| ending == "md")) {
+                let has_it = anchors(&fs::read_to_string(&page).expect("a document")).any(|known| known == anchor);
+                assert!(has_it, "{path:?} refers to {link}: {page:?} has no heading of that name");
+            }
         }
     }
     assert!(links > 10);
+}
+
+/// The names by which links lead to the headings of a document, as forges make them.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let mut is_code = false;
+    let headings = text.lines().filter(move |line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    let part = |letter: char| match letter {
+        ' ' => Some('-'),
+        '-' | '_' => Some(letter),
+        _ => letter.is_alphanumeric().then(|| letter.to_ascii_lowercase()),
+    };
+    headings.map(move |line| line.trim_start_matches('#').trim().chars().filter_map(part).collect())
+}
+
+/// Sources move, and the documents that name them with them. The changelog and records are about their own day.
+#[test]
+fn sources_named_in_documents_exist() {
+    let sources = files("rs");
+    let mut named = 0;
+    for path in files("md").iter().filter(|path| !path.ends_with("CHANGELOG.md")) {
+        let text = fs::read_to_string(path).expect("a document");
+        let is_source = |word: &&str| word.ends_with(".rs") && !word.contains([' ', '\n', '*', '…']);
+        for source in text.split('`').skip(1).step_by(2).filter(is_source) {
+            named += 1;
+            let exists = sources.iter().any(|path| path.ends_with(source));
+            assert!(exists, "{path:?} names {source}, which does not exist");
+        }
+    }
+    assert!(named > 10);
 }
 
 /// Every setting of the child has a row in the table of settings.
@@ -115,6 +152,41 @@ fn few_files_need_each_other() {
         },
     );
     eprintln!("the largest circle of files: {most:?}");
+}
+
+/// Sources of `crates/forkless` whose functions need no example yet: by the beginning of their paths.
+const WITHOUT_EXAMPLES: [&str; 5] = ["advice", "launch", "shell", "tokio", "zygote"];
+
+/// An example says what a function is for sooner than its text does, and as a doc test it is compiled.
+#[test]
+fn public_functions_have_an_example() {
+    let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs", "tokio/mod.rs", "zygote/mod.rs"]);
+    let (later, now): (Vec<_>, Vec<_>) =
+        all.iter().partition(|one| WITHOUT_EXAMPLES.iter().any(|start| one.source.starts_with(start)));
+    let bare: Vec<_> =
+        now.iter().filter(|one| !one.has_example).map(|one| format!("{} ({})", one.name, one.source)).collect();
+    assert!(bare.is_empty(), "{} functions have no example: {bare:#?}", bare.len());
+    assert!(now.len() > 90, "only {} functions were found", now.len());
+    let missing = later.iter().filter(|one| !one.has_example).count();
+    eprintln!("{} functions with an example, {missing} of {} elsewhere without", now.len(), later.len());
+}
+
+/// The documentation of `Command` lists its methods by what they are for.
+#[test]
+fn methods_of_command_are_grouped_in_its_documentation() {
+    let text = fs::read_to_string(root().join("crates/forkless/src/command/mod.rs")).expect("the source");
+    let groups = text.split("/// # Methods by purpose\n").nth(1).expect("the groups");
+    let groups = groups.split("///\n").next().expect("the groups");
+    let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs"]);
+    let mut methods = 0;
+    for method in all.iter().filter(|one| !one.source.starts_with("tokio")) {
+        if let Some(name) = method.name.strip_prefix("Command::") {
+            methods += 1;
+            let listed = groups.matches(&format!("](Self::{name})")).count();
+            assert_eq!(listed, 1, "how often the groups in the documentation of Command have {name}");
+        }
+    }
+    assert!(methods > 90, "only {methods} methods were found");
 }
 
 /// `tests/planted.toml`, as far as it is looked at here.
@@ -163,13 +235,14 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
         .filter(|path| path.parent().is_some_and(|directory| directory.ends_with("tests/cases")))
         .map(|path| fs::read_to_string(path).expect("cases"))
         .collect();
-    let mut sources = planted_in_sources();
+    let (mut sources, mut packages) = (planted_in_sources(), BTreeMap::new());
     for fault in &list.fault {
         assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
         assert!(!fault.why.is_empty() && !fault.tests.is_empty(), "{} has no reason, or no test", fault.name);
         for (package, target, test) in &fault.tests {
             let word = test.rsplit("::").next().unwrap_or("");
-            assert!(has_word(package, word), "{}: {package} has no test {target} {test}", fault.name);
+            let words = packages.entry(package.clone()).or_insert_with(|| words(package));
+            assert!(words.contains(word), "{}: {package} has no test {target} {test}", fault.name);
         }
         if let Some(case) = fault.env.get("FORKLESS_CASE") {
             let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
@@ -181,18 +254,20 @@ fn planted_faults_are_listed_once_with_a_reason_and_tests() {
     assert!(central <= 10, "CI tries ten faults, not {central}");
 }
 
-/// Does a source of the package have the word? Tests may be named by a macro.
-fn has_word(package: &str, word: &str) -> bool {
+/// The words in the sources of a package. Tests may be named by a macro, so a test is one of them.
+fn words(package: &str) -> BTreeSet<String> {
     let is_it = |path: &PathBuf| {
         fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("[package]\nname = \"{package}\"\n")))
     };
     let manifest = files("toml").into_iter().find(is_it).expect("a package");
     let directory = manifest.parent().expect("a directory");
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    files("rs").iter().filter(|path| path.starts_with(directory)).any(|path| {
+    let mut found = BTreeSet::new();
+    for path in files("rs").iter().filter(|path| path.starts_with(directory)) {
         let text = fs::read_to_string(path).expect("a source");
-        text.split(|letter| !is_part(letter)).any(|part| part == word)
-    })
+        found.extend(text.split(|letter| !is_part(letter)).map(str::to_owned));
+    }
+    found
 }
 
 /// The feature is for trials: nothing has it by default, and one task alone builds with it.

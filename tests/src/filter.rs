@@ -7,6 +7,8 @@ use seccompiler::{
     apply_filter, apply_filter_all_threads,
 };
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +21,8 @@ pub enum Answer {
     KillThread,
     /// SIGSYS is sent to the thread that makes it.
     Trap,
+    /// It waits until the listener answers, or is closed: [`hang`].
+    Wait,
 }
 
 /// A call to be refused.
@@ -76,6 +80,28 @@ pub fn refuse_in_all_threads(refusals: &[Refusal]) -> Result<(), seccompiler::Er
     programs(refusals)?.iter().try_for_each(|program| apply_filter_all_threads(program))
 }
 
+/// BPF_RET | BPF_K.
+const RETURN: u16 = 0x06;
+
+/// Lets these calls wait, in the calling thread and the processes that it makes, until the listener is closed: then they fail
+/// with ENOSYS. `seccomp_unotify(2)`.
+pub fn hang(refusal: Refusal) -> io::Result<OwnedFd> {
+    let programs = programs(&[Refusal { answer: Answer::Wait, ..refusal }]).map_err(io::Error::other)?;
+    let [program] = programs.as_slice() else { unreachable!("one answer has one program") };
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
+    // SAFETY: the kernel copies the program, whose lines are laid out as its own. A new descriptor is ours.
+    unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        match libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+        }
+    }
+}
+
 /// One program for each answer: a seccomp filter has one answer for all that it matches.
 pub fn programs(refusals: &[Refusal]) -> Result<Vec<BpfProgram>, seccompiler::Error> {
     let mut by_answer: BTreeMap<Answer, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
@@ -90,9 +116,16 @@ pub fn programs(refusals: &[Refusal]) -> Result<Vec<BpfProgram>, seccompiler::Er
             Answer::Kill => SeccompAction::KillProcess,
             Answer::KillThread => SeccompAction::KillThread,
             Answer::Trap => SeccompAction::Trap,
+            // Seccompiler has no word for it: replaced below.
+            Answer::Wait => SeccompAction::Trace(0),
         };
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, target);
-        filter.and_then(TryInto::try_into).map_err(seccompiler::Error::Backend)
+        let program: Result<BpfProgram, _> = filter.and_then(TryInto::try_into).map_err(seccompiler::Error::Backend);
+        program.map(|mut program| {
+            let returns = program.iter_mut().filter(|line| line.code == RETURN && line.k == libc::SECCOMP_RET_TRACE);
+            returns.for_each(|line| line.k = libc::SECCOMP_RET_USER_NOTIF);
+            program
+        })
     };
     by_answer.into_iter().map(compile).collect()
 }

@@ -53,6 +53,8 @@ pub struct Setup {
     /// The caller's condition.
     #[serde(default)]
     pub parent: Parent,
+    /// Why `launch` may wait for the child: then a call of the child's that hangs is not played.
+    pub waits: Option<String>,
     /// What is asked: the program is that of all, and its code is 7.
     #[serde(default)]
     pub ask: Ask,
@@ -134,6 +136,8 @@ pub enum Outcome {
     Io(String),
     /// The child's status is that it was killed by SIGSYS.
     Status(String),
+    /// The child does not go on; the caller does, and can kill it.
+    Hangs,
     /// It is not played: why.
     NotPlayed(String),
 }

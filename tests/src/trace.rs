@@ -1,12 +1,13 @@
-//! The system calls of a program between two marks, by `ptrace(2)`: free of noise.
+//! The system calls of a program between its first mark and its last one, by `ptrace(2)`: free of noise.
 //!
 //! A mark is a call of `getpgid(2)` with [`MARK`], by the program's first process.
 
+use crate::{patience, process};
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
 
 /// The argument of `getpgid(2)` that marks the beginning and the end.
 pub const MARK: i32 = 0x7eed_0000;
@@ -33,6 +34,42 @@ pub struct Call {
     pub args: [u64; 6],
 }
 
+/// What a program did between its marks.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// The system calls, in the order in which they were entered.
+    pub calls: Vec<Call>,
+    /// The children that were made.
+    pub children: Vec<Made>,
+    /// How many calls there were at each mark.
+    pub marks: Vec<usize>,
+}
+
+impl Trace {
+    /// The calls that one of these made.
+    pub fn of(&self, who: Who) -> Vec<Call> {
+        self.calls.iter().filter(|call| call.who == who).copied().collect()
+    }
+}
+
+/// A child, as its maker announced it.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    /// `PTRACE_EVENT_…`.
+    pub event: i32,
+    /// The signals that its maker blocked when it made it. Bit n-1 is signal n.
+    pub mask: u64,
+}
+
+/// How to trace.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Options {
+    /// A program that a child executes is looked at too.
+    pub has_helper: bool,
+    /// A system call that is answered as by a kernel that does not have it.
+    pub missing: Option<i64>,
+}
+
 /// `struct ptrace_syscall_info` as far as it is needed.
 #[repr(C)]
 #[derive(Default)]
@@ -47,13 +84,13 @@ struct SyscallInfo {
     rest: [u64; 2],
 }
 
+const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_GET_SYSCALL_INFO: libc::c_uint = 0x420e;
 const ENTRY: u8 = 1;
 
-/// Traces a program that lets itself be traced and stops: in its `pre_exec`, which stops it at its exec, or by
-/// [`stop_for_tracer`]. `what` names it. With `has_helper` a program that a child executes is looked at too. None where
-/// tracing is refused.
-pub fn trace(what: &str, mut command: Command, has_helper: bool) -> Option<Vec<Call>> {
+/// Traces a program that lets itself be traced and stops: in its `pre_exec`, which stops it at its exec ([`trace_from_exec`]), or by
+/// [`stop_for_tracer`]. `what` names it. None where tracing is refused.
+pub fn trace(what: &str, mut command: Command, options: Options) -> Option<Trace> {
     command.stdin(Stdio::null());
     let child = match command.spawn() {
         Ok(child) => child,
@@ -67,17 +104,28 @@ pub fn trace(what: &str, mut command: Command, has_helper: bool) -> Option<Vec<C
     let (over, limit) = mpsc::channel::<()>();
     // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
     let guard = std::thread::spawn(move || {
-        if limit.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // SAFETY: the tracer has not reaped it, or the channel would have been closed.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+        if limit.recv_timeout(patience::limit(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // The tracer has not reaped it, or the channel would have been closed.
+            process::kill(pid, libc::SIGKILL);
         }
     });
-    let tracer =
-        Tracer { main: pid, has_helper, marks: 0, calls: Vec::new(), others: HashMap::from([(pid, Who::Parent)]) };
-    let calls = tracer.run(what);
+    let known = HashMap::from([(pid, Who::Parent)]);
+    let trace = Tracer { main: pid, options, trace: Trace::default(), known }.run(what);
     drop(over);
     guard.join().expect("guard");
-    Some(calls)
+    Some(trace)
+}
+
+/// [`trace`] of a program that knows of no tracer.
+pub fn trace_from_exec(what: &str, mut command: Command, options: Options) -> Option<Trace> {
+    // SAFETY: one system call.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+    trace(what, command, options)
 }
 
 /// Stops the calling process until its parent, which traces it from now on, lets it go on.
@@ -97,15 +145,14 @@ pub fn mark() {
 
 struct Tracer {
     main: i32,
-    has_helper: bool,
-    marks: usize,
-    calls: Vec<Call>,
+    options: Options,
+    trace: Trace,
     /// Threads, and who they are; those that are nobody of interest are not in it.
-    others: HashMap<i32, Who>,
+    known: HashMap<i32, Who>,
 }
 
 impl Tracer {
-    fn run(mut self, what: &str) -> Vec<Call> {
+    fn run(mut self, what: &str) -> Trace {
         let (pid, status) = wait(self.main);
         assert!(pid == self.main && libc::WIFSTOPPED(status), "{what}: it has not stopped for its tracer: {status:#x}");
         let options = libc::PTRACE_O_TRACESYSGOOD
@@ -122,8 +169,9 @@ impl Tracer {
             if !libc::WIFSTOPPED(status) {
                 if pid == self.main {
                     assert_eq!(status, 0, "the traced program failed: {what}");
-                    assert_eq!(self.marks, 2, "two marks: {what}");
-                    return self.calls;
+                    assert!(self.trace.marks.len() >= 2, "a mark at the beginning and at the end: {what}");
+                    self.trace.calls.truncate(self.trace.marks[self.trace.marks.len() - 1]);
+                    return self.trace;
                 }
                 continue;
             }
@@ -142,14 +190,13 @@ impl Tracer {
             }
             libc::SIGTRAP => {
                 if matches!(event, libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) {
-                    let mut child: libc::c_ulong = 0;
-                    // SAFETY: our stopped tracee; the kernel writes one word.
-                    unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child) };
-                    let is_thread = thread_group(child as i32) == Some(self.main);
-                    self.others.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
+                    self.made(pid, event);
                 }
-                if event == libc::PTRACE_EVENT_EXEC && self.others.remove(&pid) == Some(Who::Child) && self.has_helper {
-                    self.others.insert(pid, Who::Helper);
+                if event == libc::PTRACE_EVENT_EXEC
+                    && self.known.remove(&pid) == Some(Who::Child)
+                    && self.options.has_helper
+                {
+                    self.known.insert(pid, Who::Helper);
                 }
                 0
             }
@@ -159,16 +206,50 @@ impl Tracer {
         }
     }
 
+    /// Notes a child or a thread that `pid` has made.
+    fn made(&mut self, pid: i32, event: i32) {
+        let (mut child, mut mask): (libc::c_ulong, u64) = (0, 0);
+        // SAFETY: our stopped tracee; the kernel writes a word each.
+        unsafe {
+            libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child);
+            libc::ptrace(PTRACE_GETSIGMASK as _, pid, size_of::<u64>(), &mut mask);
+        }
+        let is_thread = thread_group(child as i32) == Some(self.main);
+        self.known.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
+        if !self.trace.marks.is_empty() && !is_thread {
+            self.trace.children.push(Made { event, mask });
+        }
+    }
+
     fn call(&mut self, pid: i32) {
         let mut info = SyscallInfo::default();
         // SAFETY: our stopped tracee; the kernel writes at most the given length.
         unsafe { libc::ptrace(PTRACE_GET_SYSCALL_INFO as _, pid, size_of::<SyscallInfo>(), &mut info) };
-        let Some(&who) = self.others.get(&pid).filter(|_| info.op == ENTRY) else { return };
+        let Some(&who) = self.known.get(&pid).filter(|_| info.op == ENTRY) else { return };
         let call = Call { who, number: info.number as i64, args: info.args };
+        if self.options.missing == Some(call.number) {
+            leave_out(pid);
+        }
         if pid == self.main && call.number == libc::SYS_getpgid && call.args[0] == MARK as u64 {
-            self.marks += 1;
-        } else if self.marks == 1 {
-            self.calls.push(call);
+            self.trace.marks.push(self.trace.calls.len());
+        } else if !self.trace.marks.is_empty() {
+            self.trace.calls.push(call);
+        }
+    }
+}
+
+/// Has the tracee, which is about to make a system call, make none: ENOSYS.
+fn leave_out(pid: i32) {
+    const NT_ARM_SYSTEM_CALL: usize = 0x404;
+    let mut none: i32 = -1;
+    // SAFETY: our stopped tracee; the kernel reads an int.
+    unsafe {
+        if cfg!(target_arch = "x86_64") {
+            // ORIG_RAX is the sixteenth word of the registers.
+            libc::ptrace(libc::PTRACE_POKEUSER, pid, 15 * size_of::<u64>(), -1_i64);
+        } else {
+            let mut place = libc::iovec { iov_base: (&raw mut none).cast(), iov_len: size_of::<i32>() };
+            libc::ptrace(libc::PTRACE_SETREGSET as _, pid, NT_ARM_SYSTEM_CALL, &mut place);
         }
     }
 }

@@ -319,7 +319,7 @@ pub fn page(root: &Path) -> Result<String> {
     }
     writeln!(
         page,
-        "\nThe test programs under `tests` and the tasks under `xtask`, which are not shipped, have {tests} more.\n"
+        "\nThe test programs in `tests` and the tasks in `xtask`, which are not shipped, have {tests} more.\n"
     )?;
     writeln!(page, "C has no such mark: all of it is unsafe. What is shipped has these C sources:\n")?;
     for directory in crates(root)?.iter().map(|name| format!("{name}/c")).chain(["bindings/perl".to_owned()]) {
@@ -346,12 +346,11 @@ fn row(page: &mut String, name: &str, counts: &[usize]) -> Result<()> {
 const HEAD: &str = "\
 # Unsafe code
 
-Written by `cargo xtask unsafe` from the sources; a test fails when it is out of date. Do not edit it.
+This page lists all unsafe code with its reasons. `cargo xtask unsafe` writes it from the sources; do not edit it. A test fails when it is out of date.
 
-In an `unsafe` block the compiler does not check memory safety, so a person has to. Each block has a comment, `// SAFETY:`, with the
-fact that makes it right; the lints refuse a block without one. This page lists these comments by module, each once, with the number
-of blocks that give it. An unsafe function is listed where it states a contract of its own. [ARCHITECTURE.md](../ARCHITECTURE.md)
-explains the words.
+In an `unsafe` block the compiler does not check memory safety, so a person must. Each block has a comment, `// SAFETY:`, with the fact that
+makes it sound; the lints refuse a block without one. This page lists these comments by module, each once, with the number of blocks that
+have it. An unsafe function is listed if it has a contract of its own. [ARCHITECTURE.md](../ARCHITECTURE.md) explains the terms.
 
 | crate | blocks | functions | impls | foreign declarations | exported names | blocks in its tests |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |

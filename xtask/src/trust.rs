@@ -1,6 +1,7 @@
 //! `cargo xtask trust`: each promise with the tests that fail when it is broken, the planted faults that show it, and the kernels they
 //! ran on, written to docs/trust.md from tests/promises.toml, tests/planted.toml and the newest record of kernels.
 
+use crate::kernels::record::{self, Kernel};
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use serde::Deserialize;
@@ -51,21 +52,6 @@ struct Fault {
     tests: Vec<Test>,
 }
 
-/// All jobs in one kernel, as `cargo xtask kernels` records them.
-#[derive(Deserialize)]
-struct Kernel {
-    release: String,
-    jobs: Vec<Job>,
-}
-
-#[derive(Deserialize)]
-struct Job {
-    /// The test target.
-    name: String,
-    ended: Option<String>,
-    failures: Vec<String>,
-}
-
 /// Everything that the page is made of.
 pub struct Sources {
     promises: Vec<Promise>,
@@ -83,10 +69,7 @@ impl Sources {
             true => toml::from_str(&text("tests/planted.toml")?).context("tests/planted.toml")?,
             false => Planted::default(),
         };
-        let kernels = match newest_kernels(root)? {
-            Some(record) => serde_json::from_str(&fs::read_to_string(&record)?).context("a record of kernels")?,
-            None => Vec::new(),
-        };
+        let kernels = record::read(root)?.map_or_else(Vec::new, |(_, kernels)| kernels);
         Ok(Self { promises: promises.promise, faults: planted.fault, kernels })
     }
 
@@ -176,32 +159,17 @@ impl Sources {
         self.faults.iter().filter(of).map(|fault| fault.name.as_str())
     }
 
-    /// The kernels in which one of the rule's tests ran, and none failed.
+    /// The kernels in which a program of the rule's tests ran, and each of these passed.
     fn kernels_of(&self, rule: &Rule) -> String {
         let is_good = |kernel: &&Kernel| {
             let mut ran = rule.tests.iter().filter_map(|(_, target, name)| {
-                kernel.jobs.iter().find(|job| job.name == *target).map(|job| (job, name))
+                kernel.jobs.iter().find(|job| job.name == *target).map(|job| job.has_passed(name))
             });
-            let mut any = false;
-            ran.all(|(job, name)| {
-                any = true;
-                job.ended.is_none() && !job.failures.contains(name)
-            }) && any
+            ran.next().is_some_and(|passed| passed && ran.all(|passed| passed))
         };
         let releases: Vec<&str> = self.kernels.iter().filter(is_good).map(|kernel| kernel.release.as_str()).collect();
         releases.join(", ")
     }
-}
-
-fn newest_kernels(root: &Path) -> Result<Option<PathBuf>> {
-    let mut found: Vec<PathBuf> = fs::read_dir(root.join("bench/record"))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().ends_with("-kernels"))
-        .map(|path| path.join("results.json"))
-        .filter(|path| path.exists())
-        .collect();
-    found.sort();
-    Ok(found.pop())
 }
 
 fn names(tests: &[Test]) -> String {
@@ -309,21 +277,22 @@ fn is_test_attribute(tokens: &TokenStream) -> bool {
 }
 
 const HEAD: &str = "\
-# Reasons for trust
+# Promises and their tests
 
-Written by `cargo xtask trust` from [tests/promises.toml](../tests/promises.toml); a test fails when it is out of date. Do not edit it.
+This page lists what forkless promises, and the tests that fail when a promise is broken. `cargo xtask trust` writes it from
+[tests/promises.toml](../tests/promises.toml); do not edit it. A test fails when it is out of date.
 
-The [README](../README.md) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
-rules, and each rule has tests that fail when it is broken.
+The [README](../README.md#promises) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
+rules, and each rule has tests.
 
-- *Controls* are tests of the tests. They break the rule in a copy of the situation, and have to notice it.
+- *Controls* are tests of the tests. They break the rule in a copy of the situation, and must notice it.
 - *Planted faults* break the rule in the library itself. `cargo xtask mutants` builds the tests with one fault at a time and checks that the
   named tests fail. A released library has none of them.
-- *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests ran without a failure. What was skipped there, and
-  why, is in [platforms](platforms.md). All tests also run on the kernel of the developers' machines and of CI.
+- *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests passed. [Platforms](platforms.md#kernels) lists what
+  was not run or was skipped there, and why. All tests also run on the kernel of the developers' machines and of CI.
 
 `behaviour::table` plays each case of [tests/cases](../tests/cases) with each launcher. It compares the state of the caller before and after
-each launch. [SECURITY.md](../SECURITY.md) says who may attack whom, and [unsafe.md](unsafe.md) lists all unsafe code.
+each launch. [SECURITY.md](../SECURITY.md) has the threat model, and [unsafe.md](unsafe.md) lists all unsafe code.
 ";
 
 /// Writes the page.
@@ -339,6 +308,8 @@ pub fn write(root: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::record::Job;
+    use crate::kernels::record::Outcome::{self, Failed, Passed};
 
     #[test]
     fn tests_are_functions_with_the_attribute_or_names_given_to_a_macro_that_writes_it() {
@@ -368,12 +339,13 @@ mod tests {
 
     #[test]
     fn a_rule_has_the_faults_of_its_tests_and_the_kernels_where_none_of_them_failed() {
-        let job = |name: &str, failures: &[&str], ended: Option<&str>| Job {
+        let job = |name: &str, tests: &[(&str, Outcome)]| Job {
             name: name.to_owned(),
-            ended: ended.map(str::to_owned),
-            failures: failures.iter().map(|&name| name.to_owned()).collect(),
+            tests: tests.iter().map(|&(name, outcome)| (name.to_owned(), outcome)).collect(),
+            ..Job::default()
         };
-        let kernel = |release: &str, jobs: Vec<Job>| Kernel { release: release.to_owned(), jobs };
+        let kernel =
+            |release: &str, jobs: Vec<Job>| Kernel { version: String::new(), release: release.to_owned(), jobs };
         let fault = |name: &str, tests: Vec<Test>| Fault { name: name.to_owned(), why: "why".to_owned(), tests };
         let rule = Rule {
             what: "A rule.".to_owned(),
@@ -389,11 +361,15 @@ mod tests {
                 fault("a-stranger", vec![test("races", "three")]),
             ],
             kernels: vec![
-                kernel("5.1", vec![job("races", &[], None)]),
-                kernel("5.2", vec![job("races", &["one"], None)]),
-                kernel("5.3", vec![job("races", &["three"], None), job("leaks", &[], None)]),
-                kernel("5.4", vec![job("races", &[], Some("the guest ended first"))]),
-                kernel("5.5", vec![job("other", &[], None)]),
+                kernel("5.1", vec![job("races", &[("one", Passed)])]),
+                kernel("5.2", vec![job("races", &[("one", Failed)])]),
+                kernel(
+                    "5.3",
+                    vec![job("races", &[("one", Passed), ("three", Failed)]), job("leaks", &[("two", Passed)])],
+                ),
+                kernel("5.4", vec![job("races", &[("three", Passed)])]),
+                kernel("5.5", vec![job("other", &[("one", Passed)])]),
+                kernel("5.6", vec![job("races", &[("one", Passed)]), job("leaks", &[("two", Failed)])]),
             ],
         };
         let page = sources.page().expect("a page");

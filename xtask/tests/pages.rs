@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use xtask::kernels::page;
 use xtask::{dist, inventory, settings, trust};
 
 fn is_up_to_date(page: &str, now: &str, task: &str) {
@@ -24,6 +25,11 @@ fn the_list_of_unsafe_code_is_that_of_the_sources() {
 fn the_page_of_promises_is_that_of_its_sources() {
     let now = trust::Sources::read(&dist::root()).and_then(|sources| sources.page()).expect("a page");
     is_up_to_date(trust::PAGE, &now, "trust");
+}
+
+#[test]
+fn the_table_of_kernels_is_that_of_the_record() {
+    is_up_to_date(page::PAGE, &page::page(&dist::root()).expect("a page"), "kernels --page");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Ten programs at once in AnyEvent's loop, each with its output and its end; a time limit for all.
+# Runs ten programs at once in an AnyEvent loop: reads the output of each, waits for each, and has a time limit for all.
 use v5.16;
 use warnings;
 use AnyEvent;

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# A program that may not do much: no new privileges, little memory and time, no network.
+# Restricts a program: no new privileges, little memory and CPU time, no network.
 use v5.16;
 use warnings;
 use Forkless;

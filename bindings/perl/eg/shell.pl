@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# perl's own words for programs, without fork: the line with "use" is all that is new.
+# perl's own system and backticks, without fork. Only the line "use Forkless" is new.
 use v5.16;
 use warnings;
 use Forkless qw(system readpipe);

@@ -1,12 +1,12 @@
 package Forkless;
 use v5.16;
 
-# No "use warnings", which takes as long as all of this file: perl's own functions are to cost little more than they did. The other
-# modules are loaded by the functions that need them.
+# No "use warnings": loading it takes as long as this whole file, and perl's own functions should start about as fast as before. The
+# functions load the other modules when they need them.
 
 our $VERSION = '0.1.0';
 
-# What failed last: a Forkless::Error.
+# The last error: a Forkless::Error.
 our $error;
 
 our @EXPORT_OK = qw(open2 open3 popen capture launch_all);
@@ -21,7 +21,7 @@ sub import {
     my @functions;
     for my $word (@words) {
         if ($BUILTIN{$word}) {
-            # HINT_LOCALIZE_HH: until the end of the block or file that is being compiled.
+            # HINT_LOCALIZE_HH: valid until the end of the block or file that is being compiled.
             $^H |= 0x20000;
             $^H{"Forkless/$word"} = 1;
         }
@@ -79,11 +79,11 @@ __END__
 
 =head1 NAME
 
-Forkless - start programs at the speed of exec, however big perl has become
+Forkless - start programs without fork: the time does not grow with perl's memory
 
 =head1 SYNOPSIS
 
-    # perl's own words, without fork.
+    # perl's own functions, without fork.
     use Forkless qw(system readpipe open);
     system('make', '-s', 'all') == 0 or die "make: $?";
     my $kernel = `uname -r`;
@@ -94,7 +94,7 @@ Forkless - start programs at the speed of exec, however big perl has become
     my $pid = spawnp 'ls', ['ls', '-l'];
     waitpid $pid, 0;
 
-    # Everything that a child can be told.
+    # Commands with settings.
     my $child = Forkless->new(
         cmd    => ['sort', '-u', 'words'],
         cwd    => '/usr/share/dict',
@@ -107,24 +107,26 @@ Forkless - start programs at the speed of exec, however big perl has become
 
 =head1 DESCRIPTION
 
-C<fork> copies the page tables of perl. A perl of 1 GiB pays tens of milliseconds for each C<system>, and the same again in pages that
-are copied when it goes on. forkless starts programs without: until it executes the program the child has no memory of its own, and makes only the
-system calls of a list. What a child can be told, in what order it is done, and what is promised, is in the documentation of forkless
-(F<docs/> of its sources). This is its library for perl.
+C<fork> copies the page tables of perl. With 1 GiB of memory, each C<system> takes more than 100 milliseconds, and perl then copies
+each page that it writes to. This module starts programs without C<fork>. Until it executes the program, the child shares perl's memory and only
+makes a prepared list of system calls.
 
-Nothing of perl runs in the child: no C<END>, no destructor, no C<CLONE>.
+This is the Perl interface of forkless. Its documentation (F<docs/> of the sources) describes all settings, their order, and what is
+guaranteed.
+
+No Perl code runs in the child: no C<END> block, no destructor, no C<CLONE>.
 
 =head1 PERL'S OWN FUNCTIONS
 
     use Forkless qw(system readpipe open);
 
-From here to the end of the block or file these do not fork:
+From here to the end of the enclosing block or file, these do not fork:
 
 =over
 
 =item *
 
-C<system> in all of its forms: a string, a list, C<system { $program } @words>.
+C<system> in all forms: a string, a list, C<system { $program } @arguments>.
 
 =item *
 
@@ -136,50 +138,50 @@ C<open> of pipes: C<-|>, C<|->, S<C<"program |">>, S<C<"| program">>.
 
 =back
 
-C<no Forkless> ends that. Other packages and files are not affected, and a C<system> of your own, or C<CORE::GLOBAL::system>, is called as before. The
-compiler puts other functions into perl's ops, so there is no other syntax. C<exec> and C<fork> are perl's own. So is C<open> of everything
-else, and of the command C<->, which asks for a fork.
+C<no Forkless> turns this off. Other packages and files are not affected. A C<system> that a package defines or imports, and
+C<CORE::GLOBAL::system>, are called as before. The syntax is perl's: the module replaces the functions of compiled ops. C<exec> and C<fork> are not
+changed, nor is C<open> of anything else, nor of the command C<->, which asks for a fork.
 
     perl -MForkless=:everywhere program.pl
 
-does the same for all code that is compiled from then on, modules too.
+does the same for all code that is compiled later, including modules.
 
-They do what L<perlfunc> says: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings, taint checks, layers of L<open>, C<$/>. Buffered output is
-written first. While C<system> waits, SIGINT and SIGQUIT are ignored and SIGCHLD is blocked. Perl's own rules decide which string is for
-C</bin/sh -c>. Tests run some 200 cases by both and compare.
+The functions behave as L<perlfunc> describes: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings, taint checks, layers of L<open>, C<$/>. Buffered
+output is written first. While C<system> waits, SIGINT and SIGQUIT are ignored and SIGCHLD is blocked. Perl's rules decide whether a string
+needs C</bin/sh -c>. The tests run about 200 cases with perl's functions and with these, and compare the results.
 
-What is different:
+Differences from perl's functions:
 
 =over
 
 =item *
 
-A NUL in a command is an error (C<$?> is -1 and C<$!> is EINVAL, with a warning of the category C<syscalls>). Perl cuts the argument off there.
+A NUL in a command is an error: C<$?> is -1 and C<$!> is EINVAL, with a warning of the category C<syscalls>. Perl truncates the argument.
 
 =item *
 
-A signal handler that dies leaves signals as they were before C<system>. With perl's own, SIGINT and SIGQUIT stay ignored then, and
+If a signal handler dies during C<system>, the dispositions and the signal mask are restored. Perl leaves SIGINT and SIGQUIT ignored, and
 SIGCHLD blocked.
 
 =item *
 
-Your process warns C<Can't exec>, and not a child's copy of it. A handler in C<$SIG{__WARN__}> is called, also for C<qx//>.
+The warning C<Can't exec> is issued in your process and not in a forked child. So C<$SIG{__WARN__}> is called, also for C<qx//>.
 
 =item *
 
-C<qx(-)> is a program of that name. Perl's own forks there, as C<open> with C<|-> does.
+C<qx(-)> runs a program named C<->. Perl forks, as C<open> with C<|-> does.
 
 =item *
 
-C<open> of a pipe with an unknown layer does not start the program. Perl's own starts it, and leaves its end of the pipe open.
+C<open> of a pipe with an unknown layer does not start the program. Perl starts it, and leaves its end of the pipe open.
 
 =item *
 
-C<open> asks a tied argument of the command for its value in your process. Perl's own asks in the child.
+C<open> fetches the value of a tied argument in your process. Perl fetches it in the child.
 
 =item *
 
-With C<-T> C<open> is perl's own, and forks; from perl 5.38 on all three are.
+With C<-T>, C<open> is perl's own and forks. From perl 5.38 on, this is true of all three functions.
 
 =back
 
@@ -189,34 +191,35 @@ With C<-T> C<open> is perl's own, and forks; from perl 5.38 on all three are.
 
     my $command = Forkless->new(cmd => [$program, @arguments], cwd => '/usr');
 
-Makes a command, with every setting of libforkless: L<Forkless::Command>. Its C<spawn> returns a child: L<Forkless::Child>.
+Creates a command; see L<Forkless::Command> for the settings. Its C<spawn> returns a L<Forkless::Child>.
 
 =head2 popen, open2, open3
 
     my $handle = Forkless::popen('-|', 'ls', '-l') or die "$!";
 
-Pipes to and from programs, exported on request: L<Forkless::Pipe>.
+Open pipes to and from programs: see L<Forkless::Pipe>. Exported on request.
 
 =head2 capture
 
     my $output = Forkless::capture(['tr', 'a-z', 'A-Z'], input => 'hello', timeout => 10);
     print $output->stdout if $output && $output->status == 0;
 
-Runs a command to its end and returns its output: L<Forkless::Command/capture>. Exported on request.
+Runs a command, waits for its end and returns its output: see L<Forkless::Command/capture>. Exported on request.
 
 =head2 launch_all
 
     my @children = Forkless::launch_all(@prepared);
 
-Starts many prepared commands at once, on several CPUs. undef stands for one that could not be started. Exported on request.
+Starts many prepared commands, using several CPUs. The list has undef for each command that could not be started. Exported on request.
 
 =head2 reap_orphans
 
-Reaps children whose objects were dropped before they ended, and returns how many still run. A later launch does the same.
+Reaps children that ended after their objects were destroyed, and returns how many are still running. Every launch does this too.
 
 =head2 settings, step_words, library_version
 
-The names of all settings; the name of a step, by its number; the version of libforkless.
+C<settings> returns the names of all settings, C<step_words> the name of a step, given its number, and C<library_version> the version of
+libforkless.
 
 =head1 MODULES
 
@@ -224,15 +227,15 @@ The names of all settings; the name of a step, by its number; the version of lib
 
 =item L<Forkless::Command>
 
-Commands: settings, streams, C<spawn>, C<capture>.
+A command: settings, redirections, C<spawn>, C<capture>.
 
 =item L<Forkless::Child>
 
-Children: their streams, their end, signals.
+A child: its streams, waiting for it, signals.
 
 =item L<Forkless::WaitSet>
 
-The next of many children to end. To be loaded by C<use Forkless::WaitSet>.
+Waits for many children. Load it with C<use Forkless::WaitSet>.
 
 =item L<Forkless::Pipe>
 
@@ -240,7 +243,7 @@ C<popen>, C<open2>, C<open3>.
 
 =item L<Forkless::FastSpawn>
 
-The functions of L<Proc::FastSpawn>. To be loaded by C<use Forkless::FastSpawn>.
+The functions of L<Proc::FastSpawn>. Load it with C<use Forkless::FastSpawn>.
 
 =item L<Forkless::Error>
 
@@ -248,25 +251,28 @@ Errors.
 
 =back
 
-C<use Forkless> alone loads none of them: that costs a few milliseconds less. The others are loaded when they are first used. A program that changes its
-root, or its working directory with relative paths in C<@INC>, loads L<Forkless::Command> or L<Forkless::Pipe> before.
+C<use Forkless> alone loads none of them, which saves a few milliseconds. The others are loaded when they are first used. A program that calls
+C<chroot>, or C<chdir> with relative paths in C<@INC>, must load L<Forkless::Command> or L<Forkless::Pipe> before that.
 
-=head1 TEXTS
+=head1 STRING ENCODING
 
-Perl's own functions, commands and settings pass what perl's C<exec> would: the bytes of a string of bytes, UTF-8 of one with wide characters (and of one
-that perl keeps as UTF-8). Encode what you mean. Input and output of C<capture> are bytes. NULs are refused.
+Arguments and settings are passed as perl's C<exec> passes them: a byte string as its bytes, a string with wide characters as UTF-8. A string
+that perl stores as UTF-8 internally is passed as UTF-8 too. To be sure, encode strings to bytes. Input and output of C<capture> are bytes.
+NULs are refused.
 
-=head1 THREADS AND COPIES
+=head1 THREADS AND FORK
 
-Objects belong to the thread that made them; in others they are an exception that says so. Functions and perl's own may be used in all threads. A
-forked copy of perl may launch; children of the original are not its own, and its copies of objects do no harm to them.
+An object belongs to the thread that created it; using it in another thread throws an exception. Functions, including perl's own, may be used
+in all threads. A forked process may start programs. The children of its parent are not its children, and destroying its copies of objects does not
+affect them.
 
 =head1 SPEED
 
     perl -Mblib ../../crates/bench/engines/perl/compare.pl PROGRAM
 
-launches in turn, in one process, and prints medians. With a static program that only exits (F<crates/bench/c/target.c> of the sources), in microseconds
-from before the call until the program has been waited for, on 2 cores that others kept busy (perl 5.36, Proc::FastSpawn 1.2, Linux 6.18):
+alternates the methods in one process and prints medians. The times below are in microseconds, from before the call until the program has been
+waited for. The program is static and only exits (F<crates/bench/c/target.c> of the sources). The machine had 2 busy cores, perl 5.36,
+Proc::FastSpawn 1.2 and Linux 6.18:
 
                                        small perl  200 MiB more  1 GiB more
     spawn, waitpid   Proc::FastSpawn         46.3          46.7        46.4
@@ -279,16 +285,19 @@ from before the call until the program has been waited for, on 2 cores that othe
                      Forkless                60.4          60.0        60.0
     Forkless->new(...)->status               66.2          65.6        65.7
 
-C<spawn> of the original is a vfork(2); Forkless' takes 5 to 6 percent longer, since it waits for the exec by a system call of its own, and 10
-where each launch differs from the one before. The others are from turns without a fork among them. In turns with one they take up to three
-times as long, since each page that is written to after a fork is copied. A line for a shell costs the shell, in both.
+C<spawn> of Proc::FastSpawn calls vfork(2). C<spawn> of Forkless takes 5 to 6 percent longer, because it waits for the exec with a system call of its
+own; if each launch differs from the one before, it takes 10 percent longer. The other rows were measured without a forking method among
+them: after a fork, each page that is written to is copied, and the times rise to up to three times as much. A command line that needs a shell
+also costs the start of the shell, with both.
 
 =head1 INSTALLATION
 
     FORKLESS_PREFIX=/usr/local perl Makefile.PL && make && make test && make install
 
-takes F<lib/libforkless.a> and F<include/forkless.h> of that prefix, else of C<pkg-config>, else builds them, where this directory is part of the sources of
-forkless, with cargo. Linux on x86-64 or aarch64, perl 5.26 or later (tried with 5.36) with its headers, a C compiler.
+This uses F<lib/libforkless.a> and F<include/forkless.h> of the prefix. Without FORKLESS_PREFIX it asks C<pkg-config>. If that finds nothing, and this
+directory is part of the forkless sources, it builds the library with cargo.
+
+Requires Linux on x86-64 or aarch64, perl 5.26 or later (tested with 5.36) with its headers, and a C compiler.
 
 =head1 SEE ALSO
 

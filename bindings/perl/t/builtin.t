@@ -2,7 +2,7 @@ use v5.16;
 use warnings;
 use Test::More;
 
-# Perl's own system and qx are the measure: the same cases by both, and every answer the same.
+# Runs the same cases with perl's own system and qx and with Forkless, and compares every result.
 
 my @perl = ($^X, map { "-I$_" } @INC);
 
@@ -18,15 +18,15 @@ sub answers {
         $text = '';
     }
     close $out;
-    is($?, 0, "the cases end well (@words)");
-    is($text, '', 'with a case');
+    is($?, 0, "the cases run without an error (@words)");
+    is($text, '', 'output of a case');
     return @cases;
 }
 
 my @theirs = answers();
 my @ours   = answers('-MForkless=:everywhere');
-cmp_ok(scalar @theirs, '>', 90, 'there are cases');
-is(scalar @ours, scalar @theirs, 'the same number of them');
+cmp_ok(scalar @theirs, '>', 90, 'there are enough cases');
+is(scalar @ours, scalar @theirs, 'both run the same number of cases');
 for my $n (0 .. $#theirs) {
     is($ours[$n][1], $theirs[$n][1], $theirs[$n][0]);
 }

@@ -9,7 +9,7 @@ use Test::More;
 
 use Forkless::FastSpawn;
 
-# The original's functions; where it is installed, what it does is compared.
+# Tests the functions of Proc::FastSpawn. If the original is installed, its results are compared.
 my $has_original = eval { require Proc::FastSpawn };
 diag('SKIPPED: comparisons with Proc::FastSpawn because it is not installed') if !$has_original;
 
@@ -27,7 +27,7 @@ for my $sub (qw(a b)) {
     }
 }
 
-# What a program wrote, and its status; or $! if there was none.
+# The output of the program and its status, or $! if it could not be started.
 sub run {
     my ($functions, $name, @words) = @_;
     pipe my $reads, my $writes or die;
@@ -45,7 +45,7 @@ sub run {
     }
     my $text = slurp($reads);
     waitpid $pid, 0;
-    # The original tells of programs that are not there in this way.
+    # The original reports programs that do not exist with status 127.
     return "127" if $? == 127 << 8;
     return ($text // '') . "|$?";
 }
@@ -90,9 +90,9 @@ for my $case (@cases) {
     my $got = run(\%ours, @call);
     if ($has_original) {
         my $expected = run(\%theirs, @call);
-        # What it told by 127, we tell by undef and $!.
+        # What the original reports with status 127, Forkless reports with undef and $!.
         $expected = $expected eq '127' && $got =~ /\Aerrno [1-9]/ ? $got : $expected;
-        is($got, $expected, "$name: as the original");
+        is($got, $expected, "$name: same as the original");
     }
     else {
         isnt($got, '', $name);
@@ -104,55 +104,55 @@ is(run(\%ours, spawnp => 'no-such-program', ['x']), 'errno ' . ENOENT, 'ENOENT o
 is(run(\%ours, spawn => '', ['x']), 'errno ' . ENOENT, 'no name');
 is(run(\%ours, spawn => '/', ['x']), 'errno ' . EACCES, 'EACCES');
 is(run(\%ours, spawn => '/bin/echo', ['x', 'x' x 200_000]), 'errno ' . E2BIG, 'E2BIG');
-is(run(\%ours, spawn => '/bin/echo', ['x', "a\0b"]), 'errno ' . EINVAL, 'a NUL is refused');
+is(run(\%ours, spawn => '/bin/echo', ['x', "a\0b"]), 'errno ' . EINVAL, 'a NUL in an argument is refused');
 is(run(\%ours, spawn => "/bin/echo\0", ['x']), 'errno ' . EINVAL, '… in the path');
 is(run(\%ours, spawn => '/bin/echo', ['x'], ["A=\0"]), 'errno ' . EINVAL, '… in the environment');
 is(run(\%ours, spawn => '/usr/bin/env', ['env'], { A => 1 }), "A=1\n|0", 'a hash as environment');
-is(scalar(my @list = spawn('/no/such', ['x'])), 1, 'undef in a list too');
+is(scalar(my @list = spawn('/no/such', ['x'])), 1, 'undef is returned in list context too');
 
 {
     pipe my $reads, my $writes or die;
     my $line = 'echo a pipe >/dev/fd/' . fileno $writes;
     fd_inherit(fileno $writes);
     waitpid spawn('/bin/sh', ['sh', '-c', $line]), 0;
-    is($?, 0, 'an inherited descriptor');
-    is(scalar readline $reads, "a pipe\n", '… works');
+    is($?, 0, 'an inherited descriptor is open');
+    is(scalar readline $reads, "a pipe\n", '… and can be written to');
     fd_inherit(fileno $writes, 0);
     waitpid spawn('/bin/sh', ['sh', '-c', "exec 2>/dev/null; $line"]), 0;
-    isnt($?, 0, 'one that is not');
+    isnt($?, 0, 'a descriptor that is not inherited is closed');
     fd_inherit(9999);
-    is($! + 0, EBADF, 'one that is not open');
+    is($! + 0, EBADF, 'fd_inherit of a closed descriptor is EBADF');
 }
 
 {
-    # The last command is kept prepared: what differs from it in anything is another.
+    # The last command is kept in prepared form. Any difference from it must have an effect.
     my @same = (spawn => '/bin/sh', ['sh', '-c', 'echo $0 $1 $WORD $(umask) $(pwd)', 'a', 'b']);
     local $ENV{WORD} = 'one';
     my $first = run(\%ours, @same);
-    is(run(\%ours, @same), $first, 'the same again');
+    is(run(\%ours, @same), $first, 'the same command again');
     $ENV{WORD} = 'two';
-    is(run(\%ours, @same), $first =~ s/one/two/r, 'another value of a variable');
+    is(run(\%ours, @same), $first =~ s/one/two/r, 'a changed value of a variable');
     $ENV{OTHER} = 1;
-    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "1\n|0", 'another variable');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "1\n|0", 'an added variable');
     delete $ENV{OTHER};
-    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "\n|0", '… and without it');
-    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $0', $_]), "$_\n|0", "another argument, $_") for 'a', 'b', 'ab';
-    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a', "b$_"]), "1\n|0", 'the same number of them') for 1, 2;
-    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a']), "0\n|0", 'one less');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $OTHER']), "\n|0", '… and removed again');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'echo $0', $_]), "$_\n|0", "a changed argument, $_") for 'a', 'b', 'ab';
+    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a', "b$_"]), "1\n|0", 'a changed last argument, $_') for 1, 2;
+    is(run(\%ours, spawn => '/bin/sh', ['x', '-c', 'echo $#', 'a']), "0\n|0", 'one argument less');
     my $old = umask 077;
-    like(run(\%ours, @same), qr/0077/, 'another umask is the program\'s without that');
+    like(run(\%ours, @same), qr/0077/, 'a changed umask is inherited');
     umask $old;
     my $blocked = POSIX::SigSet->new(POSIX::SIGUSR2());
     my @mask    = (spawn => '/bin/grep', ['grep', 'SigBlk', '/proc/self/status']);
     run(\%ours, @mask);
     POSIX::sigprocmask(POSIX::SIG_BLOCK(), $blocked);
-    is(run(\%ours, @mask), "SigBlk:\t0000000000000800\n|0", 'another signal mask');
+    is(run(\%ours, @mask), "SigBlk:\t0000000000000800\n|0", 'a changed signal mask is inherited');
     POSIX::sigprocmask(POSIX::SIG_UNBLOCK(), $blocked);
-    is(run(\%ours, @mask), "SigBlk:\t0000000000000000\n|0", '… and without it');
+    is(run(\%ours, @mask), "SigBlk:\t0000000000000000\n|0", '… and its change back');
     local $SIG{PIPE} = 'IGNORE';
-    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), "here\n|0", 'SIGPIPE ignored');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), "here\n|0", 'ignored SIGPIPE is inherited');
     $SIG{PIPE} = 'DEFAULT';
-    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), '|13', '… and not');
+    is(run(\%ours, spawn => '/bin/sh', ['sh', '-c', 'kill -PIPE $$; echo here']), '|13', '… and default SIGPIPE');
 }
 
 my $fds = open_fds();
@@ -168,7 +168,7 @@ ok(no_child(), 'no child is left');
     my %huge = map { ("VARIABLE_$_" => 'x' x 100) } 1 .. 5_000;
     my $pid  = spawnp('sh', ['sh', '-c', 'test ${#VARIABLE_77} = 100'], [map { "$_=$huge{$_}" } keys %huge]);
     waitpid $pid, 0;
-    is($?, 0, 'an environment of half a megabyte');
+    is($?, 0, 'an environment of half a megabyte is passed');
 }
 
 done_testing;

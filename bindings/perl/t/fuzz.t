@@ -17,7 +17,7 @@ sub answers {
     my @lines = map { s/\Q$dir\E/DIR/gr } readline $out;
     close $out;
     chdir $here or die;
-    # What the programs of a line say on standard error comes in any order, in pieces.
+    # The programs of a line write to standard error concurrently, so the order of these lines is not compared.
     my @cases = map { /(\[.*\]: -?\d+ \d+ .*)/ ? "$1\n" : /(\[.*\]: -1 -1 .*)/ ? "$1\n" : () } @lines;
     return (@cases, "end: $?\n");
 }
@@ -26,7 +26,7 @@ for my $seed (1 .. 5 * ($ENV{FORKLESS_TEST_SCALE} || 1)) {
     my @theirs = answers($seed);
     my @ours   = answers($seed, '-MForkless=:everywhere');
     cmp_ok(scalar @theirs, '>', 55, "lines of seed $seed");
-    is_deeply(\@ours, \@theirs, '… and their answers are perl\'s');
+    is_deeply(\@ours, \@theirs, '… have the same results as with perl');
 }
 
 done_testing;

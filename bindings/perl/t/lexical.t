@@ -27,24 +27,24 @@ my ($string, $list, $block, $qx, $readpipe, $eval, $after);
 my ($only, $not) = do { use Forkless 'system'; (sub { system 'true', $_[0] }, sub { return `echo $_[0]` }) };
 
 my %inside = (string => $string, list => $list, block => $block, qx => $qx, readpipe => $readpipe, eval => $eval, only => $only);
-ok(is_ours($inside{$_}), "ours: $_") for sort keys %inside;
-ok(!is_ours(\&outside), 'not before');
-ok(!is_ours($after), 'not after "no Forkless"');
-ok(!is_ours($not), 'not what was not asked for');
-ok(!is_ours(sub { return system 'true', $_[0] }), 'not behind the block');
-ok(!is_ours(sub { return `echo $_[0]` }), '… qx');
+ok(is_ours($inside{$_}), "Forkless is used for: $_") for sort keys %inside;
+ok(!is_ours(\&outside), 'perl is used before "use Forkless"');
+ok(!is_ours($after), 'perl is used after "no Forkless"');
+ok(!is_ours($not), 'perl is used for functions that were not named');
+ok(!is_ours(sub { return system 'true', $_[0] }), 'perl is used after the end of the block');
+ok(!is_ours(sub { return `echo $_[0]` }), '… for qx too');
 {
     my $open = do { use Forkless 'open'; sub { open my $in, '-|', 'true', $nul } };
-    ok(!$open->(), 'ours: open');
-    ok((sub { open my $in, '-|', 'true', $nul })->(), 'not behind the block');
+    ok(!$open->(), 'Forkless is used for: open');
+    ok((sub { open my $in, '-|', 'true', $nul })->(), 'perl is used after the end of the block, for open');
 }
-is($_->('x'), 0, 'it runs') for $string, $list, $block, $eval, $after;
-is($_->('x'), "x\n", 'qx runs') for $qx, $readpipe;
+is($_->('x'), 0, 'system runs in all forms') for $string, $list, $block, $eval, $after;
+is($_->('x'), "x\n", 'qx runs in all forms') for $qx, $readpipe;
 
 use Forkless qw(system);
-is((system { 'sh' } 'name', '-c', 'test "$0" = name'), 0, 'the block is heeded');
-is(system('true') || 'true', 'true', 'an expression');
-is((system 'exit 3;') >> 8, 3, 'a line');
+is((system { 'sh' } 'name', '-c', 'test "$0" = name'), 0, 'system { program } runs this program');
+is(system('true') || 'true', 'true', 'system is an expression');
+is((system 'exit 3;') >> 8, 3, 'a command line is run');
 
 {
     use warnings;
@@ -56,15 +56,15 @@ is((system 'exit 3;') >> 8, 3, 'a line');
 }
 
 eval 'use Forkless "no_such_function"; 1';
-like($@, qr/not exported/, 'what is not exported');
+like($@, qr/not exported/, 'import of an unknown name is an error');
 
-# Whose name is taken by someone else in the package, that one is called.
+# A function of this name that the package defines or imports is called instead.
 {
     package Overridden;
     use subs 'system';
     sub system { return 'theirs' }
     use Forkless 'system';
-    main::is(system('true'), 'theirs', 'an override is heeded');
+    main::is(system('true'), 'theirs', 'an override is called');
 }
 
 done_testing;

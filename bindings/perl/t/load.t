@@ -2,7 +2,7 @@ use v5.16;
 use warnings;
 use Test::More;
 
-# What is loaded is what is used: a small program pays for little.
+# Only modules that are used are loaded, so small programs start fast.
 my @perl = ($^X, map { "-I$_" } @INC);
 
 sub loaded {
@@ -21,7 +21,7 @@ unlike(loaded('my $in = Forkless::popen("-|", "true")', '-MForkless'), qr/Carp|I
 unlike(loaded('Forkless->new(cmd => ["true"])->status', '-MForkless'), qr/Carp|IO|Errno|Fcntl|Config|WaitSet/, 'for a command');
 is(loaded('Forkless::capture(["true"])->status == 0 or die', '-MForkless') =~ /WaitSet/, '', 'for capture');
 
-# Each part brings what it needs.
+# Each module loads the modules that it needs.
 for my $code (
     'use Forkless::Command; Forkless::Command->new(cmd => ["true"])->spawn->wait == 0 or die',
     'use Forkless::WaitSet; my $s = Forkless::WaitSet->new; $s->insert(Forkless->new(cmd => ["true"])->spawn); my ($c) = $s->wait; $c or die',

@@ -4,7 +4,7 @@ use Test::More;
 
 use Forkless;
 
-# A child's pidfd in loops of events: its end is seen, no handler of SIGCHLD needed.
+# Event loops see the end of a child by its pidfd, without a SIGCHLD handler.
 sub child {
     my ($code) = @_;
     return Forkless->new(cmd => ['sh', '-c', "sleep 0.05; exit $code"])->spawn;
@@ -14,8 +14,8 @@ sub child {
     my $child = child(3);
     my $bits  = '';
     vec($bits, fileno $child->pidfd, 1) = 1;
-    is(scalar select($bits, undef, undef, 60), 1, 'select');
-    is($child->wait(0), 3 << 8, '… and the status');
+    is(scalar select($bits, undef, undef, 60), 1, 'select returns when the child has ended');
+    is($child->wait(0), 3 << 8, '… and wait returns the status');
 }
 
 my %loops = (

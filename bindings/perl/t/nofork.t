@@ -4,7 +4,7 @@ use Config;
 use File::Temp 'tempdir';
 use Test::More;
 
-# No form of anything forks: libc's fork and vfork are replaced by functions that count, before perl is started.
+# Nothing forks: fork and vfork of libc are replaced with functions that count calls, before perl starts.
 my $dir = tempdir(CLEANUP => 1);
 open my $source, '>', "$dir/count.c" or die;
 print $source <<'C';
@@ -34,12 +34,12 @@ sub forks {
     open my $empty, '>', $ENV{FORKS} or die;
     close $empty;
     CORE::system($^X, (map { "-I$_" } @INC), '-e', $code);
-    is($?, 0, 'it runs');
+    is($?, 0, 'the program runs');
     open my $found, '<', $ENV{FORKS} or die;
     return scalar(my @lines = readline $found);
 }
 
-# The programs themselves do not fork, so that what is counted is perl's.
+# The started programs do not fork, so every counted call is one of perl.
 my $all = <<'PERL';
     system 'true'; system 'true', 'x'; system {'true'} 'x'; system 'exec true;';
     my $out = `true`; my @out = `exec true;`; $out = readpipe 'true';
@@ -49,10 +49,10 @@ my $all = <<'PERL';
     open $in, $mode, 'true'; close $in; open $in, $line; close $in; our $LINE = '| true'; open LINE; close LINE;
     open $in, '| true |'; close $in; open $in, '-|', ' '; close $in; open $in, "-|\0", 'true'; close $in;
 PERL
-cmp_ok(forks($all), '>=', 10, 'perl\'s own do fork, so the count counts');
-is(forks("use Forkless qw(system readpipe open); $all"), 0, 'ours do not');
+cmp_ok(forks($all), '>=', 10, 'perl itself forks, so calls are counted');
+is(forks("use Forkless qw(system readpipe open); $all"), 0, 'Forkless does not fork');
 is(forks("use Forkless ':everywhere'; $all"), 0, '… everywhere');
-is(forks(<<'PERL'), 0, 'nor does anything else');
+is(forks(<<'PERL'), 0, 'the other functions do not fork');
     use Forkless qw(popen open2 open3 capture);
     use Forkless::FastSpawn;
     my $in = popen('-|', 'true') or die; close $in;
@@ -64,11 +64,11 @@ is(forks(<<'PERL'), 0, 'nor does anything else');
     Forkless->new(cmd => ['true'], nice => 1, setsid => 1)->status == 0 or die;
 PERL
 
-# An exec that the kernel refuses with ENOEXEC: the shell is tried, without fork too.
+# A file that the kernel refuses with ENOEXEC: the shell is tried, without fork too.
 open my $plain, '>', "$dir/plain" or die;
 print $plain "exit 0\n";
 close $plain;
 chmod 0755, "$dir/plain";
-is(forks("use Forkless qw(system); system('$dir/plain', 'x') == 0 or die"), 0, 'a file without a first line');
+is(forks("use Forkless qw(system); system('$dir/plain', 'x') == 0 or die"), 0, 'a file without #! is run without fork');
 
 done_testing;

@@ -9,15 +9,15 @@ use Test::More;
 
 use Forkless qw(system readpipe popen capture);
 
-# What perl can do to itself around a launch.
+# What perl code can do to its own process around a launch: handlers that die, closed descriptors, threads, forks.
 
-# ---- A handler that dies ----
+# ---- A signal handler that dies ----
 sub state_of_signals {
     open my $status, '<', '/proc/self/status' or die;
     return join '', grep { /^Sig(?:Blk|Ign|Cgt)/ } readline $status;
 }
 {
-    # An alarm that comes before there is a program is put off.
+    # If the alarm comes before the program was started, it is set again.
     local $SIG{ALRM} = sub { die "alarm\n" if children(); alarm 1 };
     local $SIG{INT}  = sub { };
     my $before = state_of_signals();
@@ -30,19 +30,19 @@ sub state_of_signals {
     ) {
         my ($name, $code) = @$run;
         eval { alarm 1; $code->() };
-        is($@, "alarm\n", "$name: the handler's death ends it");
-        is(state_of_signals(), $before, '… signals are as they were');
+        is($@, "alarm\n", "$name: a handler that dies ends it");
+        is(state_of_signals(), $before, '… signal dispositions and mask are restored');
         is(open_fds(), $fds, '… no descriptor is left');
         my $pid = children();
-        ok($pid, '… the program runs, as with perl\'s own');
+        ok($pid, '… the program continues, as with perl');
         kill KILL => $pid;
         is(waitpid($pid, 0), $pid, '… and can be waited for');
     }
     my $child = Forkless->new(cmd => ['sleep', '100'])->spawn;
     eval { alarm 1; $child->wait };
-    is($@, "alarm\n", 'wait: the handler\'s death ends it');
+    is($@, "alarm\n", 'wait: a handler that dies ends it');
     $child->kill;
-    is($child->wait, 9, '… and the child is there');
+    is($child->wait, 9, '… and the child can be waited for again');
 }
 
 sub children {
@@ -50,7 +50,7 @@ sub children {
     return (split ' ', readline($list) // '')[0];
 }
 
-# ---- A warning that dies ----
+# ---- A warning handler that dies ----
 {
     use Forkless 'open';
     use warnings FATAL => 'all';
@@ -64,31 +64,31 @@ sub children {
         [popen   => sub { popen('-|', 'no-such-program', 'x') }],
     ) {
         my ($name, $code) = @$run;
-        ok(!eval { $code->(); 1 }, "$name: a warning that dies") or diag($@);
+        ok(!eval { $code->(); 1 }, "$name: a warning handler dies") or diag($@);
         is(open_fds(), $fds, '… no descriptor is left');
     }
 }
 
-# ---- SIGCHLD ignored, handled ----
+# ---- SIGCHLD ignored or handled ----
 {
     local $SIG{CHLD} = 'IGNORE';
-    is(system('true'), -1, 'SIGCHLD ignored: -1, as perl\'s own');
-    is($! + 0, ECHILD, '… and ECHILD');
-    is(`echo x`, "x\n", '… qx has the output');
-    is($?, -1, '… and no status');
-    is(capture(['echo', 'y'])->stdout, "y\n", '… capture too');
+    is(system('true'), -1, 'with SIGCHLD ignored system returns -1, as perl does');
+    is($! + 0, ECHILD, '… and sets ECHILD');
+    is(`echo x`, "x\n", '… qx returns the output');
+    is($?, -1, '… without a status');
+    is(capture(['echo', 'y'])->stdout, "y\n", '… capture returns the output');
     my $child = Forkless->new(cmd => ['true'])->spawn;
     my $status = $child->wait;
-    ok(!defined $status || $status == 0, '… a handle tells the status, or that it is lost');
+    ok(!defined $status || $status == 0, '… a child object returns the status, or that it is lost');
 }
 {
     my $reaped = 0;
     local $SIG{CHLD} = sub { while (waitpid(-1, 1) > 0) { $reaped++ } };
-    is(system('exit 3;'), 3 << 8, 'a handler that reaps all takes nothing from system');
-    is($reaped, 0, '… nothing at all');
+    is(system('exit 3;'), 3 << 8, 'a handler that reaps all children does not take the status from system');
+    is($reaped, 0, '… it reaps none');
 }
 
-# ---- A copy of the interpreter ----
+# ---- A forked perl ----
 {
     my $child = Forkless->new(cmd => ['sh', '-c', 'exec sleep 0.5'], kill_on_free => 1)->spawn;
     my $pid   = fork;
@@ -98,12 +98,12 @@ sub children {
         POSIX::_exit($is_good ? 0 : 1);
     }
     waitpid $pid, 0;
-    is($?, 0, 'a forked copy launches');
-    is($child->wait, 0, '… and its end of a handle kills nobody');
+    is($?, 0, 'a forked process launches');
+    is($child->wait, 0, '… and destroying its copy of an object kills no child');
     $pid = fork;
     exit 0 if !$pid;
     waitpid $pid, 0;
-    is($?, 0, 'a copy ends as perl does');
+    is($?, 0, 'a forked process exits normally');
 }
 
 # ---- Threads ----
@@ -131,29 +131,29 @@ SKIP: {
             return "@wrong";
         });
     } 1 .. 4;
-    is($_->join, '', 'a thread') for @threads;
-    is($child->wait(0), undef, 'its creator\'s child lives on');
-    is($command->status, 0, '… and its command');
+    is($_->join, '', 'a thread launches') for @threads;
+    is($child->wait(0), undef, 'the child of the creating thread still runs');
+    is($command->status, 0, '… and its command works');
 }
 
-# ---- Handles without a descriptor, closed ones ----
+# ---- Handles that are closed or have no descriptor ----
 {
     open my $memory, '>', \my $text;
-    ok(!eval { Forkless->new(cmd => ['true'], stdout => $memory); 1 }, 'a handle in memory');
-    like($@, qr/in memory/, '… is named');
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => $memory); 1 }, 'an in-memory handle is refused');
+    like($@, qr/in-memory/, '… with a message that names it');
     {
         package Tied;
         sub TIEHANDLE { return bless {}, shift }
         sub FILENO { return 1 }
     }
     tie *TIED, 'Tied';
-    ok(!eval { Forkless->new(cmd => ['true'], stdout => \*TIED); 1 }, 'a tied handle');
-    like($@, qr/tied/, '… is named');
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => \*TIED); 1 }, 'a tied handle is refused');
+    like($@, qr/tied/, '… with a message that names it');
     pipe my $reads, my $writes;
     close $writes;
-    is(Forkless->new(cmd => ['true'], stdout => $writes), undef, 'a closed one');
-    is($! + 0, EBADF, '… is EBADF');
-    ok(!eval { Forkless->new(cmd => ['true'], stdout => []); 1 }, 'no handle');
+    is(Forkless->new(cmd => ['true'], stdout => $writes), undef, 'a closed handle is refused');
+    is($! + 0, EBADF, '… with EBADF');
+    ok(!eval { Forkless->new(cmd => ['true'], stdout => []); 1 }, 'an empty array is refused');
 }
 for my $closed ([0], [1], [2], [0, 1, 2]) {
     my $code = join '', 'use POSIX; use Forkless qw(system readpipe capture);',
@@ -164,12 +164,12 @@ for my $closed ([0], [1], [2], [0, 1, 2]) {
     require File::Temp;
     my $report = File::Temp->new;
     CORE::system($^X, (map { "-I$_" } @INC), '-e', $code, "$report");
-    is($?, 0, "closed: @$closed");
-    is(slurp($report), "x\n|0|768|y|0|1024", '… and everything as ever');
+    is($?, 0, "descriptors @$closed closed: the program ends normally");
+    is(slurp($report), "x\n|0|768|y|0|1024", '… and all results are correct');
 }
 
 
-# Whatever number a descriptor of ours gets then, perl has nothing to say about it.
+# A new descriptor may get number 0, 1 or 2. perl must not warn about it.
 for my $closed ('STDIN', 'STDOUT', 'STDIN STDOUT') {
     my $code = join '', 'use warnings; use Forkless qw(popen open2 open3 capture); use Forkless::WaitSet;',
         'open my $report, ">", $ARGV[0] or die; $report->autoflush(1); $SIG{__WARN__} = sub { print $report @_ };',
@@ -186,11 +186,11 @@ for my $closed ('STDIN', 'STDOUT', 'STDIN STDOUT') {
     require File::Temp;
     my $report = File::Temp->new;
     CORE::system($^X, (map { "-I$_" } @INC), '-MIO::Handle', '-e', $code, "$report");
-    is($?, 0, "$closed closed");
+    is($?, 0, "$closed closed: the program ends normally");
     is(slurp($report), "a b\nc\nd", '… no warning');
 }
 
-# ---- The end of perl ----
+# ---- Exit of perl ----
 for my $case (
     ['a child alive',    'my $c = Forkless->new(cmd => ["sleep", "0.2"])->spawn; our $kept = $c;', 0],
     ['kill_on_free',     'our $c = Forkless->new(cmd => ["sleep", "100"], kill_on_free => 1)->spawn;', 0],
@@ -203,10 +203,10 @@ for my $case (
     my ($name, $code, $expected) = @$case;
     next if $code =~ /threads/ && !$Config{useithreads};
     CORE::system($^X, (map { "-I$_" } @INC), '-e', "use Forkless; $code");
-    is($? >> 8, $expected, "the end of perl: $name");
+    is($? >> 8, $expected, "exit of perl with $name");
 }
 
-# ---- Nothing is left ----
+# ---- Resource leaks ----
 my $fds = open_fds();
 for (1 .. 100) {
     system 'true';
@@ -230,7 +230,7 @@ ok(no_child(), 'no child is left');
     $run->() for 1 .. 20;
     my $before = $kib->();
     $run->() for 1 .. 200;
-    cmp_ok($kib->() - $before, '<', 8_000, 'no memory is left: 200 runs with 100 KB each');
+    cmp_ok($kib->() - $before, '<', 8_000, 'no memory is leaked: 200 runs with 100 KB each');
 }
 
 done_testing;

@@ -3,14 +3,14 @@ use warnings;
 use Pod::Checker ();
 use Test::More;
 
-# What is given to others: the list of files, the documentation.
+# Checks what is distributed: the list of files, the documentation, the metadata.
 plan skip_all => 'no MANIFEST here' if !-e 'MANIFEST';
 use ExtUtils::Manifest ();
 $ExtUtils::Manifest::Quiet = 1;
 is_deeply([ExtUtils::Manifest::manicheck()], [], 'what MANIFEST lists exists');
 is_deeply([ExtUtils::Manifest::filecheck()], [], 'MANIFEST lists what exists, but for MANIFEST.SKIP');
 
-# Every module has documentation, and every method is in it.
+# Every module has documentation, which mentions every method.
 require Forkless;
 my %settings = map { $_ => 1 } Forkless::settings();
 my %packages = ('Forkless::Command' => ['Forkless::Command', 'Forkless::Prepared', 'Forkless::Output']);
@@ -37,12 +37,12 @@ for my $path (grep { m{\A(?:lib|shim)/.*\.pm\z} } sort keys %{ ExtUtils::Manifes
     }
 }
 
-# What CPAN shows of it.
+# The metadata that CPAN shows.
 my $meta = do { local $/; open my $file, '<', 'MYMETA.json' or die; readline $file };
-like($meta, qr/"author" : \[\s*"the forkless maintainers"/, 'the author');
-like($meta, qr/"license" : \[\s*"mit",\s*"apache_2_0"\s*\]/, 'the licenses');
+like($meta, qr/"author" : \[\s*"the forkless maintainers"/, 'META has the author');
+like($meta, qr/"license" : \[\s*"mit",\s*"apache_2_0"\s*\]/, 'META has the licenses');
 
-# Every program in the documentation compiles.
+# The examples of the documentation compile.
 for my $example (map { /^((?:    .*\n|\n)+)/mg } @pods) {
     next if $example !~ /;/ || $example =~ /^    [\$%] /m;
     my $lines = "no strict; no warnings; sub { package Example; $example }";

@@ -34,8 +34,8 @@ sub answer {
 for my $case (@cases) {
     my ($name, $code) = @$case;
     my $theirs = answer($code);
-    like($theirs, qr/status 0\n\z/, "$name: perl's own ends well");
-    is(answer($code, '-MForkless=:everywhere'), $theirs, "$name: ours do the same");
+    like($theirs, qr/status 0\n\z/, "$name: perl's own functions run without an error");
+    is(answer($code, '-MForkless=:everywhere'), $theirs, "$name: Forkless does the same");
 }
 
 done_testing;

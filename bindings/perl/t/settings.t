@@ -5,7 +5,7 @@ use Test::More;
 use Forkless;
 use Forkless::Command;
 
-# Every function of the header that sets something of a command is a setting, and every setting is a method.
+# Every setter of the header is a setting, and every setting is a method.
 my ($include) = map { /-I(\S+)/ ? $1 : () } do {
     open my $makefile, '<', 'Makefile' or plan skip_all => 'no Makefile to tell where the header is';
     grep { /^INC = / } readline $makefile;
@@ -14,15 +14,15 @@ open my $header, '<', "$include/forkless.h" or plan skip_all => "no header at $i
 my $text  = do { local $/; readline $header };
 my %named = map { $_ => 1 } $text =~ /\bforkless_command_(\w+)\(/g;
 
-# No settings: they make, free and run a command, or take what is C's alone (terminals: IO::Pty, with controlling_terminal, has them).
+# Not settings: functions that create, free or run a command, or that only C can use (for terminals use IO::Pty and controlling_terminal).
 delete @named{qw(new new_argv free spawn launch status prepare capture pre_exec call pty)};
 my %ours = map { $_ => 1 } Forkless::settings();
 is_deeply([sort keys %ours], [sort keys %named], 'the settings are those of the header');
-cmp_ok(scalar keys %ours, '>', 70, '… all of them');
-ok(Forkless::Command->can($_), "the method $_") for sort keys %ours;
-ok(Forkless::Command->can('call'), 'and call');
+cmp_ok(scalar keys %ours, '>', 70, '… and none is missing');
+ok(Forkless::Command->can($_), "$_ is a method") for sort keys %ours;
+ok(Forkless::Command->can('call'), 'call is a method');
 
-# Each with its arguments, as the library takes them; what it does is for the library's own tests.
+# Each setting with valid arguments. Its effect is tested with the library.
 my %good = (
     or_else => ['sh'], program_fd => [0], arg => ['x'], args => [['x', 'y']], arg0 => ['x'], env => ['A', 1], env_remove => ['A'],
     env_clear => [], envs => [['A=1']], current_dir => ['/'], current_dir_fd => [0], chroot => ['/'], fd => [5, \*STDIN],
@@ -47,14 +47,14 @@ open my $table, '<', 'settings.h' or die "settings.h: $!";
 while (my $row = readline $table) {
     $good{$1} //= [$2] if $row =~ m{ONE\((\w+), "\w"\), /\* (\S+) \*/};
 }
-is_deeply([sort keys %good], [sort keys %ours], 'each is tried');
+is_deeply([sort keys %good], [sort keys %ours], 'each setting is tried');
 for my $name (sort keys %good) {
     my $command = Forkless->new(cmd => ['true']);
-    is($command->set($name => @{ $good{$name} }), $command, "$name is taken") or diag $Forkless::error;
-    ok(!eval { $command->set($name => @{ $good{$name} }, 1); 1 }, '… and not one more argument');
+    is($command->set($name => @{ $good{$name} }), $command, "$name accepts its arguments") or diag $Forkless::error;
+    ok(!eval { $command->set($name => @{ $good{$name} }, 1); 1 }, '… and refuses one more');
 }
 
-# Some do what they say, from one end to the other.
+# End-to-end tests of a few settings.
 my $seen = Forkless->new(
     cmd          => ['sh', '-c', 'id -u; uname -n; ulimit -n; grep NoNewPrivs /proc/self/status'],
     unshare      => ['user', 'uts'], map_uid => [0, $>, 1], hostname => 'elsewhere', rlimit => ['NOFILE', 99, 99],
@@ -65,13 +65,13 @@ SKIP: {
         diag("SKIPPED: a user namespace because $Forkless::error");
         skip 'no user namespace', 1;
     }
-    is($seen->stdout, "0\nelsewhere\n99\nNoNewPrivs:\t1\n", 'a namespace, a name, a limit, no privileges');
+    is($seen->stdout, "0\nelsewhere\n99\nNoNewPrivs:\t1\n", 'a namespace, a host name, a limit and no_new_privs take effect');
 }
 my $call = Forkless->new(cmd => ['sh', '-c', 'nice'])->call(141, undef, 0, 0, 5);
 SKIP: {
     require Config;
     skip 'the number is that of x86-64', 1 if $Config::Config{archname} !~ /x86_64/;
-    is($call->capture->stdout, "5\n", 'a system call by its number (setpriority)');
+    is($call->capture->stdout, "5\n", 'call makes a system call (setpriority)');
 }
 
 done_testing;

@@ -3,16 +3,16 @@ use warnings;
 use IO::Handle ();
 use Test::More;
 
-# A program that says "use Proc::FastSpawn", with ours of that name before the original in @INC.
+# A program that loads Proc::FastSpawn, with the replacement of that name first in @INC.
 use lib 'shim';
 use Proc::FastSpawn 1.0;
 
-is(\&Proc::FastSpawn::spawn, \&Forkless::FastSpawn::spawn, 'it is ours');
-is(\&spawn, \&Forkless::FastSpawn::spawn, 'exported');
+is(\&Proc::FastSpawn::spawn, \&Forkless::FastSpawn::spawn, 'the replacement is loaded');
+is(\&spawn, \&Forkless::FastSpawn::spawn, 'its functions are exported');
 waitpid spawn('/bin/true', ['true']), 0;
-is($?, 0, 'spawn');
+is($?, 0, 'spawn runs a program');
 waitpid Proc::FastSpawn::spawnp(false => ['false']), 0;
-is($?, 256, 'spawnp');
+is($?, 256, 'spawnp runs a program');
 fd_inherit 1;
 
 SKIP: {
@@ -20,7 +20,7 @@ SKIP: {
         diag('SKIPPED: AnyEvent::Fork with our functions because it is not installed');
         skip 'no AnyEvent::Fork', 1;
     }
-    # It starts perls by Proc::FastSpawn, and passes them descriptors.
+    # AnyEvent::Fork starts perl with Proc::FastSpawn and passes descriptors to it.
     my $done = AnyEvent->condvar;
     my $fork = AnyEvent::Fork->new_exec->eval('sub run { my ($out, @words) = @_; syswrite $out, "@words $$"; }')
         ->send_arg('from the', 'child')->run(run => sub { $done->send(@_) });
@@ -28,7 +28,7 @@ SKIP: {
     my $text = '';
     $handle->blocking(1);
     1 while sysread $handle, $text, 100, length $text;
-    like($text, qr/\Afrom the child \d+\z/, 'AnyEvent::Fork has a perl by our functions');
+    like($text, qr/\Afrom the child \d+\z/, 'AnyEvent::Fork starts perl with the replacement');
 }
 
 done_testing;

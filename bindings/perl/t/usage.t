@@ -7,26 +7,26 @@ use Forkless qw(capture popen open2 open3);
 use Forkless::FastSpawn;
 use Forkless::WaitSet;
 
-# What a caller has done wrong is reported at the caller's line, whichever function of ours or of perl's finds it.
+# Errors in a call are reported at the caller's line, whether this module or perl detects them.
 my $true = q{Forkless->new(cmd => ['true'])};
 my %wrong = (
     q{Forkless->new('cmd')}                        => qr/pairs of a name and a value/,
     q{Forkless->new}                               => qr/cmd: expected/,
     q{Forkless->new(cmd => ['true'], colour => 1)} => qr/no such setting: colour/,
     q{Forkless->new(cmd => ['true'], fds => [])}   => qr/reference to a hash/,
-    q{Forkless->new(cmd => ['true'], rlimit => ['NOSUCH', 1, 1])} => qr/rlimit: no such word: NOSUCH/,
+    q{Forkless->new(cmd => ['true'], rlimit => ['NOSUCH', 1, 1])} => qr/rlimit: no such name: NOSUCH/,
     q{Forkless->new(cmd => ['true'], rlimit => ['AS', 1])}        => qr/rlimit takes 3 arguments, not 2/,
-    q{Forkless->new(cmd => ['true'], stdout => 'nowhere')}        => qr/no handle, number, file or word: nowhere/,
+    q{Forkless->new(cmd => ['true'], stdout => 'nowhere')}        => qr/expected a handle, a number, a file or a name .*: nowhere/,
     q{Forkless->new(cmd => ['true'], stdout => ['x', '/'])}       => qr/a mode of </,
-    q{Forkless->new(cmd => ['true'], stdout => {})}               => qr/neither a handle nor a number/,
+    q{Forkless->new(cmd => ['true'], stdout => {})}               => qr/expected a handle or the number/,
     q{Forkless->new(cmd => ['true'], fds => { 5 => \*TIED })}     => qr/tied handle/,
-    q{Forkless->new(cmd => ['true'], fds => { 5 => $memory })}    => qr/in memory/,
+    q{Forkless->new(cmd => ['true'], fds => { 5 => $memory })}    => qr/in-memory/,
     q{Forkless->new(cmd => ['true'], signal_ignore => 'NOSUCH')}  => qr/no such signal: NOSUCH/,
     q{Forkless->new(cmd => ['true'], groups => 'x')}              => qr/reference to an array/,
     qq{$true->args('x')}                  => qr/reference to an array/,
     qq{$true->umask(1, 2)}                => qr/umask takes 1 argument/,
     qq{$true->set('colour')}              => qr/no such setting: colour/,
-    qq{$true->call(1, 1, 1 .. 7)}         => qr/6 arguments at most/,
+    qq{$true->call(1, 1, 1 .. 7)}         => qr/at most 6 arguments/,
     qq{$true->call(1, 1, \\"\\x{263a}")}  => qr/Wide character/,
     qq{$true->seccomp("\\x{263a}")}       => qr/Wide character/,
     qq{$true->capture(colour => 1)}       => qr/no such option: colour/,
@@ -44,7 +44,7 @@ my %wrong = (
     q{$set->remove(12345)}                => qr/no such key/,
     q{$set->insert('x')}                  => qr/not a Forkless::Child/,
     q{$set->signal(1, 'NOSUCH')}          => qr/no such signal: NOSUCH/,
-    q{popen('x', 'true')}                 => qr/popen: the mode is/,
+    q{popen('x', 'true')}                 => qr/popen: expected the mode/,
     q{popen('-|')}                        => qr/popen: no command/,
     q{popen('-|', '-')}                   => qr/popen: the command -/,
     q{open3(my $x, my $y)}                => qr/open3: not enough arguments/,
@@ -73,22 +73,22 @@ sub message {
 for my $code (sort keys %wrong) {
     my $message = message($code);
     like($message, $wrong{$code}, $code);
-    like($message, qr/ at caller line 77\.?$/m, '… at its line');
+    like($message, qr/ at caller line 77\.?$/m, '… at the caller\'s line');
 }
 
-# Warnings too.
+# Warnings are reported there, too.
 my @warnings;
 local $SIG{__WARN__} = sub { push @warnings, @_ };
 eval qq{use warnings;\n#line 78 "caller"\n$true->arg(undef); Forkless->new(cmd => [undef]); popen('-|', '');\n};
-like($_, qr/ at caller line 78\.?$/m, 'a warning') for @warnings;
-is(scalar @warnings, 3, 'a warning each') or diag(@warnings);
+like($_, qr/ at caller line 78\.?$/m, 'a warning is at the caller\'s line') for @warnings;
+is(scalar @warnings, 3, 'each statement warns once') or diag(@warnings);
 {
     no warnings;
     @warnings = ();
     $! = 0;
-    is(popen('|-', ''), undef, 'an empty command');
-    is($! + 0, Errno::EPIPE(), '… is EPIPE, as with open');
-    is(scalar @warnings, 0, '… without a warning where there are none');
+    is(popen('|-', ''), undef, 'popen of an empty command fails');
+    is($! + 0, Errno::EPIPE(), '… with EPIPE, as open does');
+    is(scalar @warnings, 0, '… and no warning under "no warnings"');
 }
 
 done_testing;

@@ -1,7 +1,7 @@
-"""forkless beside subprocess and asyncio, in turns, in one process: `python bench.py [--quick]`.
+"""Compares forkless with subprocess and asyncio in one process: `python bench.py [--quick]`.
 
-Each row launches a static program that only exits (or writes 100 bytes) and waits for it. Contestants take turns of 20 launches; told is the
-median, and the ratio to the standard's. "Over the floor" is less what vfork, execve and wait4 take in C, which takes its turns too.
+Each row launches a static program that only exits (or writes 100 bytes) and waits for it. The methods take turns of 20 launches. Each row has the
+medians and their ratio. "Over the baseline" has the time of vfork, execve and wait4 in C subtracted, which is measured in the same turns.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TURN = 20
 
 
 def build(directory):
-    """The programs, by name."""
+    """The compiled programs, by name."""
     made = {}
     for source, flags in (
         (TARGET, ["-static", "-nostdlib"]),
@@ -40,7 +40,7 @@ def build(directory):
 
 
 class Race:
-    """Contestants that take turns."""
+    """Methods that are measured in turn."""
 
     def __init__(self, floor, program, turns):
         self.floor, self.program, self.turns = floor, program, turns
@@ -51,7 +51,7 @@ class Race:
 
     @staticmethod
     def turn(launch):
-        launch()  # warms up
+        launch()  # warm-up
         times = []
         for _ in range(TURN):
             start = time.perf_counter_ns()
@@ -60,7 +60,7 @@ class Race:
         return times
 
     def run(self, contestants, with_floor=True):
-        """The medians in microseconds, the floor's first."""
+        """The medians in microseconds, that of the vfork baseline first."""
         times = {name: [] for name in contestants}
         floor = []
         for _ in range(self.turns):
@@ -74,7 +74,7 @@ class Race:
 
 def row(what, floor, medians):
     ours, theirs = (medians[name] for name in ("forkless", "standard"))
-    over = f"{(ours - floor) / (theirs - floor):.2f} over the floor of {floor:.0f}" if floor else f"{theirs / ours:.1f} times as fast"
+    over = f"{(ours - floor) / (theirs - floor):.2f} over the baseline of {floor:.0f}" if floor else f"{theirs / ours:.1f} times as fast"
     print(f"{what:42} {ours:9.1f} {theirs:9.1f} µs   {over}", flush=True)
 
 
@@ -102,7 +102,7 @@ def simple(programs, turns):
 
         return launch
 
-    # The floor captures nothing.
+    # The vfork baseline captures no output.
     row("run(capture_output=True), 100 bytes", *race.run({"forkless": captured(forkless), "standard": captured(subprocess)}))
 
 
@@ -126,7 +126,7 @@ def sockets(programs, turns, count=15_000):
 
 
 def settings(programs, turns, mib=1024):
-    """What makes the standard module fork, in a small parent and in a large one."""
+    """Settings with which the standard module forks, in a small and in a large parent."""
     target = [programs["target"]]
     kinds = {"umask=0o77": {"umask": 0o77}}
     if os.geteuid() == 0:
@@ -141,10 +141,10 @@ def settings(programs, turns, mib=1024):
             try:
                 memory.madvise(mmap.MADV_NOHUGEPAGE)
             except OSError:
-                pass  # kernels without huge pages refuse it
+                pass  # refused by kernels without huge pages
             for offset in range(0, mib << 20, mmap.PAGESIZE):
                 memory[offset] = 1
-            race.turns = max(1, turns // 10)  # a fork of this takes its time
+            race.turns = max(1, turns // 10)  # a fork of this size is slow
         for kind, words in kinds.items():
             _, into[kind] = race.run({
                 "forkless": lambda: good(forkless.Popen(target, **words).wait()),
@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="one turn of each, and little memory: the figures say nothing")
     options = parser.parse_args()
     turns = 1 if options.smoke else 10 if options.quick else 40
-    print(f"Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} processors")
+    print(f"Python {platform.python_version()}, Linux {platform.release()}, {os.cpu_count()} CPUs")
     print(f"{'':42} {'forkless':>9} {'standard':>9}")
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)  # for other users

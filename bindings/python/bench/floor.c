@@ -1,5 +1,5 @@
-/* The floor: vfork, execve, wait4 of the program that is named, with the caller's environment: `floor COUNT PROGRAM`. It prints the
- * nanoseconds that each launch took. */
+/* The vfork baseline: `floor COUNT PROGRAM` runs the program with vfork, execve and wait4, with the caller's environment, and prints
+ * the nanoseconds of each launch. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Writes 100 bytes and exits: static and without libc, as the bench's target is. */
+/* Writes 100 bytes and exits: static and without libc, like the target of the benchmark. */
 #if defined(__x86_64__)
 __asm__(".globl _start\n"
         "_start:\n"

@@ -1,4 +1,4 @@
-//! The handle of a child of `Prepared`.
+//! `forkless.Child`: the handle of a child that was started by `Prepared`.
 
 use crate::convert::Int;
 use crate::error;
@@ -14,20 +14,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A child: what `Prepared.launch` and `Prepared.spawn` give.
+/// A child process, as returned by `Prepared.launch` and `Prepared.spawn`.
 ///
-/// Its methods may be called by several threads at once. Dropping it neither kills the child nor leaves a zombie.
+/// Its methods may be called by several threads at once. Dropping it does not kill the child and leaves no zombie.
 #[pyclass(frozen, module = "forkless")]
 pub(crate) struct Child {
-    /// Held for moments, never while something is waited for.
+    /// Locked only briefly, never while waiting.
     inner: Mutex<forkless::Child>,
-    /// The caller's words for the program.
+    /// The program as the caller named it.
     program: Option<Py<PyAny>>,
     directory: Option<Py<PyAny>>,
     pid: u32,
-    /// Open for as long as `inner` is there.
+    /// Open as long as `inner` exists.
     pidfd: Option<RawFd>,
-    /// Standard input, output and error, where they are pipes: unbuffered files of Python's.
+    /// Standard input, output and error, if they are pipes: unbuffered file objects.
     #[pyo3(get)]
     stdin: Option<Py<PyAny>>,
     #[pyo3(get)]
@@ -36,7 +36,7 @@ pub(crate) struct Child {
     stderr: Option<Py<PyAny>>,
 }
 
-/// How long one look at a child takes that has no pidfd.
+/// The interval between two checks of a child that has no pidfd.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Child {
@@ -45,13 +45,13 @@ impl Child {
         Self { inner: Mutex::new(child), program, directory: None, pid, pidfd, stdin: None, stdout: None, stderr: None }
     }
 
-    /// The same, with its pipes as files.
+    /// The same, with its pipes as file objects.
     pub(crate) fn with_files(py: Python<'_>, mut child: forkless::Child, names: Names<'_>) -> PyResult<Self> {
         let open = |fd: Option<OwnedFd>, mode: &str| -> PyResult<Option<Py<PyAny>>> {
             let Some(fd) = fd else { return Ok(None) };
             let keywords = PyDict::new(py);
             keywords.set_item("buffering", 0)?;
-            // Closed by the file, also where making it fails.
+            // The file object closes the descriptor, also if creating it fails.
             let file = py.import("io")?.call_method("open", (fd.into_raw_fd(), mode), Some(&keywords))?;
             Ok(Some(file.unbind()))
         };
@@ -77,20 +77,20 @@ impl Child {
         made
     }
 
-    /// Sleeps until the child has ended or the time is up, without the interpreter; false if the time is up. Handlers of signals run
-    /// meanwhile.
+    /// Sleeps until the child has ended, without the GIL; returns false at the deadline. Signal handlers run in the
+    /// meantime.
     fn sleep(&self, py: Python<'_>, deadline: Option<Instant>) -> PyResult<bool> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match self.pidfd {
-                // SAFETY: open for as long as `inner`, and so `self`, is there.
+                // SAFETY: the descriptor is open as long as `inner`, and so `self`, exists.
                 Some(fd) => py.detach(|| readable(unsafe { BorrowedFd::borrow_raw(fd) }, left)),
                 None => {
                     let nap = left.map_or(LOOK, |left| left.min(LOOK));
                     match py.detach(|| self.lock().wait_timeout(nap)) {
                         Ok(None) if left.is_none_or(|left| !left.is_zero()) => Err(Errno::INTR),
                         Ok(ended) => Ok(ended.is_some()),
-                        // Whoever asks next is told.
+                        // An error of poll(2) is left to the next call that waits.
                         Err(_) => Ok(true),
                     }
                 }
@@ -111,34 +111,35 @@ fn readable(fd: BorrowedFd<'_>, left: Option<Duration>) -> Result<bool, Errno> {
 
 #[pymethods]
 impl Child {
-    /// The process id.
+    /// The process ID.
     #[getter]
     fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this handle.
+    /// The pidfd, which is readable when the child has ended, for select, poll and event loops. It is closed with this
+    /// handle.
     fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
         self.pidfd.ok_or_else(|| self.error(py, Errno::BADF.into()))
     }
 
-    /// The return code, as `subprocess` has it, if the child has ended; else None.
+    /// Checks whether the child has ended. Returns the return code as `subprocess` defines it, or None.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         let status = py.detach(|| self.lock().try_wait()).map_err(|error| self.error(py, error))?;
         Ok(status.map(code))
     }
 
-    /// The same, without looking: None if `poll` or `wait` have not seen the end yet.
+    /// The return code, without checking: None if neither `poll` nor `wait` has seen the child's end.
     #[getter]
     fn returncode(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         self.poll(py)
     }
 
-    /// Waits for the end; for `timeout` seconds at most, after which it raises TimeoutExpired. The return code.
+    /// Waits for the child to end and returns the return code. Raises TimeoutExpired after `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<i32> {
         let deadline = match &timeout {
-            // A time beyond what the clock holds is none.
+            // A timeout beyond the range of the clock is no timeout.
             Some(timeout) => limit(timeout)?.and_then(|limit| Instant::now().checked_add(limit)),
             None => None,
         };
@@ -150,7 +151,7 @@ impl Child {
         Ok(code(status))
     }
 
-    /// Waits until the program has been executed; raises why it could not be. Only after `launch` is there anything to wait for.
+    /// Waits until the program has been executed, or raises the error that prevented it. Only needed after `launch`.
     fn wait_exec(&self, py: Python<'_>) -> PyResult<()> {
         loop {
             let there = py.detach(|| self.lock().wait_exec_timeout(LOOK));
@@ -161,7 +162,7 @@ impl Child {
         }
     }
 
-    /// Has the program been executed? Raises why it could not be. Sleeps until then, `timeout` seconds at most.
+    /// Whether the program has been executed; raises the error that prevented it. Waits up to `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn has_executed(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<bool> {
         let there = match &timeout {
@@ -174,17 +175,17 @@ impl Child {
         there.map_err(|error| self.error(py, error))
     }
 
-    /// Sends a signal. Nothing happens if the child has ended.
+    /// Sends a signal. Does nothing if the child has ended.
     fn send_signal(&self, py: Python<'_>, signal: Int<i32>) -> PyResult<()> {
         self.lock().signal(signal.0).map_err(|error| self.signal_error(py, error))
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     fn terminate(&self, py: Python<'_>) -> PyResult<()> {
         self.send_signal(py, Int(libc::SIGTERM))
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     fn kill(&self, py: Python<'_>) -> PyResult<()> {
         self.send_signal(py, Int(libc::SIGKILL))
     }
@@ -194,19 +195,19 @@ impl Child {
         self.lock().signal_group(signal.0).map_err(|error| self.signal_error(py, error))
     }
 
-    /// What the child has used, when it has been waited for: a dict of seconds, KiB and counts.
+    /// The resources that the child used, once it has been waited for: a dict of seconds, KiB and counts.
     #[getter]
     fn usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.lock().usage().map(|usage| dict(py, usage)).transpose()
     }
 
-    /// The steps of `best_effort` that failed, in words.
+    /// The messages of the `best_effort` steps that failed.
     #[getter]
     fn missed(&self) -> Vec<String> {
         self.lock().missed().iter().map(ToString::to_string).collect()
     }
 
-    /// The way this child was launched, in words.
+    /// A description of how the child was launched.
     #[getter]
     fn route(&self) -> String {
         self.lock().route().to_string()
@@ -216,7 +217,7 @@ impl Child {
         slf
     }
 
-    /// Closes the pipes and waits.
+    /// Closes the pipes and waits for the child.
     fn __exit__(
         &self,
         py: Python<'_>,

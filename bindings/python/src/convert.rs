@@ -1,4 +1,4 @@
-//! Python's words for paths, descriptors and signals.
+//! Converts Python values: paths, descriptors, numbers.
 
 use crate::error::of_errno;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -17,7 +17,7 @@ pub(crate) const STDOUT: i32 = -2;
 /// `subprocess.DEVNULL`.
 pub(crate) const DEVNULL: i32 = -3;
 
-/// What `os.fsencode` makes of a str, bytes or path-like; a NUL byte in it is a `ValueError`.
+/// The bytes that `os.fsencode` returns for a str, bytes or path-like object. A NUL byte is a `ValueError`.
 pub(crate) struct Text<'py>(Bound<'py, PyBytes>);
 
 impl Text<'_> {
@@ -47,17 +47,17 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Text<'py> {
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let mut bytes: *mut pyo3::ffi::PyObject = null_mut();
-        // SAFETY: a live object, and room for a pointer to a new one; the interpreter is held.
+        // SAFETY: a live object, and a place to store a pointer to a new object; the GIL is held.
         let good = unsafe { pyo3::ffi::PyUnicode_FSConverter(value.as_ptr(), (&raw mut bytes).cast()) };
         if good == 0 {
             return Err(PyErr::fetch(value.py()));
         }
-        // SAFETY: the converter has left a new reference to a bytes object there.
+        // SAFETY: the converter has stored a new reference to a bytes object.
         Ok(Self(unsafe { Bound::from_owned_ptr(value.py(), bytes).cast_into_unchecked() }))
     }
 }
 
-/// An integer of C's. The error of one that does not fit is an `OverflowError` that names it.
+/// A C integer. A value out of range is an `OverflowError` that names it.
 pub(crate) struct Int<T>(pub(crate) T);
 
 impl<'a, 'py, T: for<'b> FromPyObject<'b, 'py, Error = PyErr>> FromPyObject<'a, 'py> for Int<T> {
@@ -71,12 +71,12 @@ impl<'a, 'py, T: for<'b> FromPyObject<'b, 'py, Error = PyErr>> FromPyObject<'a, 
     }
 }
 
-/// An `OverflowError` that names the value.
+/// The `OverflowError` for a value out of range.
 pub(crate) fn out_of_range(value: &Bound<'_, PyAny>) -> PyErr {
     value.repr().map_or_else(|error| error, |value| PyOverflowError::new_err(format!("{value} is out of range")))
 }
 
-/// `pass_fds`, of which the standard module says one thing if it cannot have them.
+/// `pass_fds`. The standard module has a single message for all invalid values.
 pub(crate) struct Passed(pub(crate) Vec<RawFd>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Passed {
@@ -92,18 +92,18 @@ fn bad_fds() -> PyErr {
     PyValueError::new_err("bad value(s) in fds_to_keep")
 }
 
-/// A descriptor's number: an int, or what has a `fileno()`.
+/// The number of a descriptor: an int, or an object with `fileno()`.
 pub(crate) fn number(value: &Bound<'_, PyAny>) -> PyResult<RawFd> {
     if value.is_instance_of::<PyInt>() {
         return value.extract::<Int<RawFd>>().map(|fd| fd.0);
     }
     match value.getattr("fileno") {
         Ok(fileno) => fileno.call0()?.extract::<Int<RawFd>>().map(|fd| fd.0),
-        Err(_) => Err(PyTypeError::new_err(format!("{} is neither a descriptor nor a file", value.repr()?))),
+        Err(_) => Err(PyTypeError::new_err(format!("expected a file or a file descriptor, not {}", value.repr()?))),
     }
 }
 
-/// A descriptor of our own, for as long as a plan lives: a copy of one that is named by its number or its file, or what is at a path.
+/// A descriptor that the plan owns: a duplicate of the given number or file, or a newly opened path.
 pub(crate) fn owned(value: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     if let Ok(path) = value.extract::<Text<'_>>() {
@@ -115,14 +115,14 @@ pub(crate) fn owned(value: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
 
 fn copy(py: Python<'_>, fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
-        return Err(PyValueError::new_err(format!("{fd} is no descriptor")));
+        return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
     }
-    // SAFETY: not -1, and used for the one call, in which the kernel says whether it is open.
+    // SAFETY: not -1, and used for a single call, in which the kernel checks whether it is open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| of_errno(py, errno.raw_os_error(), None))
 }
 
-/// Numbers with names: an int, or one of `names` in any case.
+/// An int, or one of `names`, in upper or lower case.
 pub(crate) fn named<T: Copy>(value: &Bound<'_, PyAny>, names: &[(&str, i64, T)]) -> PyResult<T> {
     let found = match value.extract::<i64>() {
         Ok(number) => names.iter().find(|(_, code, _)| *code == number),
@@ -133,11 +133,11 @@ pub(crate) fn named<T: Copy>(value: &Bound<'_, PyAny>, names: &[(&str, i64, T)])
     };
     found.map(|(.., one)| *one).ok_or_else(|| {
         let known: Vec<_> = names.iter().map(|(name, ..)| *name).collect();
-        PyValueError::new_err(format!("{value} is none of: {}", known.join(", ")))
+        PyValueError::new_err(format!("{value} is not one of: {}", known.join(", ")))
     })
 }
 
-/// The parts of an iterable.
+/// The items of an iterable.
 pub(crate) fn each<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
@@ -148,12 +148,12 @@ where
 /// The pairs of a mapping.
 pub(crate) fn pairs<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     if !value.hasattr("items")? {
-        return Err(PyTypeError::new_err("a mapping is expected"));
+        return Err(PyTypeError::new_err("expected a mapping"));
     }
     items(value)
 }
 
-/// The same, where the standard module looks no further than for `items()`.
+/// The same, for a value of which the standard module only calls `items()`.
 pub(crate) fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     value.call_method0("items")?.try_iter()?.map(|pair| pair?.extract()).collect()
 }

@@ -1,4 +1,4 @@
-//! Errors as Python's callers of `subprocess` expect them, with what forkless knows beside.
+//! Exceptions: those that `subprocess` raises, with further attributes.
 
 use crate::convert::{self, Text};
 use forkless::planted;
@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::io;
 
-/// `OSError` with errno, message and file name, which makes Python choose the class (`FileNotFoundError` …). `program`: as the caller gave
-/// it; `directory`: `cwd`, if there is one.
+/// The `OSError` with errno, message and file name, from which Python selects the class (`FileNotFoundError` …).
+/// `program`: as the caller named it; `directory`: `cwd`, if given.
 pub(crate) fn of(
     py: Python<'_>,
     error: io::Error,
@@ -24,7 +24,7 @@ pub(crate) fn of(
         return made;
     };
     let made = match (detail.errno(), detail.step()) {
-        // As the standard module names them: the program, the directory, or neither.
+        // As in the standard module, the file name is the program, the directory, or missing.
         (Some(_), _) if planted!("python-error-of-one-class") => PyOSError::new_err(in_python(&detail.to_string())),
         (Some(errno), Step::Exec) => of_errno(py, errno, program),
         (Some(errno), Step::Chdir) if planted!("python-directory-untold") => of_errno(py, errno, program),
@@ -33,12 +33,12 @@ pub(crate) fn of(
         (None, Step::Check) => PyValueError::new_err(in_python(&detail.to_string())),
         (None, _) => subprocess_error(py, detail),
     };
-    // Without these it is still the right error.
+    // Without these attributes it is still the right error.
     let _ = describe(py, &made, detail, program);
     made
 }
 
-/// One that is not of a launch.
+/// The exception for an error outside a launch.
 pub(crate) fn plain(py: Python<'_>, error: io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(errno) => of_errno(py, errno, None),
@@ -46,7 +46,7 @@ pub(crate) fn plain(py: Python<'_>, error: io::Error) -> PyErr {
     }
 }
 
-/// An `OSError` by number, as `os` raises them.
+/// The `OSError` for an errno, as `os` raises it.
 pub(crate) fn of_errno(py: Python<'_>, errno: i32, name: Option<&Bound<'_, PyAny>>) -> PyErr {
     let words = py.import("os").and_then(|os| os.call_method1("strerror", (errno,))).map(Bound::unbind);
     match (words, name) {
@@ -56,7 +56,7 @@ pub(crate) fn of_errno(py: Python<'_>, errno: i32, name: Option<&Bound<'_, PyAny
     }
 }
 
-/// The child was killed before it could run the program, and the like.
+/// The exception for errors without an errno, such as a child that was killed before it could run the program.
 fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
     let class = py.import("subprocess").and_then(|module| module.getattr("SubprocessError"));
     match class.and_then(|class| class.call1((in_python(&detail.to_string()),))) {
@@ -65,7 +65,7 @@ fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
     }
 }
 
-/// `step`, `program`, `object` and `detail`; and a note, where the message alone would not tell the step.
+/// Adds `step`, `program`, `object` and `detail`, and a note if the message alone does not tell the step.
 fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let (value, words) = (made.value(py), in_python(&detail.to_string()));
     value.setattr("step", detail.step().words())?;
@@ -79,14 +79,15 @@ fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound
     Ok(())
 }
 
-/// A step after the launch.
+/// The step of errors while waiting.
 const WAIT: &str = "wait";
-/// Another.
+/// The step of errors while sending a signal.
 pub(crate) const SIGNAL: &str = "send the signal";
 
-/// The same for an error that is not of the library's: what it has of these already stays. Its `detail` waits until the program is known.
+/// The same for an error that the library did not raise. Existing attributes are kept. `detail` is only set once the
+/// program is known.
 pub(crate) fn tell(py: Python<'_>, made: &PyErr, program: Option<&Bound<'_, PyAny>>, step: &str, object: Option<&str>) {
-    // Without these it is still the right error.
+    // Without these attributes it is still the right error.
     let _ = try_to_tell(made.value(py), program, step, object);
 }
 
@@ -104,7 +105,7 @@ fn try_to_tell(
     let step = text("step")?.unwrap_or_else(|| step.to_owned());
     let object = text("object")?.or_else(|| object.map(str::to_owned));
     error.setattr("step", &step)?;
-    // One of these has an `object` of its own: what cannot be encoded.
+    // UnicodeError already has an attribute `object`: what could not be encoded.
     if !error.is_instance_of::<PyUnicodeError>() {
         error.setattr("object", &object)?;
     }
@@ -124,7 +125,7 @@ fn try_to_tell(
     error.setattr("detail", format!("{begin}{name}: {at}{said}"))
 }
 
-/// One of a setting's value, which is named.
+/// Adds the setting's name to an error in its value.
 pub(crate) fn of_setting(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = value.py();
     let is = |class: Bound<'_, PyType>| error.get_type(py).is(&class);
@@ -141,7 +142,7 @@ pub(crate) fn of_setting(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> 
     }
 }
 
-/// What the library names by its own calls, by the keywords that they are here.
+/// Replaces names of the Rust library in a message with the keywords of Python.
 pub(crate) fn in_python(words: &str) -> String {
     const NAMES: [(&str, &str); 10] = [
         ("process_group(0)", "process_group=0"),
@@ -158,7 +159,7 @@ pub(crate) fn in_python(words: &str) -> String {
     escapes(&NAMES.iter().fold(words.to_owned(), |words, (theirs, ours)| words.replace(theirs, ours)))
 }
 
-/// `\u{200b}` as Python writes it, where a name is quoted.
+/// Converts `\u{200b}` in quoted names to Python's escapes.
 fn escapes(words: &str) -> String {
     let (mut made, mut rest) = (String::new(), words);
     while let Some(at) = rest.find('\\') {
@@ -174,7 +175,7 @@ fn escapes(words: &str) -> String {
                 });
                 rest
             }
-            // Another escape, of two characters; the second may be a backslash.
+            // Another escape, of two characters, of which the second may be a backslash.
             None => {
                 let end = escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end);
                 made.push_str(&escape[..end]);
@@ -185,7 +186,7 @@ fn escapes(words: &str) -> String {
     made + rest
 }
 
-/// Gives an exception of before the launch what those of the launch have: `step`, `program`, `object`, `detail`.
+/// Adds `step`, `program`, `object` and `detail` to an exception that was raised before the launch.
 #[pyfunction(name = "tell")]
 #[pyo3(signature = (error, program, step="check"))]
 pub(crate) fn tell_of(py: Python<'_>, error: Bound<'_, PyAny>, program: Option<Bound<'_, PyAny>>, step: &str) {

@@ -1,8 +1,8 @@
-//! The Python package: `forkless._forkless`, on which the modules in `python/forkless` stand.
+//! The native module `forkless._forkless`, on which the modules in `python/forkless` are based.
 //!
-//! What a call is about is gathered from Python's words with the interpreter held, the plan is made so too (it copies the environment, which
-//! Python changes under the same lock), and the launch and the waiting are done without it. A wait that a signal interrupts comes back, so
-//! that handlers written in Python run at once.
+//! Arguments are converted and the plan is made with the GIL held, because the plan copies the environment, which
+//! Python code changes under the GIL. The launch and the waiting release it. A wait that a signal interrupts returns,
+//! so that handlers written in Python run at once.
 
 mod convert;
 
@@ -24,9 +24,9 @@ mod prepared;
 
 use pyo3::prelude::*;
 
-/// The native part of the package; its names are the package's own business.
-// The environment is copied under the interpreter's lock, which keeps `os.putenv` from changing it meanwhile. A free-threaded interpreter
-// is refused by the package, before it comes to this module.
+/// The native module of the package. Its names are private.
+// The GIL keeps `os.putenv` from changing the environment while it is copied. The package refuses to import in a
+// free-threaded interpreter before it loads this module.
 #[pymodule(gil_used = true)]
 mod _forkless {
     #[pymodule_export]

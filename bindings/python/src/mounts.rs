@@ -1,4 +1,5 @@
-//! `mounts=[…]`: what happens to the child's mounts, in this order. Each is a tuple of a word and its operands.
+//! The setting `mounts=[…]`: operations on the child's mounts, in this order. Each is a tuple of a name and its
+//! operands.
 
 use crate::convert::{Text, owned, pairs};
 use forkless::Command;
@@ -14,7 +15,7 @@ pub(crate) fn apply(command: &mut Command, mounts: &Bound<'_, PyAny>) -> PyResul
 
 fn one(command: &mut Command, mount: &Bound<'_, PyTuple>) -> PyResult<()> {
     let Ok(kind) = mount.get_item(0).and_then(|kind| kind.extract::<String>()) else {
-        return Err(PyTypeError::new_err("each is a tuple that begins with its kind"));
+        return Err(PyTypeError::new_err("expected tuples that begin with the name of an operation"));
     };
     let rest = mount.get_slice(1, mount.len());
     match kind.as_str() {
@@ -71,7 +72,7 @@ fn one(command: &mut Command, mount: &Bound<'_, PyTuple>) -> PyResult<()> {
             let parameters = parameters.iter().map(|(key, value)| (key.as_str(), value.as_deref().map(OsStr::new)));
             command.file_system(&kind, parameters, attributes, target);
         }
-        _ => return Err(PyValueError::new_err(format!("there is no mount '{kind}'"))),
+        _ => return Err(PyValueError::new_err(format!("unknown mount operation '{kind}'"))),
     }
     Ok(())
 }

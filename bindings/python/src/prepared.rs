@@ -1,4 +1,4 @@
-//! A command whose plan is made once.
+//! `forkless.Prepared`: a prepared command.
 
 use crate::child::Child;
 use crate::convert::{Int, Passed};
@@ -7,19 +7,20 @@ use crate::run::{completed, reap_abandoned, to_the_end};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A command that is run often: the work that all runs share has been done. From `prepare()`; several threads may run it at once.
+/// A command that is run several times: the work that is the same for all runs has been done. Returned by `prepare()`.
+/// Several threads may run it at once.
 #[pyclass(frozen, module = "forkless")]
 pub(crate) struct Prepared {
-    /// For handles, which are waited for by their pidfds.
+    /// For handles, which wait by a pidfd.
     handled: forkless::Prepared,
-    /// For what waits at once, and needs none.
+    /// For calls that wait at once and need no pidfd.
     waited: forkless::Prepared,
     program: Py<PyAny>,
     directory: Option<Py<PyAny>>,
     args: Py<PyAny>,
 }
 
-/// Makes a plan. `streams`: as `run` has them; a pipe is made anew for each run.
+/// Makes a plan. `streams`: as for `run`; each run gets new pipes.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the list is that of subprocess")]
 pub(crate) fn prepare<'py>(
@@ -54,7 +55,8 @@ pub(crate) fn prepare<'py>(
     })
 }
 
-/// Launches a program once, with a handle that has a pidfd: for event loops. It returns as soon as the child exists; `has_executed` tells.
+/// Launches a program once. Returns a handle with a pidfd, for event loops, as soon as the child exists; see
+/// `has_executed`.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the list is that of subprocess")]
 pub(crate) fn start<'py>(
@@ -91,7 +93,7 @@ impl Prepared {
         Names { program: self.program.bind(py).clone(), directory }
     }
 
-    /// A handle of a child that `start` starts.
+    /// The handle of the child that `start` starts.
     pub(crate) fn child(
         &self,
         py: Python<'_>,
@@ -110,12 +112,14 @@ impl Prepared {
         self.child(py, forkless::Prepared::spawn)
     }
 
-    /// Starts the program and returns as soon as the child exists; `wait_exec()` and `wait()` tell if it could not be executed.
+    /// Starts the program and returns as soon as the child exists. `wait_exec()` and `wait()` raise an error if it
+    /// could not be executed.
     fn launch(&self, py: Python<'_>) -> PyResult<Child> {
         self.child(py, forkless::Prepared::launch)
     }
 
-    /// Runs the program to its end, feeding and reading the pipes: a `subprocess.CompletedProcess`.
+    /// Runs the program, writes its input, reads its pipes and waits for its end. Returns a
+    /// `subprocess.CompletedProcess`.
     #[pyo3(signature = (input=None, check=false))]
     fn run<'py>(&self, py: Python<'py>, input: Option<&[u8]>, check: bool) -> PyResult<Bound<'py, PyAny>> {
         reap_abandoned(py)?;
@@ -127,12 +131,12 @@ impl Prepared {
         Ok(completed)
     }
 
-    /// What the child is going to do, step by step, in words.
+    /// Describes the steps of the child.
     fn steps(&self) -> Vec<String> {
         self.handled.steps()
     }
 
-    /// The arguments, as they were given.
+    /// The arguments, as given by the caller.
     #[getter]
     fn args(&self, py: Python<'_>) -> Py<PyAny> {
         self.args.clone_ref(py)

@@ -1,4 +1,4 @@
-//! A command in Python's words.
+//! Builds a command from Python arguments.
 
 use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, owned, pairs};
 use crate::{error, settings};
@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// A command, and what it is called in errors.
+/// A command, and its name in errors.
 pub(crate) struct Request<'py> {
     pub(crate) command: Command,
     pub(crate) names: Names<'py>,
 }
 
-/// What errors name, as the caller gave it.
+/// The names in errors, as the caller gave them.
 pub(crate) struct Names<'py> {
     pub(crate) program: Bound<'py, PyAny>,
     pub(crate) directory: Option<Bound<'py, PyAny>>,
@@ -27,7 +27,7 @@ const SIGPIPE: i32 = 13;
 const SIGXFSZ: i32 = 25;
 
 impl<'py> Request<'py> {
-    /// `args`: as for `subprocess.Popen`; without a shell. `env`: whose PATH is searched.
+    /// `args`: as for `subprocess.Popen` without a shell. `env`: the environment whose PATH is searched.
     pub(crate) fn new(
         args: &Bound<'py, PyAny>,
         executable: Option<Bound<'py, PyAny>>,
@@ -44,12 +44,12 @@ impl<'py> Request<'py> {
         for word in &words[1..] {
             command.arg(word.extract::<Text<'_>>()?);
         }
-        // `status` and what waits at once need none.
+        // `status` and calls that wait at once need no pidfd.
         command.pidfd(false);
         Ok(Self { command, names: Names { program, directory: None } })
     }
 
-    /// `restore_signals`: what Python ignores, and programs do not expect to be, at its default.
+    /// `restore_signals`: resets signals that Python ignores and programs expect at their default.
     pub(crate) fn signals(&mut self, restore: bool) {
         if restore {
             self.command.signal_default(SIGPIPE);
@@ -61,7 +61,7 @@ impl<'py> Request<'py> {
         }
     }
 
-    /// `as_caller`: the directory is entered with the caller's identity, since the child takes on another.
+    /// `as_caller`: the directory is opened with the caller's identity, since the child changes its own.
     pub(crate) fn directory(&mut self, cwd: Option<Bound<'py, PyAny>>, as_caller: bool) -> PyResult<()> {
         let Some(cwd) = cwd else { return Ok(()) };
         if as_caller {
@@ -77,7 +77,7 @@ impl<'py> Request<'py> {
         Ok(())
     }
 
-    /// The whole environment; none: the caller's.
+    /// Sets the whole environment; without one the caller's is inherited.
     pub(crate) fn environment(&mut self, env: Option<&Bound<'py, PyAny>>) -> PyResult<()> {
         let Some(env) = env else { return Ok(()) };
         self.command.env_clear();
@@ -95,14 +95,14 @@ impl<'py> Request<'py> {
         }
     }
 
-    /// A standard stream by `subprocess`' numbers: none, a descriptor, or one of its constants.
+    /// Redirects a standard stream: inherited, a descriptor, or one of the constants of `subprocess`.
     pub(crate) fn stream(&mut self, number: RawFd, what: Option<i32>) -> PyResult<()> {
         let stdio = match what {
             None => return Ok(()),
             Some(PIPE) => Stdio::piped(),
             Some(DEVNULL) => Stdio::null(),
             Some(STDOUT) if number == 2 => Stdio::dup_of(1),
-            // SAFETY: a number that the caller in Python names as its own.
+            // SAFETY: a descriptor that the Python caller has named as its own.
             Some(fd) if fd >= 0 => unsafe { Stdio::fd(fd) },
             Some(other) => return Err(self.names.not_open(other, number)),
         };
@@ -110,7 +110,7 @@ impl<'py> Request<'py> {
         Ok(())
     }
 
-    /// All three, and the descriptors above them that stay as they are.
+    /// All three standard streams, and `pass_fds`.
     pub(crate) fn streams(&mut self, streams: [Option<i32>; 3], pass_fds: &[RawFd]) -> PyResult<()> {
         for (number, what) in (0..).zip(streams) {
             self.stream(number, what)?;
@@ -119,10 +119,10 @@ impl<'py> Request<'py> {
         Ok(())
     }
 
-    /// Descriptors that the child has at their numbers here.
+    /// Descriptors that the child inherits under the same number.
     pub(crate) fn pass(&mut self, fds: &[RawFd], is_redirected: [bool; 3]) {
         for &fd in fds {
-            // A standard stream that is redirected is what it is redirected to.
+            // A redirection of a standard stream takes precedence over `pass_fds`.
             if usize::try_from(fd).ok().and_then(|fd| is_redirected.get(fd)) != Some(&true) {
                 // SAFETY: as for the streams.
                 self.command.fd(unsafe { Stdio::fd(fd) }, fd);
@@ -146,7 +146,7 @@ impl<'py> Request<'py> {
         Ok(())
     }
 
-    /// The plan, made with the interpreter held.
+    /// Makes the plan. The GIL is held.
     pub(crate) fn prepare(mut self) -> PyResult<(Prepared, Names<'py>)> {
         match self.command.prepare() {
             Ok(prepared) => Ok((prepared, self.names)),
@@ -160,7 +160,7 @@ impl Names<'_> {
         error::of(self.program.py(), error, Some(&self.program), self.directory.as_ref())
     }
 
-    /// A negative number that stands for no stream: what the kernel says of it.
+    /// The error for a negative number that is not one of the constants: the kernel's EBADF.
     pub(crate) fn not_open(&self, fd: RawFd, target: RawFd) -> PyErr {
         let py = self.program.py();
         let made = error::of_errno(py, libc::EBADF, None);
@@ -169,10 +169,10 @@ impl Names<'_> {
     }
 }
 
-/// A program without a name: the standard module finds the directories of PATH by it, and executes them.
+/// A program with an empty name: the standard module then executes the directories of PATH, and reports their errors.
 fn places(py: Python<'_>, env: Option<&Bound<'_, PyAny>>) -> Command {
     let path = py.import("os").and_then(|os| os.call_method1("get_exec_path", (env,)));
-    // Where it cannot be had, the environment is refused later.
+    // An invalid PATH is reported later, with the environment.
     let directories = path.and_then(|path| each::<Text<'_>>(&path)).unwrap_or_default();
     let mut paths = directories.iter().map(Text::as_bytes).filter(|entry| !entry.is_empty()).map(|entry| {
         let slash: &[u8] = if entry.ends_with(b"/") { b"" } else { b"/" };
@@ -185,9 +185,9 @@ fn places(py: Python<'_>, env: Option<&Bound<'_, PyAny>>) -> Command {
     command
 }
 
-/// A program alone, not a list.
+/// Whether `args` is a single program and not a list.
 fn is_one(args: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // Asked first, since an attribute that is not there is an exception, made and dropped.
+    // Checked first, because looking up a missing attribute creates an exception.
     if args.is_instance_of::<PyList>() || args.is_instance_of::<PyTuple>() {
         return Ok(false);
     }
@@ -196,12 +196,11 @@ fn is_one(args: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn sequence<'py>(args: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let not_one =
-        |_| PyTypeError::new_err("args: a program, or a sequence of a program and its arguments, is expected");
+    let not_one = |_| PyTypeError::new_err("args: expected a program, or a sequence of a program and its arguments");
     args.try_iter().map_err(not_one)?.collect()
 }
 
-/// A directory, to be entered before ids change.
+/// Opens the working directory, for the child to enter it before its IDs change.
 fn entered(cwd: &Bound<'_, PyAny>) -> PyResult<std::os::fd::OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     let Ok(path) = cwd.extract::<Text<'_>>() else { return owned(cwd) };
@@ -218,7 +217,7 @@ pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<(
             DEVNULL => Stdio::null(),
             // SAFETY: as for the streams.
             fd if fd >= 0 => unsafe { Stdio::fd(fd) },
-            other => return Err(PyValueError::new_err(format!("{other}, to be fd {target}, is no descriptor"))),
+            other => return Err(PyValueError::new_err(format!("fd {target}: {other} is not a file descriptor"))),
         };
         command.fd(stdio, target);
     }

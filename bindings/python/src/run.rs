@@ -1,4 +1,5 @@
-//! A program run to its end in one call: launch, input, output and wait without the interpreter, to which only signals lead back.
+//! Runs a program and waits for its end in one call: the GIL is released for launch, input, output and wait, and is
+//! taken only to handle signals.
 
 use crate::convert::{DEVNULL, PIPE, STDOUT};
 use crate::error;
@@ -18,13 +19,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What a program returned and wrote, the streams that were captured.
+/// The return code and the captured streams.
 pub(crate) type Finished<'py> = (i32, Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>);
 
-/// `subprocess.run` where it takes no Popen: a `CompletedProcess`. None, before anything is done, where a word is not known here or has
-/// more to it.
+/// `subprocess.run` without a Popen. Returns a `CompletedProcess`, or None, before anything was done, if a keyword is
+/// unknown here or needs the standard class.
 ///
-/// A handler that raises (KeyboardInterrupt) ends the program with SIGKILL, as `subprocess.run` does it.
+/// If a signal handler raises (KeyboardInterrupt), the program is killed with SIGKILL, as by `subprocess.run`.
 #[pyfunction]
 pub(crate) fn run<'py>(
     py: Python<'py>,
@@ -77,7 +78,7 @@ pub(crate) fn run<'py>(
     completed(py, args, finished).map(Some)
 }
 
-/// As the standard module does it before each launch: a `Popen` that was dropped while its child ran is reaped when it has ended.
+/// Reaps, as the standard module does before each launch, the ended children of dropped `Popen` objects.
 pub(crate) fn reap_abandoned(py: Python<'_>) -> PyResult<()> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("subprocess").map(Bound::unbind))?.bind(py);
@@ -98,7 +99,7 @@ pub(crate) fn completed<'py>(
     COMPLETED.import(py, "subprocess", "CompletedProcess")?.call1((args, code, stdout, stderr))
 }
 
-/// The keywords that are known here.
+/// The keywords that this function handles.
 #[derive(Default)]
 struct Words<'py> {
     streams: [Option<i32>; 3],
@@ -121,7 +122,7 @@ impl<'py> Words<'py> {
             }
             match &*name {
                 "stdin" | "stdout" | "stderr" => {
-                    // A bool, an enumeration or a file has more to it.
+                    // A bool, an enum or a file is left to the standard class.
                     let Ok(Ok(what)) = value.cast_exact::<PyInt>().map(|number| number.extract::<i32>()) else {
                         return Ok(None);
                     };
@@ -137,7 +138,7 @@ impl<'py> Words<'py> {
         let [stdin, stdout, stderr] = found.streams;
         let merges_nothing = stderr == Some(STDOUT) && stdout.is_none();
         let is_odd = |what: Option<i32>| what.is_some_and(|what| what < DEVNULL || what == STDOUT);
-        // Program and shell at once: the standard class has words for it.
+        // `executable` together with `shell` is left to the standard class.
         let is_renamed = found.shell && found.executable.is_some();
         if is_odd(stdin) || is_odd(stdout) || stderr.is_some_and(|what| what < DEVNULL) || merges_nothing || is_renamed
         {
@@ -151,7 +152,7 @@ const STREAMS: [&str; 3] = ["stdin", "stdout", "stderr"];
 
 const KNOWN: [&str; 7] = ["stdin", "stdout", "stderr", "shell", "executable", "cwd", "env"];
 
-/// Runs a plan to its end.
+/// Runs a plan and waits for the program's end.
 pub(crate) fn to_the_end<'py>(
     py: Python<'py>,
     prepared: &Prepared,
@@ -188,13 +189,13 @@ pub(crate) fn to_the_end<'py>(
     }
 }
 
-/// `subprocess`' return code: the exit status, or the signal that ended it, negative.
+/// The return code as `subprocess` defines it: the exit status, or the negated signal that ended the program.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     let sign = if planted!("python-signal-positive") { 1 } else { -1 };
     status.code().unwrap_or_else(|| sign * status.signal().unwrap_or(0))
 }
 
-/// A program that has been launched.
+/// A launched program with its pipes.
 struct Running {
     child: Child,
     stdin: Option<OwnedFd>,
@@ -202,19 +203,19 @@ struct Running {
 }
 
 struct Output {
-    /// None when it has ended.
+    /// None after end of file.
     pipe: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
 
-/// What a pipe holds by default.
+/// The default capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 impl Running {
     fn new(mut child: Child) -> io::Result<Self> {
         let stdin: Option<OwnedFd> = child.stdin.take().map(Into::into);
         if let Some(stdin) = &stdin {
-            // Ours alone: the child's end is another open file.
+            // Affects only this end: the child's end is another open file description.
             rustix::fs::fcntl_setfl(stdin, rustix::fs::OFlags::NONBLOCK)?;
         }
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
@@ -223,7 +224,7 @@ impl Running {
         Ok(Self { child, stdin, outputs })
     }
 
-    /// Feeds, reads and waits until the program has ended, or a signal interrupts.
+    /// Writes, reads and waits until the program has ended or a signal interrupts.
     fn go_on(&mut self, input: &mut &[u8]) -> io::Result<ExitStatus> {
         loop {
             if input.is_empty() {
@@ -233,14 +234,14 @@ impl Running {
                 self.outputs.iter_mut().flatten().filter(|one| one.pipe.is_some()).collect();
             match (&self.stdin, open.as_mut_slice()) {
                 (None, []) => return self.child.wait_interruptible(),
-                // With one there is nothing to choose: the read waits.
+                // With a single stream the read itself may block.
                 (None, [only]) => only.read()?,
                 _ => self.wait_and_move(input)?,
             }
         }
     }
 
-    /// Waits until something can be moved, and moves it.
+    /// Waits until a pipe is ready, and reads or writes it.
     fn wait_and_move(&mut self, input: &mut &[u8]) -> io::Result<()> {
         let pipes: Vec<_> = self.outputs.iter().flatten().filter_map(|one| one.pipe.as_ref()).collect();
         let mut watched: Vec<_> =
@@ -265,7 +266,7 @@ impl Running {
         match forkless::write_quietly(stdin, input) {
             Ok(count) => *input = &input[count..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // It reads no more.
+            // The program has closed its standard input.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !planted!("python-broken-pipe-raised") => {
                 self.stdin = None
             }
@@ -274,11 +275,12 @@ impl Running {
         Ok(())
     }
 
-    /// After an exception: the program does not outlive it. At a Ctrl-C, which its terminal has sent to it too, it may end by itself first.
+    /// After an exception, ends the program. After Ctrl-C, which the terminal has sent to the program too, it first
+    /// gets time to end by itself.
     fn abandon(mut self, is_interrupt: bool) {
-        /// As long as `subprocess` gives it.
+        /// As in `subprocess`.
         const SIGINT_GRACE: Duration = Duration::from_millis(250);
-        /// One that cannot die now is reaped by a later launch.
+        /// How long to wait for the killed program. If that is in uninterruptible sleep, a later launch reaps it.
         const DEATH: Duration = Duration::from_secs(1);
         let ended = is_interrupt && matches!(self.child.wait_timeout(SIGINT_GRACE), Ok(Some(_)));
         if !ended && self.child.kill().is_ok() {

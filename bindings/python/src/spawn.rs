@@ -1,4 +1,4 @@
-//! A launch for `Popen`, which waits for its child in its own way.
+//! Launches for `Popen`, which waits for its child itself.
 
 use crate::child::Child;
 use crate::convert::{Int, Passed};
@@ -12,10 +12,10 @@ use pyo3::types::PyDict;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Starts a program with the words of `subprocess`' own inner call, in its order, and `settings`, which it has not.
+/// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, and `settings`.
 ///
-/// The process id; where that alone would lose something, a handle to be kept: of a child whose status nobody keeps (SIGCHLD is ignored),
-/// and of one that was stopped before it executed its program; and the return code, if there is nobody to wait for any more.
+/// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, or the child was stopped
+/// before it executed its program); and the return code, if the child has already been reaped.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the list is the interpreter's")]
 pub(crate) fn spawn<'py>(
@@ -40,11 +40,11 @@ pub(crate) fn spawn<'py>(
     let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(restore_signals);
     let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
-    // Another root is left for no directory outside of it.
+    // With a new root, a directory outside of it is not opened in advance.
     let new_root = is_set("chroot")? || is_set("pivot_root")?;
     request.directory(cwd, !new_root && (uid.is_some() || gid.is_some() || gids.is_some()))?;
     request.environment(env.as_ref())?;
-    // What stands for something has been made a descriptor; -1 alone is none.
+    // The constants have already been replaced by descriptors; of the negative numbers only -1 means "inherited".
     if let Some((target, fd)) = (0..).zip(&streams).find(|(_, fd)| fd.0 < -1) {
         return Err(request.names.not_open(fd.0, target));
     }
@@ -70,7 +70,8 @@ pub(crate) fn spawn<'py>(
             }
             match child.release()? {
                 Released::Running { .. } => Ok((pid, None, None)),
-                // In exec, where it has no program yet and can come to none any more: only we could wait for it, and have.
+                // Killed during exec, past the point of no return: only this process could wait for the child, and it
+                // has.
                 Released::Killed(signal) => Ok((pid, None, Some(-signal))),
             }
         })
@@ -78,7 +79,7 @@ pub(crate) fn spawn<'py>(
     Ok((pid, kept.map(|child| Child::new(child, None)), code))
 }
 
-/// `os.wait4`, with what the child has used left as it is until somebody asks: process id (0: it runs), status, usage.
+/// `os.wait4`, which converts the usage only on request. Returns the pid (0: still running), status and usage.
 #[pyfunction]
 pub(crate) fn wait4(py: Python<'_>, pid: i32, options: i32) -> PyResult<(i32, i32, Option<RawUsage>)> {
     loop {
@@ -86,7 +87,7 @@ pub(crate) fn wait4(py: Python<'_>, pid: i32, options: i32) -> PyResult<(i32, i3
         // SAFETY: all zeroes is a valid rusage.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         let found = py.detach(|| {
-            // SAFETY: both are written to, and ours.
+            // SAFETY: both pointers are to local variables that the call writes to.
             let found = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
             if found < 0 { Err(std::io::Error::last_os_error()) } else { Ok(found) }
         });
@@ -99,7 +100,7 @@ pub(crate) fn wait4(py: Python<'_>, pid: i32, options: i32) -> PyResult<(i32, i3
     }
 }
 
-/// What a child has used, as the kernel wrote it.
+/// The resource usage of a child, as the kernel wrote it.
 #[pyclass(frozen, module = "forkless")]
 pub(crate) struct RawUsage(libc::rusage);
 
@@ -129,7 +130,7 @@ impl RawUsage {
     }
 }
 
-/// A change of user leaves the groups as they are, unless they are named.
+/// Changing the user keeps the supplementary groups, unless they are given.
 fn identity(
     py: Python<'_>,
     command: &mut forkless::Command,
@@ -154,14 +155,14 @@ fn identity(
     Ok(())
 }
 
-/// Out of range it is another error than a user's: so says the standard module.
+/// As in the standard module, a group ID out of range is another error than a user ID.
 fn group_id(gid: &Bound<'_, PyAny>) -> PyResult<u32> {
     gid.extract().map_err(|_| PyValueError::new_err("invalid group id"))
 }
 
-/// Does the kernel throw exit statuses away, because SIGCHLD is ignored? Then only a pidfd keeps them.
+/// Whether the kernel discards exit statuses because SIGCHLD is ignored. Then only a pidfd keeps them.
 pub(crate) fn statuses_are_lost() -> bool {
-    // SAFETY: all zeroes is a valid sigaction, which the kernel writes to.
+    // SAFETY: all zeroes is a valid sigaction, and the kernel writes to it.
     let action = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
@@ -170,7 +171,7 @@ pub(crate) fn statuses_are_lost() -> bool {
     !planted!("python-status-lost") && action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
 }
 
-/// Reaps ended children whose handles (of `Prepared`) were dropped; the number of those that still run.
+/// Reaps ended children whose handles (of `Prepared`) were dropped. Returns the number of those that still run.
 #[pyfunction]
 pub(crate) fn reap_orphans() -> usize {
     forkless::reap_orphans()

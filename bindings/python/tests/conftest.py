@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Fixtures and helpers of the tests."""
 
 import gc
 import os
@@ -15,12 +15,12 @@ import forkless
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind():
-    """No descriptor, no child, and the standard module as it was."""
+    """Checks that a test leaves no descriptor and no child, and the standard module unchanged."""
     before = descriptors()
     yield
     assert not forkless.is_installed()
-    gc.collect()  # what a caught exception still refers to
-    while forkless.reap_orphans():  # dropped handles, killed where they are
+    gc.collect()  # objects that a caught exception still refers to
+    while forkless.reap_orphans():  # children of dropped handles
         time.sleep(0.001)
     assert descriptors() == before
     with pytest.raises(ChildProcessError):
@@ -36,25 +36,25 @@ def installed():
 
 @pytest.fixture(autouse=True)
 def ends():
-    """No test hangs."""
+    """Limits the time of a test."""
     signal.alarm(60)
     yield
     signal.alarm(0)
 
 
 def descriptors():
-    """What is open, by number."""
+    """The open descriptors and their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             found[name] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
-            pass  # the directory's own
+            pass  # the descriptor of the directory itself
     return {name: what for name, what in found.items() if "/proc/" not in what}
 
 
 def python(code, *args, **words):
-    """Runs a program of Python's in an interpreter of its own, as the standard module does it; what it wrote."""
+    """Runs Python code in another interpreter, with the standard module, and returns its output."""
     words.setdefault("timeout", 50)
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *args], capture_output=True, text=True, **words)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)

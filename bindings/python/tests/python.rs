@@ -1,5 +1,5 @@
-//! The Python package as its users meet it: built as a wheel, installed into a virtual environment, and tested there by its own tests and by
-//! those that CPython has for `subprocess`.
+//! Tests of the Python package: it is built as a wheel, installed into a virtual environment, and tested there with its
+//! own tests and with CPython's tests of `subprocess`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use xtask::modules::Profile;
 
-/// The interpreter that has the package; none where there is no Python that could.
+/// The interpreter with the package installed; none without a suitable Python.
 fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PYTHON.get_or_init(|| {
@@ -25,12 +25,12 @@ fn python() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Past the harness, which swallows what a passing test prints.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Runs it; a failure is a failure of the test. What it wrote last, and what it left out, is shown.
+/// Runs the command and fails if it fails. Shows the end of its output, and which tests it skipped.
 #[track_caller]
 fn must(command: &mut Command) -> String {
     let Output { status, stdout, stderr } =
@@ -41,7 +41,8 @@ fn must(command: &mut Command) -> String {
     out.lines().next_back().unwrap_or("").to_owned()
 }
 
-/// A program of Python's, not for longer than it may take on a busy machine, in a directory where nothing is found by chance.
+/// A Python command with a generous timeout, in the directory of the tests, where `import forkless` does not find the sources of the
+/// package.
 fn run(python: &Path, seconds: &str, words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args([seconds]).arg(python).args(words).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
@@ -50,7 +51,7 @@ fn run(python: &Path, seconds: &str, words: &[&str]) -> Command {
 }
 
 #[test]
-fn the_tests_in_python() {
+fn pytest_passes() {
     let Some(python) = python() else { return };
     let words = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
     let counts = must(&mut run(python, "900", &words));
@@ -58,7 +59,7 @@ fn the_tests_in_python() {
     assert!(counts.contains(" passed"), "{counts}");
 }
 
-/// What the interpreter's own tests of `subprocess` say of forkless.
+/// CPython's own tests of `subprocess`, run on forkless.
 fn standard(how: &str) {
     let Some(python) = python() else { return };
     let has_tests = run(python, "60", &["-c", "import test.test_subprocess"]).output();
@@ -70,18 +71,18 @@ fn standard(how: &str) {
 }
 
 #[test]
-fn the_standard_tests_with_the_standard_module_served() {
+fn cpython_tests_pass_after_install() {
     standard("install");
 }
 
 #[test]
-fn the_standard_tests_with_forkless_own_names() {
+fn cpython_tests_pass_with_forkless_popen() {
     standard("popen");
 }
 
-/// The stubs name what there is, and the benchmark runs.
+/// The stubs match the modules, and the benchmark runs.
 #[test]
-fn the_figures_can_be_shown() {
+fn the_benchmark_runs() {
     let Some(python) = python() else { return };
     must(&mut run(python, "300", &["../bench/bench.py", "--smoke"]));
 }

@@ -13,12 +13,12 @@ import unittest
 import forkless
 from forkless import _forkless
 
-# Names of tests, and why they say nothing about forkless.
+# Tests to skip, with the reason why they do not apply to forkless.
 _LOOKS_INSIDE = "it replaces what the standard module calls inside, and forkless does not"
 _BOTH = {
-    # That fork_exec gets a word for vfork.
+    # They check an argument of fork_exec that selects vfork.
     "test__use_vfork": _LOOKS_INSIDE,
-    # Errors come by a pipe there, of which there is none here; the last also takes the descriptors of a failing launch for its own.
+    # They inspect the error pipe, which forkless does not use. The last also takes the descriptors of a failing launch for its own.
     "test_exception_errpipe_normal": _LOOKS_INSIDE,
     "test_exception_errpipe_bad_data": _LOOKS_INSIDE,
 }
@@ -26,15 +26,15 @@ LEFT_OUT = {
     "install": _BOTH,
     "popen": {
         **_BOTH,
-        # os.waitpid is replaced.
+        # They replace os.waitpid.
         "test_stopped": _LOOKS_INSIDE,
-        # subprocess.Popen is replaced, which forkless' functions do not use.
+        # They replace subprocess.Popen, which the functions of forkless do not use.
         "test_call_keyboardinterrupt_no_kill": _LOOKS_INSIDE,
         "test_run_keyboardinterrupt_no_kill": _LOOKS_INSIDE,
     },
 }
 
-# What the interpreter forks for, or says itself, goes the old way, uncounted.
+# Launches that the standard function must handle are not counted.
 launches = 0
 
 
@@ -67,7 +67,7 @@ def main():
     if how == "install":
         assert forkless.install()
     else:
-        # First, since the tests make classes of Popen.
+        # Before the import, because the tests define subclasses of Popen.
         substitute()
     from test import test_subprocess
 
@@ -80,7 +80,7 @@ def main():
         elif not words or any(word in name for word in words):
             chosen.addTest(case)
     with tempfile.TemporaryDirectory() as directory:
-        # Some make files where they are.
+        # Some tests create files in the working directory.
         os.chdir(directory)
         result = unittest.TextTestRunner(verbosity=1, buffer=False).run(chosen)
         os.chdir("/")

@@ -1,4 +1,4 @@
-"""Children that are awaited, in asyncio's loop and in uvloop's."""
+"""Tests of forkless.asyncio, with the loops of asyncio and of uvloop."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ try:
 except ImportError:
     uvloop = None
 else:
-    # Its library makes itself a pipe when it is first used.
+    # libuv creates a pipe when it is first used.
     _loop = uvloop.new_event_loop()
     _loop.run_until_complete(asyncio.sleep(0))
     _loop.close()
@@ -30,17 +30,17 @@ def go(request):
         pytest.skip("uvloop is not installed")
     loop = (uvloop if request.param == "uvloop" else asyncio).new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(asyncio.sleep(0))  # what the loop itself opens it has opened then
+    loop.run_until_complete(asyncio.sleep(0))  # the loop has opened its own descriptors now
     before = descriptors()
     yield lambda coroutine: loop.run_until_complete(asyncio.wait_for(coroutine, 50))
     deadline = time.monotonic() + 10
-    while descriptors() != before and time.monotonic() < deadline:  # transports close themselves in their own time
+    while descriptors() != before and time.monotonic() < deadline:  # transports close asynchronously
         loop.run_until_complete(asyncio.sleep(0.005))
     loop.close()
     asyncio.set_event_loop(None)
 
 
-def test_communicate(go):
+def test_communicate_writes_input_and_returns_output(go):
     async def main():
         process = await create_subprocess_exec("sh", "-c", "cat; echo err >&2; exit 3", stdin=PIPE, stdout=PIPE, stderr=PIPE)
         assert process.returncode is None and process.pid > 0
@@ -50,7 +50,7 @@ def test_communicate(go):
     go(main())
 
 
-def test_streams(go):
+def test_streams_are_read_and_written(go):
     async def main():
         process = await create_subprocess_shell("while read line; do echo got $line; done", stdin=PIPE, stdout=PIPE)
         for word in (b"one", b"two"):
@@ -66,7 +66,7 @@ def test_streams(go):
     go(main())
 
 
-def test_a_program_that_does_not_read(go):
+def test_communicate_with_a_program_that_does_not_read_its_input(go):
     async def main():
         process = await create_subprocess_exec("true", stdin=PIPE, stdout=DEVNULL)
         assert await process.communicate(b"x" * 1_000_000) == (None, None)
@@ -75,7 +75,7 @@ def test_a_program_that_does_not_read(go):
     go(main())
 
 
-def test_errors_come_at_once(go):
+def test_launch_errors_are_raised_by_the_create_functions(go):
     async def main():
         with pytest.raises(FileNotFoundError) as caught:
             await create_subprocess_exec("no-such-program", stdout=PIPE, stdin=PIPE)
@@ -94,7 +94,7 @@ def test_errors_come_at_once(go):
     go(main())
 
 
-def test_signals_and_several_who_wait(go):
+def test_several_tasks_wait_for_a_signalled_child(go):
     async def main():
         process = await create_subprocess_exec("sleep", "50")
         waiters = [asyncio.ensure_future(process.wait()) for _ in range(5)]
@@ -110,7 +110,7 @@ def test_signals_and_several_who_wait(go):
     go(main())
 
 
-def test_settings_and_groups(go):
+def test_settings_and_kill_group_work_with_asyncio(go):
     async def main():
         words = {"nice": 5, "umask": 0o27, "env": {"A": "b", "PATH": "/bin"}}
         process = await create_subprocess_exec("sh", "-c", "nice; umask; echo $A", stdout=PIPE, **words)
@@ -119,7 +119,7 @@ def test_settings_and_groups(go):
         grandchild = int(await process.stdout.readline())
         process.kill()
         assert await process.wait() == -signal.SIGKILL and await process.stdout.read() == b""
-        # Its end of the pipe is closed, so it has gone.
+        # Its end of the pipe is closed, so the whole group was killed.
         assert not os.path.exists(f"/proc/{grandchild}/exe") or await gone(grandchild)
 
     go(main())
@@ -136,7 +136,7 @@ async def gone(pid):
     return False
 
 
-def test_many_at_once_without_a_thread(go):
+def test_many_concurrent_children_need_no_thread(go):
     async def main():
         async def one(n):
             process = await create_subprocess_exec("sh", "-c", f"exit {n % 50}")
@@ -152,7 +152,7 @@ def test_many_at_once_without_a_thread(go):
     go(main())
 
 
-def test_a_forgotten_process_is_reaped(go):
+def test_a_dropped_process_is_reaped(go):
     async def main():
         await create_subprocess_exec("true")
         deadline = time.monotonic() + 20
@@ -167,7 +167,7 @@ def test_a_forgotten_process_is_reaped(go):
     go(main())
 
 
-def test_a_creation_that_is_cancelled_leaves_nobody(go):
+def test_a_cancelled_creation_leaves_no_child(go):
     async def main():
         for pause in (0, 0, 0.0001, 0.0003, 0.001) * 10:
             task = asyncio.ensure_future(create_subprocess_exec("sleep", "50", stdin=PIPE, stdout=PIPE))
@@ -187,8 +187,8 @@ def test_a_creation_that_is_cancelled_leaves_nobody(go):
     go(main())
 
 
-def test_a_loop_in_another_thread():
-    """No child watcher, which would need the main thread."""
+def test_children_work_in_a_loop_of_another_thread():
+    """No child watcher is used: those need the main thread."""
     found = []
 
     def run():
@@ -204,7 +204,7 @@ def test_a_loop_in_another_thread():
     assert found == [b"x\n"]
 
 
-def test_whether_it_has_been_executed():
+def test_has_executed_reports_the_exec():
     handle = forkless.prepare(["true"]).launch()
     assert handle.has_executed(50)
     with pytest.raises(ValueError):

@@ -1,4 +1,4 @@
-"""What errors and warnings say, and to whom."""
+"""Tests of the messages and attributes of errors and warnings."""
 
 import asyncio
 import errno
@@ -29,7 +29,7 @@ def launched_by_asyncio(args, **words):
     return asyncio.run(main())
 
 
-# Each way there is to launch, until the program has been executed.
+# Every function that launches, until the program has been executed.
 WAYS = {
     "run": forkless.run,
     "captured": lambda args, **words: forkless.run(args, **words, capture_output=True),
@@ -77,14 +77,14 @@ FAILURES = [
 @pytest.mark.parametrize(("args", "words", "step"), FAILURES, ids=lambda one: repr(one)[:40])
 def test_each_error_has_step_program_and_detail(way, args, words, step):
     if "stdout" in words and way in ("captured", "check_output"):
-        return  # They have one of their own.
+        return  # these have an `object` of their own
     error = error_of(WAYS[way], args, **words)
     assert (error.step, error.program) == (step, words.get("executable", args[0])), repr(error)
     assert isinstance(error.object, (str, type(None)))
     assert error.detail.startswith("failed to start ") and len(error.detail) > len("failed to start ") + len(args[0])
 
 
-def test_errors_of_the_standard_class_have_them_too():
+def test_errors_of_the_standard_class_have_step_program_and_detail():
     for words in (
         {"bufsize": "large"},
         {"user": "no such user"},
@@ -108,13 +108,13 @@ def test_errors_of_the_standard_class_have_them_too():
     assert (caught.value.step, caught.value.program) == ("check", "true")
 
 
-def test_errors_of_a_standard_module_that_is_served(installed):
+def test_errors_after_install_have_step_program_and_detail(installed):
     for words, step in (({"cwd": "/no/such/directory"}, "chdir"), ({"stdout": -5}, "pass fd"), ({"env": {"A=": "b"}}, "check")):
         error = error_of(subprocess.Popen, ["true"], **words)
         assert (error.step, error.program) == (step, "true") and error.detail
 
 
-def test_errors_where_no_pipe_can_be_made():
+def test_failing_pipe_creation_names_the_step():
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -131,7 +131,7 @@ def test_errors_where_no_pipe_can_be_made():
             os.close(fd)
 
 
-def test_errors_of_a_handle():
+def test_errors_of_a_child_handle_have_a_step():
     child = forkless.prepare(["sleep", "60"]).spawn()
     try:
         error = error_of(child.signal_group, signal.SIGTERM)
@@ -144,19 +144,19 @@ def test_errors_of_a_handle():
             assert type(error_of(child.wait, timeout)) is forkless.TimeoutExpired
     finally:
         child.kill()
-        # Times that never come.
+        # Infinite timeouts.
         assert child.wait(math.nan) == child.wait(math.inf) == -signal.SIGKILL
     assert not RUST.search(str(error_of(forkless.prepare(["true"]).launch().has_executed, math.nan)))
 
 
-def test_errors_of_a_popen_that_has_been_waited_for():
+def test_fileno_after_wait_raises_process_lookup_error():
     child = forkless.Popen(["true"])
     child.wait()
     error = error_of(child.fileno)
     assert (type(error), error.program, error.step) == (ProcessLookupError, "true", "wait") and error.detail
 
 
-def test_an_exception_of_a_handler_stays_as_it_is():
+def test_an_exception_of_a_signal_handler_is_not_changed():
     class Own(Exception):
         pass
 
@@ -171,7 +171,7 @@ def test_an_exception_of_a_handler_stays_as_it_is():
     assert type(error) is Own and not hasattr(error, "step")
 
 
-# What the conversions of PyO3 and of Rust say, and what the library calls by its own names.
+# Messages of conversions in PyO3 and Rust, and names of Rust functions.
 RUST = re.compile(
     r"integral|Duration|unsigned|\bint too big|tuple index|Py[A-Z]\w+|\b[iu](8|16|32|64|size)\b|::|\(true\)|\(0\)|Some\(|None\)|\\u\{"
     r"|os error|RawFd|enum\b|panick|borrow|C long"
@@ -187,16 +187,16 @@ BESIDE = ["pass_fds", "process_group", "umask", "cwd", "env", "executable", "sta
 
 
 @pytest.mark.parametrize("name", [*forkless.Settings.__annotations__, *BESIDE])
-def test_errors_speak_python(name):
+def test_errors_name_keywords_and_not_rust_functions(name):
     is_setting, seen = name in forkless.Settings.__annotations__, 0
-    # Settings are the same for all; a prepared command says before the launch what is wrong with most values.
+    # The settings are common to all functions, and a prepared command checks most values before a launch.
     launch = (lambda **words: forkless.prepare(["/bin/true"], **words).run()) if is_setting else WAYS["Popen"]
     for value in ODD:
         try:
             launch(**{name: value}) if is_setting else launch(["/bin/true"], **{name: value})
         except Exception as error:
             seen += 1
-            # The value itself may be anything.
+            # The value itself may contain anything.
             said, detail = (text.replace(repr(value), "").replace(str(value), "") for text in (str(error), error.detail))
             assert not RUST.search(said) and not RUST.search(detail), (value, error)
             if is_setting and type(error) in (TypeError, OverflowError):
@@ -204,7 +204,7 @@ def test_errors_speak_python(name):
     assert seen > 5 or name in ("no_new_privs", "scripts_by_shell"), "what is true or false may be anything"
 
 
-def test_remedies_are_keywords_of_python():
+def test_remedies_in_errors_are_python_keywords():
     for words, remedy in [
         ({"controlling_terminal": 0}, "start_new_session=True"),
         ({"hostname": "x"}, "unshare=['uts']"),
@@ -223,7 +223,7 @@ def executable(path, content):
 
 
 @pytest.mark.parametrize("way", BOTH)
-def test_the_search_along_path_goes_on_after_any_failure(way, tmp_path):
+def test_path_search_continues_after_any_failure(way, tmp_path):
     launch = BOTH[way]
     # No #!, so ENOEXEC; a link to itself, so ELOOP; a binary of no known kind.
     executable(tmp_path / "text/program", b"exit 7\n")
@@ -240,7 +240,7 @@ def test_the_search_along_path_goes_on_after_any_failure(way, tmp_path):
     for names in (("text", "good"), ("loop", "good"), ("odd", "loop", "text", "denied", "good")):
         done = launch(["program"], env=path(*names))
         assert getattr(done, "returncode", done) in (0, b""), names
-    # If none works, the first failure is reported that is not "no such file".
+    # If none can be executed, the first failure other than "no such file" is reported.
     for names, number in [
         (("none", "text"), errno.ENOEXEC),
         (("loop", "text"), errno.ELOOP),
@@ -250,12 +250,12 @@ def test_the_search_along_path_goes_on_after_any_failure(way, tmp_path):
     ]:
         error = error_of(launch, ["program"], env=path(*names))
         assert (error.errno, error.filename) == (number, "program"), names
-    # A name with a slash is one program.
+    # A name with a slash is not searched for.
     assert error_of(launch, [str(tmp_path / "text/program")]).errno == errno.ENOEXEC
 
 
 @pytest.mark.parametrize("launcher", ["clone", "fork", "posix_spawn"])
-def test_the_search_along_path_is_the_same_by_each_launcher(launcher, tmp_path):
+def test_path_search_is_the_same_with_every_launcher(launcher, tmp_path):
     executable(tmp_path / "text/program", b"exit 7\n")
     executable(tmp_path / "good/program", b"#!/bin/sh\nexit 0\n")
     path = f"{tmp_path}/text:{tmp_path}/good"
@@ -263,7 +263,7 @@ def test_the_search_along_path_is_the_same_by_each_launcher(launcher, tmp_path):
     assert error_of(forkless.run, ["program"], env={"PATH": f"{tmp_path}/text"}, launcher=launcher).errno == errno.ENOEXEC
 
 
-def test_the_inner_function_names_its_program_in_text():
+def test_errors_of_fork_exec_name_the_program_as_str():
     import _posixsubprocess
 
     assert forkless.install()
@@ -333,7 +333,7 @@ for line in seen:
 """
 
 
-def test_encoding_warnings_name_the_caller(tmp_path):
+def test_encoding_warnings_are_at_the_callers_line(tmp_path):
     said = {}
     for name in ("subprocess", "forkless"):
         program = tmp_path / "program.py"
@@ -346,7 +346,7 @@ def test_encoding_warnings_name_the_caller(tmp_path):
     assert said["subprocess"].count("program.py") == (13 if sys.version_info >= (3, 11) else 0)
 
 
-def test_an_encoding_warning_of_output_into_memory_names_the_caller(tmp_path):
+def test_an_encoding_warning_with_memory_file_is_at_the_callers_line(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import forkless\n\nforkless.run(['true'], text=True, capture_output=True, memory_file=True)\n")
     done = subprocess.run([sys.executable, "-X", "warn_default_encoding", program], stderr=-1, text=True, timeout=50)
@@ -354,19 +354,19 @@ def test_an_encoding_warning_of_output_into_memory_names_the_caller(tmp_path):
     assert re.findall(r"(\w+.py):(\d+): EncodingWarning", done.stderr) == ([("program.py", "3")] if sys.version_info >= (3, 11) else [])
 
 
-def test_the_warning_of_a_function_before_exec_names_the_caller():
+def test_the_preexec_warning_is_at_the_callers_line():
     for launch in (forkless.run, forkless.check_output, lambda *args, **words: forkless.Popen(*args, **words).wait()):
         with pytest.warns(forkless.PreexecWarning) as caught:
             launch(["true"], preexec_fn=int)
         assert [pathlib.Path(one.filename) for one in caught] == [pathlib.Path(__file__)]
 
 
-# Python 3.9 has it of its own.
+# Python 3.9 issues the warning itself.
 IMPORTED = {"resource", "fcntl"} if sys.version_info < (3, 10) else set()
 
 
-def test_the_import_takes_no_module_that_subprocess_has_not():
-    """`inspect`, `typing` and `asyncio` each take longer than all that is needed to launch."""
+def test_import_loads_no_module_beyond_those_of_subprocess():
+    """Importing `inspect`, `typing` or `asyncio` takes longer than importing this package."""
     code = """
         import subprocess, sys
         before = set(sys.modules)
@@ -386,7 +386,7 @@ def test_the_import_takes_no_module_that_subprocess_has_not():
         assert "forkless.asyncio" not in line.split() and "forkless._settings" not in line.split()
 
 
-def test_a_free_threaded_interpreter_is_refused_with_a_reason():
+def test_import_in_a_free_threaded_interpreter_raises_import_error():
     code = """
         import sys
         sys.abiflags += "t"

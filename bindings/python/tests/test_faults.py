@@ -1,4 +1,4 @@
-"""Bad words, broken surroundings, signals at bad moments: what the standard module does, or better."""
+"""Tests with invalid arguments, unusual environments and signals at bad times: forkless behaves as the standard module, or better."""
 
 import errno
 import gc
@@ -20,7 +20,7 @@ PIPE = forkless.PIPE
 
 
 def outcome(call, *args, **words):
-    """What came of a call: its class and its words."""
+    """The exception of a call: its class and message."""
     try:
         return call(*args, **words)
     except Exception as error:
@@ -61,7 +61,7 @@ SAME = [
     (["\udcff-no-such-program"], {}),
     (["true", "\ud800"], {}),
     (["false"], {"bufsize": "large"}),
-    # The standard module executes the directories of PATH.
+    # The standard module executes the directories of PATH, because the name is empty.
     ("", {}),
     ([""], {}),
     (b"", {}),
@@ -71,7 +71,7 @@ SAME = [
     ([""], {"env": {"PATH": ""}}),
     ([""], {"env": {}}),
     ([""], {"cwd": "/no/such/directory"}),
-    # Negative numbers that stand for nothing, or not there.
+    # Negative numbers that are no constant.
     (["true"], {"stdin": -5}),
     (["true"], {"stdout": -5}),
     (["true"], {"stderr": -5}),
@@ -91,18 +91,18 @@ SAME = [
 
 
 @pytest.mark.parametrize(("args", "words"), SAME, ids=lambda one: repr(one)[:40])
-def test_errors_are_the_standard_ones(args, words):
+def test_errors_equal_those_of_subprocess(args, words):
     for name in ("run", "call"):
         theirs = outcome(getattr(subprocess, name), args, **words)
         ours = outcome(getattr(forkless, name), args, **words)
         if isinstance(theirs, tuple) and isinstance(ours, tuple):
             assert ours == theirs
         else:
-            # No error: they fail in the same way.
+            # No exception is needed: both fail the same way.
             assert getattr(ours, "returncode", ours) == getattr(theirs, "returncode", theirs)
 
 
-def test_errors_tell_more():
+def test_errors_have_additional_attributes():
     with pytest.raises(FileNotFoundError) as caught:
         forkless.run(["no-such-program"])
     error = caught.value
@@ -124,7 +124,7 @@ def test_a_failed_launch_leaves_no_pipe():
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
-def test_closed_standard_streams(closed):
+def test_launches_with_closed_standard_streams(closed):
     code = """
         import os, sys, forkless
         report = os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 50)
@@ -147,7 +147,7 @@ def test_closed_standard_streams(closed):
         os.unlink(path)
 
 
-def test_standard_streams_that_are_no_files():
+def test_launches_with_replaced_sys_streams():
     code = """
         import sys, forkless
         sys.stdin = sys.stdout = sys.stderr = None
@@ -157,7 +157,7 @@ def test_standard_streams_that_are_no_files():
     python(code)
 
 
-def test_a_forked_copy_launches():
+def test_a_forked_process_launches():
     forkless.run(["true"])
     pid = os.fork()
     if pid == 0:
@@ -169,8 +169,8 @@ def test_a_forked_copy_launches():
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_forked_copy_of_many_threads_launches():
-    """Locks that another thread held at the fork must not be needed."""
+def test_a_process_forked_from_many_threads_launches():
+    """A launch must not need a lock that another thread held at the fork."""
     stop = threading.Event()
 
     def launches():
@@ -193,7 +193,7 @@ def test_a_forked_copy_of_many_threads_launches():
             thread.join()
 
 
-def test_a_subinterpreter_is_refused_and_nothing_breaks():
+def test_import_in_a_subinterpreter_raises_import_error():
     code = """
         import sys
         try:
@@ -202,7 +202,7 @@ def test_a_subinterpreter_is_refused_and_nothing_breaks():
             import _xxsubinterpreters as interpreters
         import forkless
         one = interpreters.create()
-        # An ImportError there, but for versions that can say so no better than by leaving the name unbound.
+        # An ImportError, except in versions that only leave the name unbound.
         code = "try:\\n import forkless\\nexcept ImportError:\\n pass\\nelse:\\n assert forkless.run(['true']).returncode == 0"
         if hasattr(interpreters, "run_string"):
             interpreters.run_string(one, code)
@@ -212,7 +212,7 @@ def test_a_subinterpreter_is_refused_and_nothing_breaks():
     python(code)
 
 
-def test_children_alive_at_shutdown():
+def test_shutdown_with_running_children():
     code = """
         import forkless
         child = forkless.Popen(["sleep", "0.2"])
@@ -222,7 +222,7 @@ def test_children_alive_at_shutdown():
     assert python(code) == "ended\n"
 
 
-def test_launches_at_shutdown():
+def test_launches_during_shutdown():
     code = """
         import atexit, forkless
         class Late:
@@ -240,11 +240,11 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("kind", ["run", "captured", "fed", "popen", "timeout", "prepared", "handle"])
-def test_a_handler_ends_a_wait(kind):
+def test_a_signal_handler_that_raises_ends_a_wait(kind):
     def raises(*_):
         raise Interrupted
 
-    # The program sends it, so none comes before there is a program; where there is a handle, none before that is known.
+    # The program sends the signal, so it does not arrive before the program runs, or before the handle is known.
     program = ["sh", "-c", "sleep 0.2; kill -USR1 $PPID; exec sleep 50"]
     held = ["sh", "-c", "read go; sleep 0.2; kill -USR1 $PPID; exec sleep 50"]
     reads, writes = os.pipe()
@@ -275,7 +275,7 @@ def test_a_handler_ends_a_wait(kind):
     assert time.monotonic() - start < 20
 
 
-def test_a_handler_that_returns_does_not_end_a_wait():
+def test_a_signal_handler_that_returns_does_not_end_a_wait():
     seen = []
     old = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
     timer = threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
@@ -288,7 +288,7 @@ def test_a_handler_that_returns_does_not_end_a_wait():
     assert seen == [1]
 
 
-def test_ctrl_c_ends_a_run():
+def test_ctrl_c_ends_run_and_its_program():
     code = """
         import forkless, os, signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -304,8 +304,8 @@ def test_ctrl_c_ends_a_run():
     assert python(code) == "interrupted\nnobody left\n"
 
 
-def test_other_threads_run_meanwhile():
-    """The program ends when this thread lets it: one that were held up would be so for ever."""
+def test_other_threads_run_during_a_wait():
+    """The program ends when this thread closes the pipe. If the GIL were held, that would never happen."""
     reads, writes = os.pipe()
     thread = threading.Thread(target=forkless.run, args=(["cat"],), kwargs={"stdin": reads})
     thread.start()
@@ -317,7 +317,7 @@ def test_other_threads_run_meanwhile():
     os.close(reads)
 
 
-def test_a_large_environment():
+def test_a_large_environment_is_passed():
     env = {f"VARIABLE_{n}": "x" * 100 for n in range(8000)}
     env["PATH"] = os.environ["PATH"]
     done = forkless.run(["sh", "-c", "echo ${#VARIABLE_7999}"], env=env, stdout=PIPE)
@@ -328,7 +328,7 @@ def test_a_large_environment():
     assert caught.value.errno == errno.E2BIG
 
 
-def test_names_that_are_not_text(tmp_path):
+def test_file_names_that_are_not_utf_8(tmp_path):
     odd = b"\xff\xfe odd"
     name = os.fsdecode(odd)
     program = tmp_path / name
@@ -342,13 +342,13 @@ def test_names_that_are_not_text(tmp_path):
     assert done.stdout == odd + odd + odd + b"d\n"
 
 
-def test_ignored_sigchld():
+def test_return_codes_with_sigchld_ignored():
     old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         codes = {forkless.run(["sh", "-c", "exit 7"]).returncode, forkless.call(["sh", "-c", "exit 7"])}
         assert forkless.run(["sh", "-c", "exit 7"], stdout=PIPE).returncode in (0, 7)
     except OSError as error:
-        assert error.errno == errno.ECHILD  # before Linux 6.15 nobody knows
+        assert error.errno == errno.ECHILD  # before Linux 6.15 the status is lost
         codes = set()
     finally:
         signal.signal(signal.SIGCHLD, old)
@@ -358,13 +358,13 @@ def test_ignored_sigchld():
         assert codes == {7}
 
 
-def test_another_part_reaps():
+def test_a_child_reaped_by_other_code_returns_0():
     child = forkless.Popen(["true"])
     os.waitpid(child.pid, 0)
-    assert child.wait() == 0  # as the standard class takes it to be
+    assert child.wait() == 0  # as in the standard class
 
 
-def test_no_descriptor_is_left():
+def test_no_descriptor_leaks():
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -404,8 +404,8 @@ def test_a_dropped_popen_warns_and_is_reaped():
     raise AssertionError("it is still there")
 
 
-def test_launches_reap_nobody_elses_children():
-    """A launch looks after handles that were dropped; a Popen is none, though its child is ours."""
+def test_launches_do_not_reap_other_children():
+    """A launch reaps children of dropped handles only. A Popen is not a handle, although it is a child of this process."""
     children = [forkless.Popen(["sh", "-c", f"exit {n}"]) for n in range(5)]
     time.sleep(0.1)
     for _ in range(20):
@@ -424,7 +424,7 @@ def test_dropped_handles_are_reaped():
         time.sleep(0.001)
 
 
-def test_threads_share_a_handle():
+def test_several_threads_wait_for_one_handle():
     reads, writes = os.pipe()
     child = forkless.prepare(["cat"], stdin=reads).spawn()
     codes = []
@@ -439,8 +439,8 @@ def test_threads_share_a_handle():
     assert codes == [0] * 8
 
 
-def test_no_memory_grows():
-    """Ten thousand failures and launches: what is lost each time would show."""
+def test_memory_does_not_grow():
+    """Ten thousand failed and successful launches make any leak visible."""
     import resource
 
     def many():
@@ -463,15 +463,15 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def test_a_function_before_exec_forks_and_says_so(tmp_path):
+def test_preexec_fn_forks_with_a_warning(tmp_path):
     mark = tmp_path / "mark"
     with pytest.warns(forkless.PreexecWarning):
         child = forkless.Popen(["true"], preexec_fn=lambda: mark.write_text("x"))
     assert child.wait() == 0 and mark.exists()
 
 
-def test_two_thousand_descriptors(tmp_path):
-    """More than one command can name here: they go the standard way."""
+def test_two_thousand_pass_fds_use_the_standard_function(tmp_path):
+    """More than one command supports, so the standard function is used."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -488,6 +488,6 @@ def test_two_thousand_descriptors(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_an_interpreter_is_left_alone_by_imports():
+def test_import_does_not_change_the_interpreter():
     assert python("import subprocess, forkless; print(subprocess.Popen._execute_child.__module__)") == "subprocess\n"
     assert sys.modules["forkless"] is forkless

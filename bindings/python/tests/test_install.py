@@ -1,4 +1,4 @@
-"""The standard module, served by forkless."""
+"""Tests of install(): the standard module launches through forkless."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ from forkless import _forkless
 
 @pytest.fixture
 def launches(monkeypatch):
-    """How many launches forkless was asked for."""
+    """Counts the launches by forkless."""
     counted = []
     native = _forkless.spawn
     monkeypatch.setattr(_forkless, "spawn", lambda *words: (counted.append(words), native(*words))[1])
     return counted
 
 
-def test_it_can_be_taken_back(launches):
+def test_uninstall_restores_the_standard_functions(launches):
     standard = subprocess.Popen._execute_child
     assert forkless.install() and forkless.install() and forkless.is_installed()
     assert subprocess.run(["true"]).returncode == 0 and len(launches) == 1
@@ -31,7 +31,7 @@ def test_it_can_be_taken_back(launches):
     assert subprocess.run(["true"]).returncode == 0 and len(launches) == 1
 
 
-def test_libraries_on_it_are_served(installed, launches):
+def test_libraries_that_use_subprocess_launch_through_forkless(installed, launches):
     assert subprocess.check_output(["echo", "x"]) == b"x\n"
     with os.popen("echo y") as pipe:
         assert pipe.read() == "y\n"
@@ -44,14 +44,14 @@ def test_libraries_on_it_are_served(installed, launches):
     assert child.returncode == 0 and len(launches) == 3
 
 
-def test_a_function_before_exec_goes_the_old_way(installed, launches, tmp_path, recwarn):
+def test_preexec_fn_uses_the_standard_function(installed, launches, tmp_path, recwarn):
     mark = tmp_path / "mark"
     assert subprocess.run(["true"], preexec_fn=lambda: mark.write_text("x")).returncode == 0
     assert mark.exists() and not launches
     assert not [warning for warning in recwarn if issubclass(warning.category, forkless.PreexecWarning)]
 
 
-def test_asyncio_is_served(installed, launches):
+def test_asyncio_launches_through_forkless(installed, launches):
     async def main():
         process = await asyncio.create_subprocess_exec("cat", stdin=-1, stdout=-1)
         return await process.communicate(b"hello")
@@ -79,16 +79,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
-def test_multiprocessing_is_served(how, tmp_path):
+def test_multiprocessing_launches_through_forkless(how, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(MULTIPROCESSING)
     done = subprocess.run([sys.executable, program, how], capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
-    # The tracker of resources; and each process, or the server that forks them.
+    # The resource tracker; and each process, or the server that forks them.
     assert int(done.stdout) >= 2
 
 
-def test_an_unknown_interpreter_keeps_its_own():
+def test_an_unknown_version_keeps_the_standard_functions():
     code = """
         import subprocess, sys, _posixsubprocess
         class Popen(subprocess.Popen):
@@ -99,7 +99,7 @@ def test_an_unknown_interpreter_keeps_its_own():
         forkless._install._FORK_EXEC.clear()
         before = _posixsubprocess.fork_exec
         print(forkless.install(), forkless.is_installed(), _posixsubprocess.fork_exec is before)
-        # Settings are not lost in silence.
+        # Settings are refused instead of being ignored.
         try:
             forkless.Popen(["true"], nice=5)
         except NotImplementedError:
@@ -108,7 +108,7 @@ def test_an_unknown_interpreter_keeps_its_own():
     assert python(code) == "False False True\nrefused\n"
 
 
-def test_who_calls_the_inner_function_is_served(installed, launches):
+def test_direct_calls_of_fork_exec_launch_through_forkless(installed, launches):
     import _posixsubprocess
 
     read, write = os.pipe()

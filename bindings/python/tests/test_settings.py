@@ -1,4 +1,4 @@
-"""What subprocess has no word for."""
+"""Tests of keywords that subprocess does not have."""
 
 import os
 import resource
@@ -19,7 +19,7 @@ needs_root = pytest.mark.skipif(not AS_ROOT, reason="it needs root")
 
 
 def says(line, **settings):
-    """What a shell prints that is started so."""
+    """The output of a shell that is started with these keywords."""
     return forkless.run(["sh", "-c", line], stdout=PIPE, text=True, check=True, **settings).stdout.strip()
 
 
@@ -28,7 +28,7 @@ def user_namespaces():
     return done.returncode == 0
 
 
-def test_limits_and_scheduling():
+def test_limits_and_scheduling_settings_take_effect():
     assert says("nice", nice=7) == "7"
     assert says("ulimit -Sn; ulimit -Hn", rlimits={resource.RLIMIT_NOFILE: (20, 30)}).split() == ["20", "30"]
     assert says("ulimit -c", rlimits={"core": 0}) == "0"
@@ -40,29 +40,29 @@ def test_limits_and_scheduling():
     assert int(says("awk '{print $41}' /proc/self/stat", scheduler=(os.SCHED_IDLE, 0))) == os.SCHED_IDLE
 
 
-def test_group_session_and_signals():
+def test_group_session_and_signal_settings_take_effect():
     assert says("cut -d' ' -f1,5,6 /proc/self/stat", process_group=0) != ""
     own = says("ps -o pid=,pgid=,sid= -p $$", start_new_session=True).split()
     assert len(set(own)) == 1
     ignored = int(says("grep SigIgn /proc/self/status", ignore_signals=[signal.SIGUSR1]).split()[1], 16)
     assert ignored & 1 << signal.SIGUSR1 - 1
-    # The interpreter ignores both, and programs do not expect that.
+    # The interpreter ignores both, and programs expect them at their default.
     assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
     assert blocked_signals(block_signals=[signal.SIGUSR2]) == 1 << signal.SIGUSR2 - 1
 
 
-def test_a_death_by_a_signal_and_input_that_nobody_reads():
+def test_return_code_of_a_signal_and_unread_input():
     assert forkless.run(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
     assert forkless.run(["true"], input=b"x" * 1000000).returncode == 0
 
 
 def blocked_signals(**settings):
-    """Without a shell, which has ideas of its own about masks."""
+    """Reads the signal mask without a shell, which might change it."""
     done = forkless.run(["grep", "SigBlk", "/proc/self/status"], stdout=PIPE, **settings)
     return int(done.stdout.split()[1], 16)
 
 
-def test_the_signal_mask_is_the_callers():
+def test_the_signal_mask_is_inherited():
     old = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     try:
         blocked = blocked_signals()
@@ -71,18 +71,18 @@ def test_the_signal_mask_is_the_callers():
     assert blocked == 1 << signal.SIGUSR1 - 1
 
 
-def test_descriptors_by_number():
+def test_fds_places_descriptors_by_number():
     with tempfile.TemporaryFile() as file:
         forkless.run(["sh", "-c", "echo seven >&7; echo nine >&9"], fds={7: file, 9: file.fileno()}, check=True)
         file.seek(0)
         assert file.read() == b"seven\nnine\n"
     assert forkless.run(["sh", "-c", "echo lost >&5"], fds={5: forkless.DEVNULL}).returncode == 0
-    # Nothing else is there.
+    # No other descriptor is open.
     listed = says("ls /proc/self/fd", fds={5: forkless.DEVNULL}).split()
     assert set(listed) <= {"0", "1", "2", "3", "5"}
 
 
-def test_a_program_by_its_descriptor():
+def test_program_fd_executes_a_descriptor():
     fd = os.open("/bin/echo", os.O_RDONLY)
     try:
         done = forkless.run(["anything", "hello"], executable_fd=fd, stdout=PIPE)
@@ -91,7 +91,7 @@ def test_a_program_by_its_descriptor():
     assert done.stdout == b"hello\n"
 
 
-def test_namespaces():
+def test_new_namespaces():
     if not user_namespaces():
         pytest.skip("user namespaces are refused")
     maps = {"uid_map": [(0, os.getuid(), 1)], "gid_map": [(0, os.getgid(), 1)]}
@@ -106,7 +106,7 @@ def test_namespaces():
         assert says(line, unshare=["user", "mount"], mounts=mounts, **maps) == "refused"
 
 
-def test_a_namespace_is_joined():
+def test_join_enters_a_namespace():
     if not AS_ROOT:
         pytest.skip("it needs root")
     with forkless.Popen(["sleep", "30"], unshare=["uts"], hostname="other") as holder:
@@ -116,7 +116,7 @@ def test_a_namespace_is_joined():
             holder.kill()
 
 
-def test_a_filter_and_no_new_privileges():
+def test_seccomp_and_no_new_privs_take_effect():
     # uname fails with EPERM, the rest is allowed: load the number, compare, return.
     uname = {"x86_64": 63, "aarch64": 160}[os.uname().machine]
     instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, uname), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
@@ -126,7 +126,7 @@ def test_a_filter_and_no_new_privileges():
     assert says("grep NoNewPrivs /proc/self/status", no_new_privs=True).split()[1] == "1"
 
 
-def test_capabilities():
+def test_capability_sets_take_effect():
     if not AS_ROOT:
         pytest.skip("it needs root")
     bounding = int(says("grep CapBnd /proc/self/status", bounding_set=["CAP_KILL", "chown"]).split()[1], 16)
@@ -134,7 +134,7 @@ def test_capabilities():
     assert int(says("grep CapBnd /proc/self/status", bounding_set=0).split()[1], 16) == 0
 
 
-def test_a_control_group():
+def test_the_child_starts_in_a_cgroup():
     if not AS_ROOT or not os.path.exists("/sys/fs/cgroup/cgroup.procs"):
         pytest.skip("it needs root and a hierarchy of version 2")
     own = f"/sys/fs/cgroup/forkless-python-{os.getpid()}"
@@ -148,7 +148,7 @@ def test_a_control_group():
         os.rmdir(own)
 
 
-def test_ids_keep_the_groups_they_do_not_name():
+def test_a_user_change_keeps_groups_that_are_not_given():
     if not AS_ROOT:
         pytest.skip("it needs root")
     own = os.getgroups()
@@ -161,7 +161,7 @@ def test_ids_keep_the_groups_they_do_not_name():
         os.setgroups(own)
 
 
-def test_a_directory_is_entered_as_the_caller():
+def test_cwd_is_entered_before_the_user_changes():
     if not AS_ROOT:
         pytest.skip("it needs root")
     with tempfile.TemporaryDirectory() as directory:  # of mode 0700
@@ -170,7 +170,7 @@ def test_a_directory_is_entered_as_the_caller():
             assert (done.returncode, done.stdout.strip()) == (0, directory)
 
 
-def test_death_with_the_parent():
+def test_parent_death_signal_kills_the_child():
     with forkless.Popen([sys.executable, "-c", DIES_FIRST], stdout=PIPE, text=True, close_fds=True) as parent:
         pid = int(parent.stdout.readline())
     deadline = time.monotonic() + 20
@@ -195,7 +195,7 @@ def is_running(pid):
         return False
 
 
-def test_best_effort():
+def test_a_best_effort_step_may_fail():
     done = forkless.prepare(["sh", "-c", "nice"], nice=0, rlimits={"nofile": (10, 1 << 40)}, best_effort=["set the limit"])
     with done.spawn() as child:
         assert child.wait() == 0
@@ -204,14 +204,14 @@ def test_best_effort():
         forkless.run(["true"], best_effort=["no such thing"])
 
 
-def test_launchers_by_name():
+def test_launchers_have_names():
     for launcher in ("clone", "fork", "posix_spawn"):
         assert says("echo hello", launcher=launcher) == "hello"
     with forkless.prepare(["true"], launcher="fork").spawn() as child:
         assert "fork" in child.route
 
 
-def test_a_whole_group_is_killed():
+def test_kill_group_kills_the_whole_group():
     line = "sleep 60 & echo $!; wait"
     with forkless.Popen(["sh", "-c", line], stdout=PIPE, text=True, kill_group=True) as shell:
         grandchild = int(shell.stdout.readline())
@@ -225,7 +225,7 @@ def test_a_whole_group_is_killed():
 
 
 def at_the_time_out(*args, **words):
-    """What had been written when the time was up: with a longer time if that was nothing yet."""
+    """The output at the timeout; repeated with a longer timeout if there was none."""
     for limit in (0.2, 1, 5, 10):
         with pytest.raises(forkless.TimeoutExpired) as caught:
             forkless.run(*args, timeout=limit, **words)
@@ -234,8 +234,8 @@ def at_the_time_out(*args, **words):
     return caught.value.stdout
 
 
-def test_a_timeout_ends_the_whole_group():
-    # The shell ends, and what it has started holds the pipe.
+def test_a_timeout_with_kill_group_kills_the_whole_group():
+    # The shell ends, but a process that it started keeps the pipe open.
     wait_for_end(int(at_the_time_out(["sh", "-c", "sleep 50 & echo $!"], stdout=PIPE, kill_group=True)))
 
 
@@ -246,7 +246,7 @@ def wait_for_end(pid):
         time.sleep(0.01)
 
 
-def test_output_into_memory():
+def test_memory_file_captures_output():
     done = forkless.run(["sh", "-c", "yes | head -c 5000000; echo no >&2"], capture_output=True, memory_file=True)
     assert len(done.stdout) == 5_000_000 and done.stderr == b"no\n"
     done = forkless.run("echo héllo", shell=True, capture_output=True, memory_file=True, encoding="utf-8", check=True)
@@ -258,7 +258,7 @@ def test_output_into_memory():
     assert caught.value.stdout == b"out\n"
 
 
-def test_prepared():
+def test_a_prepared_command_runs_repeatedly():
     env = {"WHO": "me", "PATH": "/bin"}
     prepared = forkless.prepare(["sh", "-c", "read word; echo $word $WHO; exit 3"], stdin=PIPE, stdout=PIPE, env=env)
     for word in (b"one", b"two"):
@@ -272,8 +272,8 @@ def test_prepared():
         prepared.run(input=b"x\n", check=True)
 
 
-def test_a_launch_that_fails_late():
-    """It may have failed already when the call returns."""
+def test_a_failed_launch_is_reported_by_the_handle():
+    """The launch may already have failed when the call returns."""
     with pytest.raises(FileNotFoundError) as caught:
         forkless.prepare(["/no/such/program"]).launch().wait()
     assert caught.value.filename == "/no/such/program"
@@ -282,7 +282,7 @@ def test_a_launch_that_fails_late():
     assert caught.value.filename == "/no/such/directory" and caught.value.step == "chdir"
 
 
-def test_waiting_for_a_handle():
+def test_waiting_for_a_handle_with_a_timeout():
     with forkless.prepare(["sleep", "60"]).spawn() as child:
         assert child.poll() is None
         with pytest.raises(forkless.TimeoutExpired):
@@ -292,13 +292,13 @@ def test_waiting_for_a_handle():
         child.send_signal(signal.SIGKILL)  # nothing happens
 
 
-def test_usage_is_told():
+def test_usage_of_an_ended_child():
     child = forkless.Popen(["sh", "-c", "exit 4"])
     assert child.usage is None and child.wait() == 4
     assert child.usage.ru_maxrss > 0 and isinstance(child.usage, resource.struct_rusage)
 
 
-def test_a_pidfd_tells_the_end():
+def test_fileno_is_readable_when_the_child_has_ended():
     import select
 
     child = forkless.Popen(["sh", "-c", "sleep 0.05"])

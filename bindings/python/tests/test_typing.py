@@ -1,4 +1,4 @@
-"""Types, signatures and docstrings: type checkers accept them, and they agree with the code."""
+"""Tests of stubs and signatures: type checkers accept them, and they agree with the code."""
 
 import importlib.util
 import inspect
@@ -19,21 +19,21 @@ GOOD, WRONG = HERE / "typed_good.py", HERE / "typed_wrong.py"
 
 
 def run(module, *words):
-    """What a checker of types says."""
+    """Runs a type checker and returns its output."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         pytest.skip(f"{module} is not installed: requirements.txt has it for this Python and machine, or has none for it")
     return subprocess.run([sys.executable, "-m", module, *words], stdout=-1, stderr=-2, text=True, timeout=300)
 
 
 def mypy(path, directory):
-    """The lines in which it finds errors, and all that it says."""
+    """The lines in which mypy finds errors, and its output."""
     done = run("mypy", "--strict", "--config-file=", "--cache-dir", str(directory / "cache"), str(path))
     assert done.returncode in (0, 1), done.stdout
     return {int(line) for line in re.findall(rf"{path.name}:(\d+): error", done.stdout)}, done.stdout
 
 
 def pyright(path, directory):
-    """The same, of pyright: of the package basedpyright, which brings the program with it."""
+    """The same for pyright, from the package basedpyright, which includes the program."""
     config = directory / "pyrightconfig.json"
     config.write_text(json.dumps({"typeCheckingMode": "strict", "include": [str(path)]}))
     done = run("basedpyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(config))
@@ -47,7 +47,7 @@ def pyright(path, directory):
 def checker(request):
     import signal
 
-    signal.alarm(600)  # They take their time.
+    signal.alarm(600)  # type checkers are slow
     return request.param
 
 
@@ -62,7 +62,7 @@ def test_checkers_find_an_error_in_each_wrong_use(checker, tmp_path):
     assert lines == marked, said
 
 
-# The modules that are no one's to import have no stubs, and are looked at as if they were their own.
+# Private modules have no stubs, and are checked as if they were public.
 PRIVATE = ("_launch", "_popen", "_run")
 
 
@@ -83,8 +83,8 @@ def parameters(function):
 
 
 @pytest.mark.parametrize("name", ["run", "call", "check_call", "check_output", "Popen", "prepare"])
-def test_signatures_have_the_parameters(name):
-    """In place of *popenargs, **kwargs."""
+def test_signatures_list_the_parameters(name):
+    """They do not show *popenargs, **kwargs."""
     found = {one.name: one for one in parameters(getattr(forkless, name))}
     assert {"args", "executable", "stdin", "stderr", "cwd", "env", "shell", "process_group", "settings"} <= set(found)
     assert [one.kind for one in found.values()].count(inspect.Parameter.VAR_POSITIONAL) == 0
@@ -92,8 +92,8 @@ def test_signatures_have_the_parameters(name):
     assert getattr(forkless, name).__doc__
 
 
-def test_signatures_are_those_of_popen():
-    """With the same defaults, and each with what it has beside."""
+def test_signatures_agree_with_popen():
+    """They have the same parameters and defaults, and the additional parameters of each function."""
     popen = {one.name: one for one in parameters(forkless.Popen)}
     for name, without, beside in [
         ("run", set(), {"input", "capture_output", "timeout", "check", "memory_file"}),
@@ -109,23 +109,23 @@ def test_signatures_are_those_of_popen():
 
 
 @pytest.mark.parametrize("word", ["bufsize", "stdin", "pass_fds", "user", "nice", "kill_group", "check", "timeout", "memory_file"])
-def test_each_parameter_is_taken(word):
-    """A name of the signature is one of the call, and the value it has by default changes nothing."""
+def test_every_parameter_of_a_signature_is_accepted(word):
+    """Passing the default value of a parameter changes nothing."""
     default = {one.name: one.default for one in parameters(forkless.run)}.get(word)
     assert forkless.run(["true"], **{word: default}).returncode == 0
 
 
-def test_signatures_of_asyncio():
+def test_signatures_of_the_asyncio_functions_agree_with_the_stubs():
     for function in (forkless.asyncio.create_subprocess_exec, forkless.asyncio.create_subprocess_shell):
         found = {one.name for one in parameters(function)}
         assert inspect.iscoroutinefunction(function) and function.__doc__
-        # Of the keywords that type checkers know it lacks those that can have one value alone.
+        # The stub also lists keywords that accept a single value; the signature does not.
         refused = {"universal_newlines", "shell", "bufsize", "encoding", "errors", "text", "startupinfo", "creationflags"}
         beside = set(AsyncSettings.__annotations__) - set(Settings.__annotations__)
         assert beside - refused == found - {"program", "cmd", "args", "stdin", "stdout", "stderr", "limit", "settings"}
 
 
-def test_what_is_native_has_signatures_too():
+def test_native_functions_have_signatures():
     for kind in (forkless.Child, forkless.Prepared):
         for name, member in vars(kind).items():
             if not name.startswith("_") and callable(member):
@@ -139,13 +139,13 @@ def test_every_function_takes_settings():
     assert forkless.Popen(line, shell=True, nice=7).wait() == forkless.prepare(line, shell=True, nice=7).run().returncode == 0
 
 
-def test_every_setting_is_known():
-    """Each name is taken: what is wrong is the value."""
+def test_every_setting_of_the_stub_is_accepted():
+    """The error of a wrong value names the value, not the keyword."""
     for name in Settings.__annotations__:
         with pytest.raises((TypeError, ValueError, OSError, OverflowError)) as caught:
             forkless.prepare(["true"], **{name: object()}) and forkless.prepare(["true"], cgroup="/no/such/group")
         assert "unexpected keyword" not in str(caught.value), name
 
 
-def test_it_says_that_it_is_typed():
+def test_the_package_has_a_py_typed_marker():
     assert (pathlib.Path(forkless.__file__).parent / "py.typed").exists()

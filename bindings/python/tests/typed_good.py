@@ -1,4 +1,4 @@
-"""Good uses, of which type checkers find nothing to say; test_typing.py has them look. It is not run."""
+"""Correct uses, in which type checkers must find no error: input of test_typing.py, never run."""
 
 import asyncio
 import pathlib
@@ -14,7 +14,7 @@ import forkless
 import forkless.asyncio as own
 from forkless import PIPE, Popen, Settings, call, check_call, check_output, prepare, run
 
-# bytes or str, by what says so.
+# bytes or str, depending on the arguments.
 assert_type(run(["true"]), subprocess.CompletedProcess[bytes])
 assert_type(run("true", shell=True, capture_output=True), subprocess.CompletedProcess[bytes])
 assert_type(run(["true"], text=True), subprocess.CompletedProcess[str])
@@ -39,7 +39,7 @@ assert_type(check_call(["true"]), int)
 assert_type(forkless.getoutput("true"), str)
 assert_type(forkless.getstatusoutput("true"), "tuple[int, str]")
 
-# Each takes settings.
+# Every function takes settings.
 run([pathlib.Path("true"), b"x", "y"], nice=5, rlimits={"nofile": (10, 20), resource.RLIMIT_CORE: 0}, kill_group=True, user="me")
 Popen("true", unshare=["user", "pid"], uid_map=[(0, 1000, 1)], process_group=0, pipesize=4096)
 call(["true"], best_effort=["set the nice value"], nice=-5)
@@ -51,7 +51,7 @@ words: Settings = {"nice": 5, "cpu_affinity": {0, 1}, "hostname": None}
 run(["true"], **words)
 prepare(["true"], **words)
 
-# What is had of them.
+# Attributes of the results.
 with Popen(["true"], text=True) as child:
     assert_type(child.communicate("x"), "tuple[str, str]")
     assert_type(child.usage, "resource.struct_rusage | None")

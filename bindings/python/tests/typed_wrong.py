@@ -1,4 +1,4 @@
-"""Wrong uses: a type checker must find an error in each marked line, and in no other; test_typing.py has them look. It is not run."""
+"""Wrong uses: type checkers must find an error in each marked line and in no other. Input of test_typing.py, never run."""
 
 import forkless
 import forkless.asyncio as own

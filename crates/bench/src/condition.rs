@@ -85,12 +85,6 @@ impl Condition {
         self.setting == Setting::None && self.tasks == 0
     }
 
-    /// Whether it differs from [`Condition::SMALL`] in what the parent has, and the child is started as there.
-    pub(crate) fn is_sweep_of_parent(&self) -> bool {
-        let same = Self { parent_mib: self.parent_mib, mappings: self.mappings, fds: self.fds, ..Self::SMALL };
-        *self == same && *self != Self::SMALL
-    }
-
     /// The condition in words, naming only what differs from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! The figures in the README: three pictures and a table against the peers, from a record.
+//! The figures in the README: one picture and one table, from a record.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -8,6 +8,7 @@ use super::{
     condition::Condition,
     record::{Report, write_to},
     rows::Row,
+    setting::Setting,
     summary,
     units::figure,
 };
@@ -16,15 +17,23 @@ use super::{
 const BEGIN: &str = "<!-- figures: written by `forkless bench report --readme` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// The pictures, with their words for those who cannot see them.
-const PICTURES: [(&str, &str); 3] = [
-    ("memory", "Median time of a launch by memory of the parent, by each way"),
-    ("files", "Median time of a launch by open files of the parent, by each way"),
-    ("threads", "Launches per second by threads that launch at once, by each way"),
+/// The picture, with its text for readers who cannot see it.
+const PICTURE: (&str, &str) =
+    ("files", "Median time of a launch by open files of the calling process, for each method");
+
+/// The methods beside ours: their names in the record, and the heads of their columns.
+const METHODS: [(&str, &str); 6] = [
+    ("floor", "vfork baseline"),
+    ("fork", "`fork`"),
+    ("posix_spawn", "`posix_spawn`"),
+    ("std", "Rust std"),
+    ("cpython", "Python"),
+    ("node-spawn", "Node"),
 ];
 
-/// Ours that stand in the table: the whole range is in the record.
-const OURS: [&str; 3] = ["forkless-spawn", "forkless-launch", "forkless-status"];
+/// Ours that stand in the table: the others are in the record.
+const LAUNCH: &str = "forkless-launch";
+const STATUS: &str = "forkless-status";
 
 /// Writes the figures of a record, whose pictures are in `pictures`, between the marks of the file.
 ///
@@ -47,56 +56,71 @@ fn spliced(text: &str, figures: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{figures}{END}{after}"))
 }
 
-/// A column: its head, its condition and what is taken from a row.
-type Column = (String, Condition, fn(&Row) -> f64);
+/// A line of the table: its head, its condition, ours, and the figure that is taken from each row of the record.
+struct Line {
+    head: String,
+    condition: Condition,
+    ours: &'static str,
+    figure: fn(&Row) -> f64,
+}
 
 fn figures(report: &Report, place: &str) -> Result<String> {
     let mut text = String::new();
-    for (name, words) in PICTURES {
-        let _ = writeln!(text, "![{words}]({place}/{name}.png)\n");
-    }
-    let columns = columns(report);
-    ensure!(columns.len() > 3, "the record has none of the sweeps");
-    let heads: Vec<&str> = columns.iter().map(|(head, ..)| head.as_str()).collect();
-    let _ = writeln!(text, "| µs | {} |\n| --- |{}", heads.join(" | "), " ---: |".repeat(heads.len()));
-    let mut launchers: Vec<&str> = Vec::new();
-    for row in report.rows_of(&Condition::SMALL).filter(|row| !row.is_ours() || OURS.contains(&row.launcher)) {
-        launchers.push(row.launcher);
-    }
-    for launcher in launchers {
-        let cell = |(_, condition, value): &Column| {
-            let row = report.rows_of(condition).find(|row| row.launcher == launcher);
-            row.map_or_else(|| "–".to_owned(), |row| figure(value(row)))
+    let (name, words) = PICTURE;
+    let _ = writeln!(text, "![{words}]({place}/{name}.png)\n");
+    let heads = METHODS.map(|(_, head)| head).join(" | ");
+    let _ = writeln!(
+        text,
+        "| launching process, µs | {heads} | forkless |\n| --- |{} ---: |",
+        " ---: |".repeat(METHODS.len())
+    );
+    let lines = lines(report);
+    ensure!(lines.len() > 2, "the record has none of the sweeps");
+    for line in lines {
+        let cell = |launcher: &str| {
+            let mut rows = report.rows_of(&line.condition);
+            let row = rows.find(|row| row.launcher == launcher && row.lacks.is_none());
+            row.map_or_else(|| "–".to_owned(), |row| figure((line.figure)(row)))
         };
-        let cells: Vec<String> = columns.iter().map(cell).collect();
-        let _ = writeln!(text, "| `{launcher}` | {} |", cells.join(" | "));
+        let cells: Vec<String> = METHODS.iter().map(|(launcher, _)| cell(launcher)).collect();
+        let _ = writeln!(text, "| {} | {} | {} |", line.head, cells.join(" | "), cell(line.ours));
     }
     let _ = writeln!(
         text,
-        "\nThe floor is a `vfork`, an `execve` and a `wait4` in C. *Held* is the median time until the caller goes on; all else but \
-         p99 is the median until the child has been reaped. Measured on {}. {}\n[All rows, versions, and where the others of ours lose]({place}) · [what each \
-         launcher is](bench/FORMAT.md#launchers).",
+        "\nMedian times of launching a static program that only exits. `–`: not measured, or the method cannot do it.\n\
+         First row: until the call returns; for forkless, [`launch()`](docs/gotchas.md#a-failure-to-start-is-reported-late).\n\
+         Other rows: until the child has been reaped; for forkless, `status()`. The baseline is `vfork`, `execve` and `wait4` in C.\n\
+         Measured on {}.\n{}\n[All figures]({place}) · [the methods](bench/FORMAT.md#launchers) · \
+         [how they are measured](bench/METHODOLOGY.md) · [reasons to distrust them](bench/BIAS.md).",
         report.machine.place(),
         losses(report)
     );
     Ok(text)
 }
 
-/// The small parent, and the end of each sweep.
-fn columns(report: &Report) -> Vec<Column> {
-    let mut columns: Vec<Column> = Vec::new();
+/// The small parent, the largest one, the one with the most open files, and a change of user in a large one.
+fn lines(report: &Report) -> Vec<Line> {
+    let small = Condition::SMALL;
+    let total = |head: String, condition| Line { head, condition, ours: STATUS, figure: |row| row.total_p50_us };
+    let mut lines = vec![
+        Line {
+            head: "small process, until the call returns".to_owned(),
+            condition: small,
+            ours: LAUNCH,
+            figure: |row| row.held_p50_us,
+        },
+        total("small process".to_owned(), small),
+    ];
     for condition in summary::telling(report) {
-        if condition == Condition::SMALL {
-            columns.push(("small process: held".to_owned(), condition, |row| row.held_p50_us));
-            columns.push(("total".to_owned(), condition, |row| row.total_p50_us));
-            columns.push(("total p99".to_owned(), condition, |row| row.total_p99_us));
-        } else if condition.threads > 1 {
-            columns.push((format!("{}: launches/s", condition.words()), condition, |row| row.rate_per_s));
-        } else if condition.is_sweep_of_parent() {
-            columns.push((condition.words(), condition, |row| row.total_p50_us));
+        let Condition { parent_mib, fds, .. } = condition;
+        let is_wanted = condition == Condition { parent_mib, ..small }
+            || condition == Condition { fds, ..small }
+            || condition == Condition { setting: Setting::User, parent_mib, ..small };
+        if is_wanted && condition != small {
+            lines.push(total(condition.words(), condition));
         }
     }
-    columns
+    lines
 }
 
 /// Where those of ours that are in the table lose: what is worst is not left to the reader to find.
@@ -104,12 +128,12 @@ fn losses(report: &Report) -> String {
     let losses = summary::losses(report);
     let lost: Vec<String> = losses
         .iter()
-        .filter(|loss| OURS.contains(&loss.launcher))
+        .filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher))
         .map(|loss| format!("`{}", loss.words().replacen(' ', "` ", 1)))
         .collect();
     match lost.len() {
-        0 => "None of these three loses to another way in the record.".to_owned(),
-        _ => format!("Where these lose to another way in the record, of all conditions: {}.", lost.join("; ")),
+        0 => "Neither of these two loses to another method in the record.".to_owned(),
+        _ => format!("Conditions of the record in which these two lose to another method: {}.", lost.join("; ")),
     }
 }
 
@@ -135,16 +159,18 @@ mod tests {
             row("floor", Condition::SMALL, 20.0, 40.0),
             row("std", Condition::SMALL, 30.0, 60.0),
             row("forkless-prepared", Condition::SMALL, 30.0, 60.0),
+            row("forkless-launch", Condition::SMALL, 9.0, 60.0),
             row("forkless-status", Condition::SMALL, 65.0, 65.0),
             row("floor", large, 20.0, 41.0),
             row("forkless-status", large, 66.0, 66.0),
         ];
         let text = figures(&Report::new(Machine::read(), rows, Vec::new()), "a/b").expect("figures");
         for line in [
-            "![Median time of a launch by memory of the parent, by each way](a/b/memory.png)",
-            "| µs | small process: held | total | total p99 | 1 GiB of memory |",
-            "| `std` | 30.0 | 60.0 | 120 | – |",
-            "| `forkless-status` | 65.0 | 65.0 | 130 | 66.0 |",
+            "![Median time of a launch by open files of the calling process, for each method](a/b/files.png)",
+            "| launching process, µs | vfork baseline | `fork` | `posix_spawn` | Rust std | Python | Node | forkless |",
+            "| small process, until the call returns | 20.0 | – | – | 30.0 | – | – | 9.0 |",
+            "| small process | 40.0 | – | – | 60.0 | – | – | 65.0 |",
+            "| 1 GiB of memory | 41.0 | – | – | – | – | – | 66.0 |",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is missing in {text}");
         }

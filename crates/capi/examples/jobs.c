@@ -1,4 +1,4 @@
-/* Runs many jobs, prepared once, and takes their ends as they come. */
+/* Runs many children of one prepared command, and handles their ends in the order in which they happen. */
 #include <forkless.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Runs a program with some settings, feeds it, takes what it writes, and says what went wrong. */
+/* Runs a program with settings, writes its input, captures its output, and reports an error. */
 #include <forkless.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The simple calls: a shell's line, a program without one, both directions, and a pid for waitpid. */
+/* The simple calls: a command line, a stream in each direction, and a pid for waitpid(2). */
 #include <forkless.h>
 #include <stdlib.h>
 #include <string.h>

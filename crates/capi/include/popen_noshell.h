@@ -1,9 +1,10 @@
 /*
- * popen_noshell by its own names: Ivan Zahariev's functions, made anew on forkless. A program that used his relinks. Linux, C99 or C++.
+ * The functions of Ivan Zahariev's popen_noshell, implemented with forkless. Programs that use the original only need to be linked
+ * again. Linux, C99 or C++.
  *
  *     cc prog.c $(pkg-config --cflags --libs popen_noshell)
  *
- * What is the same, what is better and what differs is in forkless's docs/drop-in.md.
+ * Differences from the original: docs/drop-in.md in forkless's sources.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -18,15 +19,15 @@
 extern "C" {
 #endif
 
-/* Bytes of stack that the function of popen_noshell_vmfork has. Nothing else here has one of its own. */
+/* Size in bytes of the stack on which popen_noshell_vmfork calls its function. */
 #define POPEN_NOSHELL_STACK_SIZE (8 * 1024 * 1024)
 
-/* For popen_noshell_set_fork_mode. */
-#define POPEN_NOSHELL_MODE_CLONE 0       /* from the start: the child shares the caller's memory until exec */
-#define POPEN_NOSHELL_MODE_FORK 1        /* fork(2): it costs more, the bigger the caller */
+/* Modes of popen_noshell_set_fork_mode. */
+#define POPEN_NOSHELL_MODE_CLONE 0       /* default: the child shares the caller's memory until exec */
+#define POPEN_NOSHELL_MODE_FORK 1        /* fork(2), whose cost grows with the caller's memory */
 #define POPEN_NOSHELL_MODE_POSIX_SPAWN 2 /* posix_spawn(3) of the C library */
 
-/* Nothing uses it here; func_args below points to one in the original. */
+/* Unused. It exists because func_args below has this type in the original. */
 struct popen_noshell_clone_arg {
     int pipefd_0;
     int pipefd_1;
@@ -36,40 +37,39 @@ struct popen_noshell_clone_arg {
     const char *const *argv;
 };
 
-/* What pclose_noshell wants to know. The caller's; it may hold anything before it is passed to an opening function. */
+/* The state that pclose_noshell needs. The caller allocates it; the opening functions initialize it. */
 struct popen_noshell_pass_to_pclose {
-    FILE *fp;           /* the stream; NULL if there is none, or none any more */
-    pid_t pid;          /* the program's */
+    FILE *fp;           /* the stream; NULL before it is opened and after it is closed */
+    pid_t pid;          /* pid of the program */
     int free_clone_mem; /* 0 */
     void *stack;        /* NULL */
     struct popen_noshell_clone_arg *func_args; /* NULL */
 };
 
-/* Starts a program without a shell and gives a stream: with type "r" of its standard output, with "w" to its standard input; the
- * other of the two is /dev/null. file is looked for in PATH unless it has a slash. argv begins with the name that the program is to
- * be told and ends with NULL. stderr_mode: 0, the program has the caller's standard error; 1, /dev/null; 2, its standard output.
- * NULL and errno if it cannot be started, which includes the exec: ENOENT, EACCES, E2BIG ...; EINVAL for null pointers, an empty
- * argv and numbers and types that are none of these. pclose_arg->fp is NULL then, and nothing is left to close. */
+/* Start a program without a shell and open a stream: with type "r" from its standard output, with "w" to its standard input. The other
+ * of the two is /dev/null. file is searched for in PATH unless it has a slash. argv includes argv[0] and ends with NULL. stderr_mode:
+ * 0, inherit standard error; 1, /dev/null; 2, the program's standard output. Returns NULL and sets errno if the program cannot be
+ * executed (ENOENT, EACCES, E2BIG ...) or an argument is invalid (EINVAL). pclose_arg->fp is then NULL and must not be closed. */
 FILE *popen_noshell(const char *file, const char *const *argv, const char *type, struct popen_noshell_pass_to_pclose *pclose_arg,
                     int stderr_mode);
 
-/* The same for a line, with standard error as it is. The line is split at blanks and tabs; between quotation marks, single or double,
- * those are part of a word. A line with one of ! \ $ ` | & ; ( ) < > or a newline in it, with a quotation that does not end, or
- * without a word is refused: EINVAL. */
+/* The same for a command line; standard error is inherited. The line is split at blanks and tabs, except between single or double
+ * quotation marks. A line that is empty, has an unterminated quotation, or contains a newline or one of ! \ $ ` | & ; ( ) < > is
+ * refused with EINVAL. */
 FILE *popen_noshell_compat(const char *command, const char *type, struct popen_noshell_pass_to_pclose *pclose_arg);
 
-/* Closes the stream, waits for the program, whatever signals come, and gives its status as waitpid(2) does. -1 and errno: EINVAL for
- * what is not open; ECHILD if somebody else has waited for it; or why the last of what was written did not reach the program, such
- * as EPIPE. In every case but EINVAL stream and child are gone afterwards. */
+/* Close the stream and wait for the program, also when signals arrive. Returns its status, as of waitpid(2). On failure returns -1 and
+ * sets errno: EINVAL if the stream is not open; ECHILD if the child was reaped by other code; or the error of writing the last
+ * buffered data, such as EPIPE. Except with EINVAL, the stream is closed and the child reaped afterwards. */
 int pclose_noshell(struct popen_noshell_pass_to_pclose *arg);
 
-/* Calls fn(arg) in a child that shares the caller's memory, and returns its pid when the child has called exec or has ended; what fn
- * returns is its status. The calling thread stands still meanwhile, the others do not: fn may do what it might after vfork(2), on a
- * stack of its own, and no signal handler runs in it. -1 and errno on failure. Wait for the child by waitpid(2) with __WALL. For
- * *memory_to_free_on_child_exit, which takes free(3) as it always did, there is nothing to free: it is NULL. */
+/* Call fn(arg) in a child that shares the caller's memory. Returns the child's pid when it has called exec or has ended; fn's return
+ * value is its exit status. Only the calling thread is suspended meanwhile. fn may do what a child of vfork(2) may do; it has a stack
+ * of its own, and no signal handlers run in it. Returns -1 and sets errno on failure. Wait for the child with waitpid(2) and __WALL.
+ * *memory_to_free_on_child_exit is set to NULL; calling free(3) on it, as with the original, is harmless. */
 pid_t popen_noshell_vmfork(int (*fn)(void *), void *arg, void **memory_to_free_on_child_exit);
 
-/* For measurements: how children are made from now on, in the whole process. A number that is no mode is POPEN_NOSHELL_MODE_CLONE's. */
+/* Select how children are created, in the whole process. For benchmarks. An unknown mode selects POPEN_NOSHELL_MODE_CLONE. */
 void popen_noshell_set_fork_mode(int mode);
 int popen_noshell_get_fork_mode(void);
 

@@ -1,9 +1,9 @@
-//! The `forkless` command: `forkless run` starts a program, `forkless bench` measures every way to start one,
-//! `forkless doctor` says which of them suits, and what this machine has for it.
+//! The `forkless` command: `forkless run` starts a program, `forkless bench` compares methods to start one, and
+//! `forkless doctor` checks this machine and recommends a launcher.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "the docs of options are their help texts, where brackets are brackets"
+    reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
 
 mod run;
@@ -13,9 +13,9 @@ use std::{ffi::OsStr, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Start a process from any process, however big, at the speed of exec.
+/// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
-#[command(name = "forkless", version, max_term_width = 100)]
+#[command(name = "forkless", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,7 +26,7 @@ enum Command {
     Run(Box<run::RunOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
-    /// Serve a program that starts a zygote and cannot be its own helper (forkless::zygote)
+    /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
     Zygote,
 }
@@ -40,9 +40,9 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Doctor(options) => doctor::main(&options),
-        // Started to be a helper it would not have come here.
+        // A zygote's helper never gets here: `serve_if_asked` does not return.
         Command::Zygote => {
-            eprintln!("forkless: zygote: this is for programs that start one (forkless::zygote), not for hands");
+            eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
             ExitCode::from(2)
         }
         Command::Bench(options) => forkless_bench::main(&options),

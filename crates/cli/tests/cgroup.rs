@@ -1,5 +1,5 @@
-//! `forkless run` in control groups: its own, made and removed with all that is left in it, and others; with limits where
-//! there are controllers of version 2 to have.
+//! Cgroups of `forkless run`: existing ones, and new ones that are removed with the processes left in them. Tests of limits
+//! need writable cgroup v2 controllers.
 
 mod callers;
 
@@ -15,10 +15,10 @@ use callers::{Caller, binary, skipped};
 const CAP_SETUID: u32 = 7;
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("paths of groups are text")
+    path.to_str().expect("cgroup paths are UTF-8")
 }
 
-/// A control group for a test to work in, removed with all below it.
+/// A cgroup for a test, removed with all cgroups below it.
 struct Group(PathBuf);
 
 impl Group {
@@ -28,17 +28,17 @@ impl Group {
         let parents = parents.iter().filter(|parent| parent.join("cgroup.controllers").exists());
         let found = parents.map(|parent| parent.join(&name)).find(|group| fs::create_dir(group).is_ok());
         if found.is_none() {
-            skipped(test, "no version 2 group is writable here");
+            skipped(test, "no cgroup v2 is writable here");
         }
         found.map(Self)
     }
 
-    /// One whose groups can have limits.
+    /// A cgroup whose children can have limits.
     fn with_limits(test: &str) -> Option<Self> {
         let group = Self::make(test)?;
         for place in [group.0.parent().expect("a parent"), &group.0] {
             if let Err(error) = fs::write(place.join("cgroup.subtree_control"), "+memory +pids +cpu") {
-                skipped(test, &format!("the controllers of version 2 are not to be had: {error}"));
+                skipped(test, &format!("cannot enable cgroup v2 controllers: {error}"));
                 return None;
             }
         }
@@ -49,7 +49,7 @@ impl Group {
         format!("--new-cgroup={}", text(&self.0))
     }
 
-    /// The groups in it.
+    /// The cgroups below it.
     fn below(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).expect("a group").flatten().map(|entry| entry.path());
         entries.filter(|path| path.is_dir()).collect()
@@ -58,7 +58,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A test that has failed may leave processes, which take a moment to go.
+        // A failed test may leave processes, which take a moment to end.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let removed = (0..100).any(|_| {
             for group in self.below() {
@@ -70,12 +70,12 @@ impl Drop for Group {
             }
         });
         if !removed {
-            eprintln!("{:?} is still there", self.0);
+            eprintln!("cannot remove {:?}", self.0);
         }
     }
 }
 
-/// Nobody has this process id any more, or only until its parent has looked.
+/// Has this process ended? A zombie counts as ended.
 fn has_ended(pid: &str) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", pid.trim())) {
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
@@ -84,8 +84,8 @@ fn has_ended(pid: &str) -> bool {
 }
 
 #[test]
-fn a_control_group_from_birth() {
-    let Some(group) = Group::make("a_control_group_from_birth") else { return };
+fn program_starts_in_the_given_cgroup() {
+    let Some(group) = Group::make("program_starts_in_the_given_cgroup") else { return };
     let output = Caller::Root.output(&["--cgroup", text(&group.0), "cat", "/proc/self/cgroup"]);
     let seen = String::from_utf8(output.stdout).expect("text");
     let name = group.0.file_name().expect("a name").to_str().expect("text");
@@ -95,7 +95,7 @@ fn a_control_group_from_birth() {
 }
 
 #[test]
-fn a_new_control_group_goes_with_all_that_is_left_in_it() {
+fn new_cgroup_is_removed_with_its_processes_at_the_end() {
     let Some(group) = Group::make("a_new_control_group_goes") else { return };
     let option = group.option();
     let script = "cat /proc/self/cgroup; sleep 1000 >/dev/null 2>&1 & echo $!; exit 7";
@@ -106,7 +106,7 @@ fn a_new_control_group_goes_with_all_that_is_left_in_it() {
     assert!(seen.lines().any(|line| line.starts_with("0::") && line.contains(&place)), "{seen}");
     assert!(has_ended(seen.lines().last().expect("a number")), "{seen}");
     assert_eq!(group.below(), [""; 0].map(PathBuf::from));
-    // Launches that fail leave none behind either.
+    // A launch that fails removes its cgroup, too.
     let output = Caller::Root.output(&[&option, "no-such-program-anywhere"]);
     assert_eq!(output.status.code(), Some(127), "{output:?}");
     assert!(Caller::Root.failure(&[&option, "--chdir=/no/such/directory", "true"]).contains("chdir"));
@@ -116,12 +116,12 @@ fn a_new_control_group_goes_with_all_that_is_left_in_it() {
 }
 
 #[test]
-fn a_new_control_group_goes_when_we_are_told_to() {
+fn new_cgroup_is_removed_when_forkless_is_signalled() {
     let Some(group) = Group::make("a_new_control_group_goes_when_told") else { return };
     let option = group.option();
     for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
         let script = "sh -c 'trap \"\" TERM INT HUP; echo $$; exec sleep 1000 >/dev/null 2>&1' & wait";
-        // In a session of its own: a signal from a terminal would not need to be passed on.
+        // In a new session, so that forkless must relay the signal.
         let mut command = Caller::Root.forkless(&[&option, "--setsid", "sh", "-c", script]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("forkless starts");
         let mut stubborn = String::new();
@@ -137,48 +137,48 @@ fn a_new_control_group_goes_when_we_are_told_to() {
 }
 
 #[test]
-fn what_cannot_be_a_group_is_told() {
-    for caller in Caller::all("what_cannot_be_a_group_is_told") {
+fn unusable_parent_of_a_cgroup_is_an_error() {
+    for caller in Caller::all("unusable_parent_of_a_cgroup_is_an_error") {
         let refused = caller.failure(&["--new-cgroup=/tmp", "true"]);
         assert!(refused.contains("--new-cgroup") && refused.contains("none of version 2"), "{refused}");
         let refused = caller.failure(&["--memory-max=1G", "--new-cgroup=/no/such/group", "true"]);
         assert!(refused.contains("--memory-max") && refused.contains("/no/such/group"), "{refused}");
     }
-    // The kernel would not take this, and it is the group above that has to be told of.
-    let Some(group) = Group::with_limits("what_cannot_be_a_group_is_told") else { return };
+    // A cgroup with processes cannot have limited children, so the error must suggest the one above.
+    let Some(group) = Group::with_limits("unusable_parent_of_a_cgroup_is_an_error") else { return };
     let inner = group.0.join("inner");
     fs::create_dir(&inner).expect("a group");
     let line = format!("exec {} run --memory-max=1G true", binary());
     let refused = Caller::Root.failure(&["--inherit-all", "--cgroup", text(&inner), "sh", "-c", &line]);
     assert!(refused.contains("processes are in it"), "{refused}");
-    assert!(refused.contains(&format!("--new-cgroup={}\n", text(&group.0))), "advice that helps: {refused}");
+    assert!(refused.contains(&format!("--new-cgroup={}\n", text(&group.0))), "a parent that works: {refused}");
 }
 
 #[test]
-fn limits_of_a_control_group() {
-    let Some(group) = Group::with_limits("limits_of_a_control_group") else { return };
+fn cgroup_limits_are_set_and_enforced() {
+    let Some(group) = Group::with_limits("cgroup_limits_are_set_and_enforced") else { return };
     let option = group.option();
     let options = ["--memory-max=64M", "--memory-high=32M", "--tasks-max=9", "--cpu-quota=150%", "--cpu-weight=50"];
     let script = format!("cd {}/forkless-*; cat memory.max memory.high pids.max cpu.max cpu.weight", text(&group.0));
     let words = [&[option.as_str()], &options[..], &["sh", "-c", &script]].concat();
     assert_eq!(Caller::Root.stdout(&words), "67108864\n33554432\n9\n150000 100000\n50\n");
-    // Memory that runs out.
+    // Out of memory.
     let hog = "x=a; while :; do x=$x$x; done";
     let output = Caller::Root.output(&[&option, "--memory-max=16M", "--usage", "sh", "-c", hog]);
     assert_eq!(output.status.code(), Some(137), "{output:?}");
     let words = String::from_utf8(output.stderr).expect("text");
-    assert!(words.contains("forkless: memory ran out, and the kernel killed a process"), "{words}");
-    assert!(words.contains("(it may use 16384 KiB)"), "{words}");
-    let peak = words.lines().find_map(|line| line.trim_start().strip_prefix("group memory ")).map(str::trim);
-    assert!(peak.is_some_and(|peak| peak.ends_with("KiB at most")), "{words}");
-    // Who has all it needs hears nothing of it.
+    assert!(words.contains("forkless: out of memory: the kernel killed a process"), "{words}");
+    assert!(words.contains("(memory.max is 16384 KiB)"), "{words}");
+    let peak = words.lines().find_map(|line| line.trim_start().strip_prefix("cgroup memory ")).map(str::trim);
+    assert!(peak.is_some_and(|peak| peak.ends_with("KiB peak")), "{words}");
+    // No message without an OOM kill.
     let output = Caller::Root.output(&[&option, "--memory-max=16M", "true"]);
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
-    // A shell gives up at the first fork that fails.
+    // A shell exits at the first fork that fails.
     let script = "for n in 1 2 3 4; do sleep 1000 >/dev/null 2>&1 & done; echo made";
     let output = Caller::Root.output(&[&option, "--tasks-max=3", "sh", "-c", script]);
     assert_eq!((output.status.success(), output.stdout.len()), (false, 0), "{output:?}");
-    // It goes on until it has met its limit.
+    // Loop until the program has been throttled.
     let script =
         format!("until grep -q 'nr_throttled [1-9]' {}/forkless-*/cpu.stat; do :; done; echo met", text(&group.0));
     let seen = Caller::Root.stdout(&[&option, "--cpu-quota=1%", "--timeout=60", "sh", "-c", &script]);
@@ -186,10 +186,10 @@ fn limits_of_a_control_group() {
     assert_eq!(group.below(), [""; 0].map(PathBuf::from));
 }
 
-/// An ordinary user to whom a group has been given, and who is in one below, may make others in there.
+/// An ordinary user who owns a cgroup, and runs in one below it, may create others in it.
 #[test]
-fn an_ordinary_user_in_a_group_of_its_own() {
-    let test = "an_ordinary_user_in_a_group_of_its_own";
+fn ordinary_user_creates_cgroups_in_a_delegated_one() {
+    let test = "ordinary_user_creates_cgroups_in_a_delegated_one";
     let Some(_) = Caller::root_with(test, CAP_SETUID) else { return };
     let Some(group) = Group::make(test) else { return };
     let place = group.0.join("inner");

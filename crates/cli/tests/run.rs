@@ -1,4 +1,4 @@
-//! `forkless run` as its users meet it: exit codes, messages, and what the program finds when it starts.
+//! `forkless run` from the user's side: exit codes, messages, and the state in which the program starts.
 
 use std::{
     ffi::OsString,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `forkless run` with these words.
+/// `forkless run` with these arguments.
 fn forkless(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.arg("run").args(words);
@@ -26,7 +26,7 @@ fn code(words: &[&str]) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("{words:?}: {output:?}"))
 }
 
-/// What it wrote, after an exit with 0.
+/// Its output, after checking that it exited with 0.
 fn stdout(words: &[&str]) -> String {
     let output = output(words);
     assert!(output.status.success(), "{words:?}: {output:?}");
@@ -37,7 +37,7 @@ fn stderr(words: &[&str]) -> String {
     String::from_utf8(output(words).stderr).expect("text")
 }
 
-/// A shell's script whose time is up after its first line: with a longer time if it had not come so far.
+/// Runs a shell script with a timeout that expires after its first line, and again with a longer one if it expired before.
 fn timed_out(options: &[&str], script: &str) -> Output {
     let run = |time: &str| output(&[&["--timeout", time], options, &["sh", "-c", script]].concat());
     let soon = ["100ms", "300ms", "1s", "3s"].into_iter().map(run).find(|output| output.stdout.contains(&b'\n'));
@@ -55,20 +55,20 @@ fn text(path: &Path) -> &str {
 // ---- exit codes ----
 
 #[test]
-fn exit_code_is_the_programs() {
+fn exit_code_is_that_of_the_program() {
     for wanted in [0, 1, 7, 125, 255] {
         assert_eq!(code(&["sh", "-c", &format!("exit {wanted}")]), wanted);
     }
 }
 
 #[test]
-fn a_signal_is_128_plus_its_number() {
+fn program_killed_by_a_signal_exits_with_128_plus_its_number() {
     assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), 143);
     assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), 137);
 }
 
 #[test]
-fn not_found_is_127() {
+fn program_not_found_exits_with_127() {
     assert_eq!(code(&["no-such-program-anywhere"]), 127);
     assert_eq!(code(&["/no/such/program"]), 127);
     assert_eq!(code(&[""]), 127);
@@ -79,7 +79,7 @@ fn not_found_is_127() {
 }
 
 #[test]
-fn found_but_unfit_is_126() {
+fn program_that_cannot_be_executed_exits_with_126() {
     let directory = directory();
     let plain = directory.path().join("plain");
     fs::write(&plain, "no program").expect("write");
@@ -90,7 +90,7 @@ fn found_but_unfit_is_126() {
 }
 
 #[test]
-fn what_is_our_fault_is_125() {
+fn failure_of_forkless_exits_with_125() {
     assert_eq!(code(&["--no-such-option", "true"]), 125);
     assert_eq!(code(&[]), 125);
     assert_eq!(code(&["A=1"]), 125);
@@ -104,23 +104,23 @@ fn what_is_our_fault_is_125() {
 }
 
 #[test]
-fn help_is_no_failure() {
+fn help_exits_with_0() {
     let text = stdout(&["--help"]);
     for option in ["--ignore-environment", "--kill-after", "--preserve-status", "127"] {
         assert!(text.contains(option), "{option}");
     }
 }
 
-// ---- words ----
+// ---- arguments ----
 
 #[test]
-fn everything_after_the_program_is_its_own() {
+fn options_after_the_program_are_passed_to_it() {
     assert_eq!(stdout(&["echo", "--usage", "-i", "A=b"]), "--usage -i A=b\n");
     assert_eq!(stdout(&["--", "echo", "x"]), "x\n");
 }
 
 #[test]
-fn bytes_that_are_no_text_pass() {
+fn arguments_and_variables_may_be_invalid_utf8() {
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
     let output = forkless(&["printf", "%s"]).arg(&odd).output().expect("forkless starts");
     assert_eq!(output.stdout, b"a\xffb");
@@ -134,7 +134,7 @@ fn bytes_that_are_no_text_pass() {
 // ---- environment, directory, name ----
 
 #[test]
-fn environment_is_as_asked() {
+fn environment_options_set_unset_and_clear_variables() {
     assert_eq!(stdout(&["-i", "/usr/bin/env"]), "");
     assert_eq!(stdout(&["-i", "A=1", "B=x=y", "/usr/bin/env"]), "A=1\nB=x=y\n");
     assert_eq!(stdout(&["-i", "--env", "A=1", "A=2", "/usr/bin/env"]), "A=2\n");
@@ -147,7 +147,7 @@ fn environment_is_as_asked() {
 }
 
 #[test]
-fn directory_and_name() {
+fn chdir_and_argv0_are_applied() {
     assert_eq!(stdout(&["-C", "/", "pwd"]), "/\n");
     assert_eq!(stdout(&["-a", "other", "sh", "-c", "echo $0"]), "other\n");
 }
@@ -155,7 +155,7 @@ fn directory_and_name() {
 // ---- files ----
 
 #[test]
-fn standard_streams_go_where_told() {
+fn standard_streams_are_redirected() {
     let directory = directory();
     let path = directory.path().join("log");
     let both = "echo out; echo err >&2";
@@ -171,7 +171,7 @@ fn standard_streams_go_where_told() {
 }
 
 #[test]
-fn paths_are_relative_to_the_user() {
+fn redirections_are_relative_to_the_callers_working_directory() {
     let directory = directory();
     fs::write(directory.path().join("here"), "found").expect("write");
     let output =
@@ -180,7 +180,7 @@ fn paths_are_relative_to_the_user() {
 }
 
 #[test]
-fn files_go_to_numbers() {
+fn fd_opens_files_at_descriptor_numbers() {
     let directory = directory();
     let path = directory.path().join("file");
     let request = format!("7=w:{}", text(&path));
@@ -193,8 +193,8 @@ fn files_go_to_numbers() {
 }
 
 #[test]
-fn other_files_are_inherited_only_on_request() {
-    // The shell opens 5 for the forkless that it execs.
+fn other_descriptors_are_inherited_only_on_request() {
+    // The shell opens descriptor 5, which forkless inherits.
     let look = |option: &str| {
         let script =
             format!("exec \"$0\" run {option} sh -c 'test -e /dev/fd/5 && echo open || echo closed' 5</dev/null");
@@ -208,30 +208,30 @@ fn other_files_are_inherited_only_on_request() {
 }
 
 #[test]
-fn a_number_is_given_once() {
+fn setting_a_descriptor_twice_is_an_error() {
     for words in [["--stdout=null", "--fd=1=2"], ["--fd=7=1", "--open=7=r:/dev/null"]] {
         let refused = stderr(&[&words[..], &["true"]].concat());
-        assert!(refused.contains("given twice"), "{refused}");
+        assert!(refused.contains("is already set by"), "{refused}");
         assert_eq!(code(&[&words[..], &["true"]].concat()), 125);
     }
 }
 
 #[test]
-fn output_is_kept_until_the_end() {
+fn capture_prints_output_when_the_program_has_ended() {
     let mut command = forkless(&["--capture", "sh", "-c", "echo early; echo err >&2; read -r line; echo late"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     let stdout = child.stdout.as_ref().expect("a pipe");
     let mut ready = [rustix::event::PollFd::new(stdout, rustix::event::PollFlags::IN)];
     let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    assert_eq!(rustix::event::poll(&mut ready, Some(&moment)), Ok(0), "nothing is shown yet");
+    assert_eq!(rustix::event::poll(&mut ready, Some(&moment)), Ok(0), "output before the program has ended");
     drop(child.stdin.take());
     let output = child.wait_with_output().expect("ends");
     assert_eq!((output.stdout, output.stderr), (b"early\nlate\n".to_vec(), b"err\n".to_vec()));
 }
 
 #[test]
-fn output_is_shown_on_failure_alone() {
+fn capture_on_failure_prints_output_only_after_a_failure() {
     let script = |end: &str| output(&["--capture=on-failure", "sh", "-c", &format!("echo out; echo err >&2; {end}")]);
     let quiet = script("exit 0");
     assert_eq!((quiet.status.code(), quiet.stdout.len(), quiet.stderr.len()), (Some(0), 0, 0), "{quiet:?}");
@@ -245,7 +245,7 @@ fn output_is_shown_on_failure_alone() {
 }
 
 #[test]
-fn output_is_kept_as_far_as_it_has_no_other_place() {
+fn capture_skips_redirected_streams() {
     let directory = directory();
     let path = directory.path().join("log");
     let both = "echo out; echo err >&2; echo out again";
@@ -253,14 +253,14 @@ fn output_is_kept_as_far_as_it_has_no_other_place() {
     assert_eq!((output.stdout, output.stderr), (b"".to_vec(), b"err\n".to_vec()));
     assert_eq!(fs::read_to_string(&path).expect("log"), "out\nout again\n");
     assert_eq!(stdout(&["--capture", "--stderr=stdout", "sh", "-c", both]), "out\nerr\nout again\n");
-    assert!(stderr(&["--capture", "--stdout=null", "--fd=2=null", "true"]).contains("--capture has nothing to keep"));
+    assert!(stderr(&["--capture", "--stdout=null", "--fd=2=null", "true"]).contains("--capture: both"));
     assert!(stderr(&["--capture=never", "true"]).contains("--capture"));
     assert!(stderr(&["--limit-output=5", "true"]).contains("--capture"));
 }
 
 #[test]
-fn much_output_is_kept_or_dropped() {
-    // More than pipes hold, on both at once.
+fn capture_keeps_large_output_up_to_the_limit() {
+    // More than a pipe holds, on both streams at once.
     let script = "head -c 3000000 /dev/zero & head -c 2000000 /dev/zero >&2; wait";
     let all = output(&["--capture", "sh", "-c", script]);
     assert_eq!((all.status.code(), all.stdout.len(), all.stderr.len()), (Some(0), 3_000_000, 2_000_000));
@@ -272,26 +272,23 @@ fn much_output_is_kept_or_dropped() {
 }
 
 #[test]
-fn kept_output_does_not_wait_for_what_is_left_behind() {
-    // The sleeper holds both pipes; the shell has ended.
+fn capture_does_not_wait_for_background_processes() {
+    // The shell ends, while sleep keeps both pipes open.
     let start = Instant::now();
     assert_eq!(stdout(&["--capture", "sh", "-c", "sleep 60 & echo said"]), "said\n");
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
-fn kept_output_that_cannot_be_shown_is_no_success() {
+fn capture_that_cannot_be_printed_exits_with_125() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = forkless(&["--capture", "echo", "lost"]).stdout(full).output().expect("forkless starts");
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("cannot write what the program has written"),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the captured output"), "{output:?}");
 }
 
 #[test]
-fn other_programs_are_run_where_the_first_is_missing() {
+fn or_else_runs_the_first_program_that_is_found() {
     let missing = "no-such-program-anywhere";
     assert_eq!(
         stdout(&["--or-else", "/no/such/program", "--or-else", "sh", missing, "-c", "echo $0"]),
@@ -302,7 +299,7 @@ fn other_programs_are_run_where_the_first_is_missing() {
 }
 
 #[test]
-fn a_program_that_is_being_written_is_waited_for() {
+fn retry_busy_waits_for_a_program_open_for_writing() {
     let directory = directory();
     let program = directory.path().join("program");
     fs::copy("/bin/true", &program).expect("copy");
@@ -310,7 +307,7 @@ fn a_program_that_is_being_written_is_waited_for() {
     assert_eq!(code(&["--retry-busy=0", text(&program)]), 126);
     assert!(stderr(&["--retry-busy=1ms", text(&program)]).contains("Text file busy"));
     let mut waiting = forkless(&["--retry-busy=60", text(&program)]).spawn().expect("forkless starts");
-    // Long enough for the tenth of a second that it would wait unasked.
+    // Longer than the default of 100 ms.
     std::thread::sleep(Duration::from_millis(300));
     assert!(waiting.try_wait().expect("a child").is_none());
     drop(writer);
@@ -327,7 +324,7 @@ fn numbers(words: &[&str]) -> Vec<u32> {
 }
 
 #[test]
-fn session_and_group() {
+fn setsid_and_process_group_are_applied() {
     let plain = numbers(&["sh", "-c", STAT]);
     assert_ne!(plain[0], plain[1]);
     let session = numbers(&["--setsid", "sh", "-c", STAT]);
@@ -347,9 +344,9 @@ fn signal_set(options: &[&str], field: &str) -> u64 {
 }
 
 #[test]
-fn signals_are_as_asked() {
+fn signals_are_reset_ignored_and_blocked() {
     let bit = |signal: u64| 1 << (signal - 1);
-    // Rust ignores SIGPIPE in our own process; the program must not see that.
+    // Rust's runtime ignores SIGPIPE in forkless; the program must not inherit that.
     assert_eq!(signal_set(&[], "SigIgn") & bit(13), 0);
     assert_eq!(signal_set(&[], "SigBlk"), 0);
     assert_ne!(signal_set(&["--ignore-signal=USR1,HUP"], "SigIgn") & bit(10), 0);
@@ -359,7 +356,7 @@ fn signals_are_as_asked() {
 }
 
 #[test]
-fn ignored_interrupts_stay_ignored() {
+fn inherited_ignored_sigint_stays_ignored() {
     let script = "trap '' INT; exec \"$0\" run grep SigIgn /proc/self/status";
     let output = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_forkless")]).output().expect("sh");
     let line = String::from_utf8(output.stdout).expect("text");
@@ -367,7 +364,7 @@ fn ignored_interrupts_stay_ignored() {
     assert_ne!(set & 2, 0, "{line}");
 }
 
-/// A signal set of a program whose forkless was started by a shell that has said this.
+/// A signal set of the program if forkless is started by a shell that first runs `shell`.
 fn signal_set_after(shell: &str, options: &str, field: &str) -> u64 {
     let script = format!("{shell}; exec \"$0\" run {options} grep {field} /proc/self/status");
     let output = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_forkless")]).output().expect("sh");
@@ -377,22 +374,22 @@ fn signal_set_after(shell: &str, options: &str, field: &str) -> u64 {
 }
 
 #[test]
-fn signals_are_inherited_on_request() {
+fn inherit_signal_keeps_inherited_dispositions() {
     let bit = |signal: u64| 1 << (signal - 1);
     let ignored = |shell: &str, options: &str| signal_set_after(shell, options, "SigIgn");
-    // PIPE as our caller has it, whatever Rust has made of it in us.
+    // SIGPIPE as the caller has it, although Rust's runtime changed it in forkless.
     assert_eq!(ignored("trap '' PIPE", "") & bit(13), 0);
     assert_ne!(ignored("trap '' PIPE", "--inherit-signal=PIPE") & bit(13), 0);
     assert_ne!(ignored("trap '' PIPE", "--inherit-signal") & bit(13), 0);
     assert_eq!(ignored("trap - PIPE", "--inherit-signal=PIPE") & bit(13), 0);
-    // One that is named wins over all.
+    // A listed signal overrides "all".
     let options = "--ignore-signal --inherit-signal=USR1,USR2";
     let set = ignored("trap '' USR1", options);
     assert_eq!((set & bit(10) != 0, set & bit(12) != 0, set & bit(1) != 0), (true, false, true), "{set:x}");
 }
 
 #[test]
-fn a_file_that_is_no_program_is_run_by_the_shell_on_request() {
+fn scripts_by_shell_runs_a_text_file_without_interpreter_line() {
     let directory = directory();
     let path = directory.path().join("bare");
     fs::write(&path, "echo \"$1\"\n").expect("write");
@@ -402,7 +399,7 @@ fn a_file_that_is_no_program_is_run_by_the_shell_on_request() {
 }
 
 #[test]
-fn the_signal_mask_is_inherited_unless_it_is_emptied() {
+fn signal_mask_is_inherited_unless_emptied() {
     let forkless = env!("CARGO_BIN_EXE_forkless");
     let look = |options: &[&str]| {
         let inner =
@@ -433,7 +430,7 @@ fn kill(child: &std::process::Child, signal: i32) {
 }
 
 #[test]
-fn termination_is_passed_on() {
+fn term_and_hup_are_relayed_to_the_program() {
     for signal in [libc::SIGTERM, libc::SIGHUP] {
         let script = "trap 'exit 9' TERM HUP; echo ready; while :; do sleep 0.02; done";
         let (mut child, _reader) = started(&["sh", "-c", script]);
@@ -443,7 +440,7 @@ fn termination_is_passed_on() {
 }
 
 #[test]
-fn an_interrupt_does_not_end_us_before_the_program() {
+fn int_and_quit_do_not_end_forkless_before_the_program() {
     let (mut child, mut reader) = started(&["sh", "-c", "echo ready; sleep 0.3; echo done; exit 5"]);
     kill(&child, libc::SIGINT);
     kill(&child, libc::SIGQUIT);
@@ -454,17 +451,17 @@ fn an_interrupt_does_not_end_us_before_the_program() {
 }
 
 #[test]
-fn an_interrupt_reaches_a_program_with_a_session_of_its_own() {
+fn int_is_relayed_to_a_program_in_a_new_session() {
     let script = "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done";
     let (mut child, _reader) = started(&["--setsid", "sh", "-c", script]);
     kill(&child, libc::SIGINT);
     assert_eq!(child.wait().expect("ends").code(), Some(8));
 }
 
-// ---- time-out ----
+// ---- timeout ----
 
 #[test]
-fn time_out_is_124_and_ends_the_program() {
+fn timeout_kills_the_program_and_exits_with_124() {
     let start = Instant::now();
     assert_eq!(code(&["--timeout", "50ms", "sleep", "60"]), 124);
     assert!(start.elapsed() < Duration::from_secs(30));
@@ -473,7 +470,7 @@ fn time_out_is_124_and_ends_the_program() {
 }
 
 #[test]
-fn time_out_with_the_programs_code() {
+fn preserve_status_exits_with_the_programs_code_on_timeout() {
     assert_eq!(code(&["--timeout=50ms", "--preserve-status", "sleep", "60"]), 143);
     let polite = "trap 'exit 4' USR1; echo ready; while :; do sleep 0.02; done";
     assert_eq!(timed_out(&["--signal=USR1", "--preserve-status"], polite).status.code(), Some(4));
@@ -481,27 +478,27 @@ fn time_out_with_the_programs_code() {
 }
 
 #[test]
-fn kill_comes_after_deaf_ears() {
+fn kill_after_kills_a_program_that_ignores_the_signal() {
     let deaf = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
     assert_eq!(timed_out(&["--kill-after=50ms"], deaf).status.code(), Some(137));
     assert_eq!(code(&["--timeout=50ms", "--signal=KILL", "sleep", "60"]), 137);
 }
 
 #[test]
-fn time_out_ends_a_stopped_program() {
+fn timeout_ends_a_stopped_program() {
     assert_eq!(timed_out(&[], "echo ready; kill -STOP $$").status.code(), Some(124));
 }
 
 #[test]
-fn time_out_reaches_the_whole_group_of_a_leader() {
-    // The inner sleep holds the pipe: output() returns only when it too has gone.
+fn timeout_signals_the_whole_process_group() {
+    // The inner sleep keeps the pipe open: output() returns only when it has ended, too.
     let start = Instant::now();
     assert_eq!(code(&["--timeout=200ms", "--process-group", "sh", "-c", "sleep 60; true"]), 124);
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
-fn a_missing_program_under_a_time_out_is_127() {
+fn missing_program_with_timeout_exits_with_127() {
     assert_eq!(code(&["--timeout=10", "no-such-program-anywhere"]), 127);
 }
 
@@ -521,7 +518,7 @@ fn usage_and_route_go_to_standard_error() {
 // ---- lines for a shell ----
 
 #[test]
-fn a_line_is_run_as_a_shell_would() {
+fn shell_line_runs_as_with_a_shell() {
     let directory = directory();
     let file = text(directory.path()).to_owned() + "/a file";
     assert_eq!(stdout(&["--shell", &format!("env A='b c' printenv A >'{file}' 2>&1")]), "");
@@ -536,7 +533,7 @@ fn a_line_is_run_as_a_shell_would() {
 }
 
 #[test]
-fn explain_tells_which_way_a_line_takes() {
+fn explain_prints_whether_a_line_needs_a_shell() {
     assert_eq!(stdout(&["--explain", "--shell", "ls | wc"]), "by /bin/sh: a pipeline\n");
     let plain = stdout(&["--explain", "--shell", "ls /"]);
     let shells = ["directly\n", "by /bin/sh: a shell whose ways are not known\n"];

@@ -1,5 +1,5 @@
-//! What the program can see and may do under `forkless run`: namespaces, mounts, capabilities, filters;
-//! as root and as an ordinary user, who makes a user namespace for it. The example in the README is run here too.
+//! Sandboxing options of `forkless run`: namespaces, mounts, capabilities, filters. Run as root and as an ordinary user,
+//! who creates a user namespace for it. Also runs the example in docs/run.md.
 
 mod callers;
 
@@ -17,7 +17,7 @@ const CAP_SETUID: u32 = 7;
 const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// `words` preceded by what an ordinary user needs to be allowed anything of the kind.
+/// `words`, preceded by `--unshare-user` for an ordinary user, who has no privileges without it.
 fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
     let first: &[&str] = if caller == Caller::Ordinary { &["--unshare-user"] } else { &[] };
     [first, words].concat()
@@ -30,12 +30,12 @@ fn text(path: &Path) -> &str {
 // ---- namespaces ----
 
 #[test]
-fn each_namespace_is_new_when_asked_for_and_only_then() {
+fn each_namespace_is_created_only_on_request() {
     let kinds = ["net", "pid", "uts", "ipc", "cgroup", "time", "mnt"];
     // Before Linux 6.3 only the children of the program are in a new time namespace.
     let link = |kind: &&str| format!("/proc/self/ns/{}", if *kind == "time" { "time_for_children" } else { kind });
     let links: Vec<String> = kinds.iter().map(link).collect();
-    for caller in Caller::with_user_namespaces("each_namespace_is_new_when_asked_for_and_only_then") {
+    for caller in Caller::with_user_namespaces("each_namespace_is_created_only_on_request") {
         let look = |option: &[&str]| -> Vec<String> {
             let links: Vec<&str> = links.iter().map(String::as_str).collect();
             let words = [option, &["readlink"], &links].concat();
@@ -56,8 +56,8 @@ fn each_namespace_is_new_when_asked_for_and_only_then() {
 }
 
 #[test]
-fn ids_are_mapped() {
-    for caller in Caller::with_user_namespaces("ids_are_mapped") {
+fn user_and_group_ids_are_mapped() {
+    for caller in Caller::with_user_namespaces("user_and_group_ids_are_mapped") {
         let ids = |options: &[&str]| caller.stdout(&[options, &["sh", "-c", "echo $(id -u) $(id -g)"]].concat());
         let same = caller.stdout(&["sh", "-c", "echo $(id -u) $(id -g)"]);
         assert_eq!(ids(&["--map-root-user"]), "0 0\n");
@@ -67,11 +67,11 @@ fn ids_are_mapped() {
         let groups =
             if caller == Caller::Root { groups.to_owned() } else { format!("--map-groups=6:{}:1", gid(caller)) };
         assert_eq!(ids(&[&users, &groups]), "5 6\n");
-        // A map is for a namespace, and its error names the file that would not have it.
+        // The error of a map names the file in /proc that rejected it.
         let refused = caller.failure(&["--map-users=0:4294967290:10", "true"]);
         assert!(refused.contains("uid_map"), "{refused}");
     }
-    let Some(root) = Caller::root_with("ids_are_mapped, many", CAP_SETUID) else { return };
+    let Some(root) = Caller::root_with("user_and_group_ids_are_mapped, many", CAP_SETUID) else { return };
     let options = ["--map-users=0:100000:10", "--map-groups=0:100000:10", "--reuid=5", "--regid=6", "--groups=7,8"];
     let seen = root.stdout(&[&options[..], &["sh", "-c", "id -u; id -g; id -G"]].concat());
     assert_eq!(seen, "5\n6\n6 7 8\n");
@@ -82,8 +82,8 @@ fn gid(caller: Caller) -> u32 {
 }
 
 #[test]
-fn a_network_of_its_own_is_empty() {
-    for caller in Caller::with_user_namespaces("a_network_of_its_own_is_empty") {
+fn network_namespace_has_only_a_loopback_device() {
+    for caller in Caller::with_user_namespaces("network_namespace_has_only_a_loopback_device") {
         let seen = caller.stdout(&allowed(caller, &["--unshare-net", "cat", "/proc/net/dev"]));
         let devices: Vec<_> = seen.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
         assert!(devices.contains(&"lo") && !devices.contains(&"eth0"), "{seen}");
@@ -91,8 +91,8 @@ fn a_network_of_its_own_is_empty() {
 }
 
 #[test]
-fn a_host_name_of_its_own() {
-    for caller in Caller::with_user_namespaces("a_host_name_of_its_own") {
+fn hostname_changes_only_in_the_uts_namespace() {
+    for caller in Caller::with_user_namespaces("hostname_changes_only_in_the_uts_namespace") {
         let before = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
         let words = ["--unshare-uts", "--hostname=box-7", "cat", "/proc/sys/kernel/hostname"];
         assert_eq!(caller.stdout(&allowed(caller, &words)), "box-7\n");
@@ -101,27 +101,27 @@ fn a_host_name_of_its_own() {
 }
 
 #[test]
-fn a_process_id_of_its_own() {
-    for caller in Caller::with_user_namespaces("a_process_id_of_its_own") {
+fn program_is_pid_1_in_a_pid_namespace() {
+    for caller in Caller::with_user_namespaces("program_is_pid_1_in_a_pid_namespace") {
         assert_eq!(caller.stdout(&allowed(caller, &["--unshare-pid", "sh", "-c", "echo $$"])), "1\n");
         let words = allowed(caller, &["--unshare-pid", "--timeout=100ms", "--kill-after=100ms", "sleep", "60"]);
-        assert_eq!(caller.output(&words).status.code(), Some(137), "deaf to all but KILL");
+        assert_eq!(caller.output(&words).status.code(), Some(137), "PID 1 ignores TERM");
     }
 }
 
 #[test]
-fn a_process_id_namespace_is_joined() {
-    let test = "a_process_id_namespace_is_joined";
+fn join_enters_a_pid_namespace() {
+    let test = "join_enters_a_pid_namespace";
     for caller in Caller::with_user_namespaces(test) {
         let (mut held, _) = holder(caller, &["--unshare-pid"]);
-        // What it is to us: the only child of the forkless that holds it.
+        // Its PID in this namespace: the only child of the forkless that holds it.
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", held.id()));
         match children.map(|list| list.trim().to_owned()) {
-            Err(_) => skipped(test, "this kernel does not list children"),
+            Err(_) => skipped(test, "this kernel has no /proc/PID/task/TID/children"),
             Ok(pid) if caller == Caller::Root => {
                 let option = format!("--join=pid=/proc/{pid}/ns/pid");
                 let number: u32 = caller.stdout(&[&option, "sh", "-c", "echo $$"]).trim().parse().expect("a number");
-                assert!((2..100).contains(&number), "counted from 1 in there: {number}");
+                assert!((2..100).contains(&number), "PIDs in the namespace start at 1: {number}");
                 let theirs = format!("/proc/{pid}/ns/pid");
                 let same = caller.stdout(&[&option, "readlink", "/proc/self/ns/pid", &theirs]);
                 let lines: Vec<&str> = same.lines().collect();
@@ -129,7 +129,7 @@ fn a_process_id_namespace_is_joined() {
                 assert_eq!(caller.output(&[&option, "--timeout=50ms", "sleep", "60"]).status.code(), Some(124));
             }
             Ok(pid) => {
-                // The thread that joins it cannot join the user namespace first, as the program does.
+                // The thread that joins the PID namespace cannot join the user namespace first, as the program does.
                 let options = ["user", "pid"].map(|kind| format!("--join={kind}=/proc/{pid}/ns/{kind}"));
                 let refused = caller.failure(&[&options[0], &options[1], "true"]);
                 assert!(refused.contains("join a namespace Pid") && refused.contains("CAP_SYS_ADMIN"), "{refused}");
@@ -140,7 +140,7 @@ fn a_process_id_namespace_is_joined() {
     }
 }
 
-/// A program in namespaces of its own, which waits until its input ends; and its process id.
+/// A program in new namespaces that waits until its input ends, and its PID.
 fn holder(caller: Caller, options: &[&str]) -> (Child, String) {
     let words = [options, &["sh", "-c", "echo $$; read -r line"]].concat();
     let mut command = caller.forkless(&allowed(caller, &words));
@@ -151,8 +151,8 @@ fn holder(caller: Caller, options: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn namespaces_are_joined() {
-    for caller in Caller::with_user_namespaces("namespaces_are_joined") {
+fn join_enters_user_network_and_uts_namespaces() {
+    for caller in Caller::with_user_namespaces("join_enters_user_network_and_uts_namespaces") {
         let (mut held, pid) = holder(caller, &["--unshare-net", "--unshare-uts", "--hostname=held"]);
         let path = |kind: &str| format!("--join={kind}=/proc/{pid}/ns/{kind}");
         let (user, net, uts) = (path("user"), path("net"), path("uts"));
@@ -176,7 +176,7 @@ fn namespaces_are_joined() {
 // ---- mounts ----
 
 #[test]
-fn mounts_are_made_in_order() {
+fn mounts_are_made_in_the_given_order() {
     let directory = directory();
     for name in ["source", "target", "other"] {
         fs::create_dir(directory.path().join(name)).expect("mkdir");
@@ -184,7 +184,7 @@ fn mounts_are_made_in_order() {
     let paths = ["source", "target", "other"].map(|name| directory.path().join(name));
     fs::write(paths[0].join("file"), "here").expect("write");
     let [source, target, other] = paths.each_ref().map(|path| text(path));
-    for caller in Caller::with_user_namespaces("mounts_are_made_in_order") {
+    for caller in Caller::with_user_namespaces("mounts_are_made_in_the_given_order") {
         let run = |options: &[&str], script: &str| {
             caller.stdout(&allowed(caller, &[options, &["sh", "-c", script]].concat()))
         };
@@ -193,27 +193,30 @@ fn mounts_are_made_in_order() {
         assert_eq!(run(&["--ro-bind", source, target], &look), "file\nfixed\n");
         assert_eq!(run(&["--tmpfs", target], &look), "writable\n");
         assert_eq!(run(&["--tmpfs", target, "--remount-ro", target], &look), "fixed\n");
-        // The last one is on top.
+        // The last mount is on top.
         assert_eq!(run(&["--ro-bind", source, target, "--tmpfs", target], &look), "writable\n");
         assert_eq!(run(&["--tmpfs", target, "--ro-bind", source, target], &look), "file\nfixed\n");
-        // What is mounted after the root was made read-only is not.
+        // A mount made after the root became read-only is writable.
         let both = format!("[ -w {target} ] && echo writable; [ -w {other} ] || echo fixed");
         assert_eq!(run(&["--remount-ro", "/", "--tmpfs", target], &both), "writable\nfixed\n");
-        assert_eq!(fs::read_dir(&paths[1]).expect("target").count(), 0, "nothing is to be seen outside");
+        assert_eq!(fs::read_dir(&paths[1]).expect("target").count(), 0, "mounts must not be visible outside");
         let missing = caller.failure(&allowed(caller, &["--bind", "/no/such/source", target, "true"]));
         assert!(missing.contains("mount \"/no/such/source\" at "), "{missing}");
     }
 }
 
 #[test]
-fn processes_of_a_namespace_alone() {
-    for caller in Caller::with_user_namespaces("processes_of_a_namespace_alone") {
+fn proc_shows_only_processes_of_the_pid_namespace() {
+    for caller in Caller::with_user_namespaces("proc_shows_only_processes_of_the_pid_namespace") {
         let script = "cd /proc; ls -d [0-9]*";
         let words = allowed(caller, &["--unshare-pid", "--proc", "/proc", "sh", "-c", script]);
         let output = caller.output(&words);
         let words = String::from_utf8_lossy(&output.stderr);
         if words.contains("mount \"proc\"") && words.contains("not permitted") {
-            skipped("processes_of_a_namespace_alone", "other mounts hide parts of /proc here");
+            skipped(
+                "proc_shows_only_processes_of_the_pid_namespace",
+                "mounts hide parts of /proc, so procfs cannot be mounted",
+            );
             continue;
         }
         assert_eq!(String::from_utf8_lossy(&output.stdout).lines().next(), Some("1"), "{output:?}");
@@ -222,10 +225,10 @@ fn processes_of_a_namespace_alone() {
 }
 
 #[test]
-fn a_root_of_its_own() {
+fn pivot_root_and_chroot_change_the_root() {
     let directory = directory();
     let root = text(directory.path());
-    for caller in Caller::with_user_namespaces("a_root_of_its_own") {
+    for caller in Caller::with_user_namespaces("pivot_root_and_chroot_change_the_root") {
         let inside = format!("{root}/srv");
         let words = [
             "--bind",
@@ -241,10 +244,10 @@ fn a_root_of_its_own() {
         ];
         let seen = caller.stdout(&allowed(caller, &words));
         assert!(seen.contains("tmpfs /srv tmpfs"), "{seen}");
-        assert!(!seen.contains(root), "the old root is out of sight: {seen}");
+        assert!(!seen.contains(root), "the old root must be unmounted: {seen}");
         let refused = caller.failure(&allowed(caller, &["--pivot-root", root, "true"]));
         assert!(refused.contains("mount point"), "{refused}");
-        // The directory is looked up inside.
+        // --chdir is resolved inside the new root.
         let refused = caller.failure(&allowed(caller, &["--chroot=/usr", "--chdir=/usr", "true"]));
         assert!(refused.contains("chdir \"/usr\""), "{refused}");
         let words = allowed(caller, &["--chroot=/", "--chdir=/usr", "pwd"]);
@@ -254,14 +257,14 @@ fn a_root_of_its_own() {
     }
 }
 
-/// The line of `/proc/self/mounts` about this place; the last, if there are several.
+/// The last line of `/proc/self/mounts` for this mount point.
 fn mount_at<'a>(mounts: &'a str, place: &str) -> Option<&'a str> {
     mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(place))
 }
 
 #[test]
-fn file_systems_in_memory_and_what_is_in_them() {
-    for caller in Caller::with_user_namespaces("file_systems_in_memory_and_what_is_in_them") {
+fn tmpfs_dir_symlink_and_mount_apply_their_options() {
+    for caller in Caller::with_user_namespaces("tmpfs_dir_symlink_and_mount_apply_their_options") {
         let run = |words: &[&str]| caller.stdout(&allowed(caller, words));
         let words = ["--size=1M", "--perms=700", "--tmpfs=/srv", "--tmpfs=/mnt", "cat", "/proc/self/mounts"];
         let seen = run(&words);
@@ -286,8 +289,8 @@ fn file_systems_in_memory_and_what_is_in_them() {
 }
 
 #[test]
-fn mounts_are_changed_and_taken_away() {
-    for caller in Caller::with_user_namespaces("mounts_are_changed_and_taken_away") {
+fn remount_and_umount_change_mounts() {
+    for caller in Caller::with_user_namespaces("remount_and_umount_change_mounts") {
         let look = |words: &[&str]| {
             let seen = caller.stdout(&allowed(caller, &[words, &["cat", "/proc/self/mounts"]].concat()));
             mount_at(&seen, "/srv").map(|line| line.split(' ').nth(3).expect("options").to_owned())
@@ -306,8 +309,8 @@ fn mounts_are_changed_and_taken_away() {
 }
 
 #[test]
-fn devices_of_its_own() {
-    for caller in Caller::with_user_namespaces("devices_of_its_own") {
+fn dev_mounts_a_minimal_dev() {
+    for caller in Caller::with_user_namespaces("dev_mounts_a_minimal_dev") {
         let script = "cd /dev; ls; echo x >null && head -c 3 zero | od -An -c; readlink stdin; echo x >shm/x; ls pts";
         let answer = caller.output(&allowed(caller, &["--dev", "/dev", "sh", "-c", script]));
         let seen = String::from_utf8_lossy(&answer.stdout).into_owned();
@@ -322,8 +325,8 @@ fn devices_of_its_own() {
 }
 
 #[test]
-fn overlays() {
-    for caller in Caller::with_user_namespaces("overlays") {
+fn overlay_writes_to_the_upper_directory_only() {
+    for caller in Caller::with_user_namespaces("overlay_writes_to_the_upper_directory_only") {
         let directory = directory();
         let path = |name: &str| text(&directory.path().join(name)).to_owned();
         for name in ["low", "high", "upper", "work", "seen"] {
@@ -348,7 +351,10 @@ fn overlays() {
         let answer = run(&["--ro-overlay", &seen]);
         let words = String::from_utf8_lossy(&answer.stderr).into_owned();
         if words.contains("No such device") || words.contains("Invalid argument") || words.contains("not permitted") {
-            skipped(&format!("overlays as {caller:?}"), &format!("this kernel or place has none for it: {words}"));
+            skipped(
+                &format!("overlay_writes_to_the_upper_directory_only as {caller:?}"),
+                &format!("this kernel or place has none for it: {words}"),
+            );
             continue;
         }
         assert_eq!(String::from_utf8_lossy(&answer.stdout), "lowhigh", "{answer:?}");
@@ -357,14 +363,14 @@ fn overlays() {
         assert_eq!(String::from_utf8_lossy(&answer.stdout), "lowhighchanged\n", "{answer:?}");
         assert_eq!(fs::read_to_string(path("low/a")).expect("a file"), "low");
         assert_eq!(fs::read_to_string(path("upper/a")).expect("a file"), "changed\n");
-        // What the kernel has made in the work directory is root's, or the other user's.
+        // The files that the kernel created in the work directory belong to root or to the other user.
         let _ = caller.shell("rm").args(["-rf", &work, &upper]).output();
     }
 }
 
 #[test]
-fn a_mount_that_is_attached_nowhere() {
-    let Some(root) = Caller::root_with("a_mount_that_is_attached_nowhere", CAP_SYS_ADMIN) else { return };
+fn attach_mount_attaches_a_detached_mount() {
+    let Some(root) = Caller::root_with("attach_mount_attaches_a_detached_mount", CAP_SYS_ADMIN) else { return };
     let directory = directory();
     fs::write(directory.path().join("file"), "here").expect("write");
     let path = std::ffi::CString::new(text(directory.path())).expect("text");
@@ -373,9 +379,9 @@ fn a_mount_that_is_attached_nowhere() {
     let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), OPEN_TREE_CLONE) };
     if tree < 0 {
         let why = std::io::Error::last_os_error();
-        return skipped("a_mount_that_is_attached_nowhere", &format!("open_tree(2) answers {why}"));
+        return skipped("attach_mount_attaches_a_detached_mount", &format!("open_tree(2) fails: {why}"));
     }
-    // SAFETY: the kernel has just made it for us; it is inherited, since the flag for close-on-exec is not there.
+    // SAFETY: open_tree has just returned it, so nothing else owns it. Without OPEN_TREE_CLOEXEC it is inherited.
     let tree = unsafe { OwnedFd::from_raw_fd(tree as i32) };
     let number = tree.as_raw_fd().to_string();
     assert_eq!(root.stdout(&["--attach-mount", &number, "/srv", "cat", "/srv/file"]), "here");
@@ -389,9 +395,9 @@ fn capabilities(caller: Caller, options: &[&str], name: &str) -> u64 {
 }
 
 #[test]
-fn capability_sets() {
+fn capability_options_change_each_set() {
     let raw = 1 << CAP_NET_RAW;
-    for caller in Caller::with_user_namespaces("capability_sets") {
+    for caller in Caller::with_user_namespaces("capability_options_change_each_set") {
         let set = |options: &[&str], name: &str| capabilities(caller, options, name);
         let known = set(&[], "CapBnd");
         assert_eq!(set(&["--bounding-set=-all"], "CapBnd"), 0);
@@ -402,12 +408,14 @@ fn capability_sets() {
         for name in ["CapAmb", "CapInh"] {
             assert_eq!(set(&["--ambient-caps=+net_raw"], name), raw, "{name}");
         }
-        // A root without capabilities is no more than its ids.
+        // Without capabilities, root has no privileges.
         assert_eq!(capabilities(caller, &["--map-root-user", "--bounding-set=-all"], "CapEff"), 0);
         assert_eq!(capabilities(caller, &["--map-root-user", "--securebits=+noroot"], "CapEff"), 0);
         assert_ne!(capabilities(caller, &["--map-root-user"], "CapEff"), 0);
     }
-    let Some(root) = Caller::root_with("capability_sets over a change of user", CAP_SETUID) else { return };
+    let Some(root) = Caller::root_with("capability_options_change_each_set over a change of user", CAP_SETUID) else {
+        return;
+    };
     for options in [&["--reuid=12345", "--ambient-caps=+net_raw"][..], &["--reuid=12345", "--inh-caps=+net_raw"]] {
         let ambient = options[1].starts_with("--ambient");
         assert_eq!(capabilities(root, options, "CapInh"), raw, "{options:?}");
@@ -415,11 +423,11 @@ fn capability_sets() {
     }
 }
 
-/// The kernel works them out anew at exec, so what they do is seen in exec itself: whether it may execute a file that its
-/// owner has kept himself from executing.
+/// The kernel computes these sets again at exec, so only exec itself shows their effect: without CAP_DAC_OVERRIDE it cannot
+/// execute a file whose owner has no execute permission.
 #[test]
-fn capabilities_until_exec() {
-    for caller in Caller::with_user_namespaces("capabilities_until_exec") {
+fn permitted_and_effective_sets_apply_until_exec() {
+    for caller in Caller::with_user_namespaces("permitted_and_effective_sets_apply_until_exec") {
         let directory = directory();
         let program = directory.path().join("program");
         fs::copy("/bin/true", &program).expect("copy");
@@ -447,8 +455,8 @@ fn capabilities_until_exec() {
 }
 
 #[test]
-fn no_new_privileges() {
-    for caller in Caller::all("no_new_privileges") {
+fn no_new_privs_is_set() {
+    for caller in Caller::all("no_new_privs_is_set") {
         assert_eq!(caller.status(&[], "NoNewPrivs"), "0");
         assert_eq!(caller.status(&["--no-new-privs"], "NoNewPrivs"), "1");
         assert_eq!(caller.status(&["--nnp"], "NoNewPrivs"), "1");
@@ -474,14 +482,14 @@ fn filter() -> Vec<u8> {
 }
 
 #[test]
-fn a_filter_from_a_file_and_from_a_descriptor() {
+fn seccomp_reads_a_filter_from_a_file_or_a_descriptor() {
     let directory = directory();
     let path = directory.path().join("filter");
     fs::write(&path, filter()).expect("write");
-    for caller in Caller::all("a_filter_from_a_file_and_from_a_descriptor") {
+    for caller in Caller::all("seccomp_reads_a_filter_from_a_file_or_a_descriptor") {
         assert!(caller.output(&["nice"]).status.success());
         let output = caller.output(&["--no-new-privs", "--seccomp", text(&path), "nice"]);
-        assert!(!output.status.success(), "nice(1) asks for what the filter refuses: {output:?}");
+        assert!(!output.status.success(), "nice(1) makes the filtered call: {output:?}");
         assert_eq!(caller.status(&["--no-new-privs", "--seccomp", text(&path)], "Seccomp"), "2");
         let line = "exec 7<\"$1\"; exec \"$0\" run --no-new-privs --seccomp 7 grep -w Seccomp /proc/self/status";
         let output = caller.shell("sh").args(["-c", line, binary(), text(&path)]).output().expect("sh");
@@ -498,16 +506,16 @@ fn a_filter_from_a_file_and_from_a_descriptor() {
 fn ruleset() -> Option<OwnedFd> {
     const WRITE_FILE: u64 = 1 << 1;
     let attributes = [WRITE_FILE];
-    // SAFETY: the kernel reads as many bytes as are given.
+    // SAFETY: the kernel reads the 8 bytes of `attributes`.
     let answer = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), 8usize, 0u32) };
-    // SAFETY: where there is a descriptor, the kernel has just made it for us.
+    // SAFETY: a descriptor that the kernel has just returned is owned by nothing else.
     (answer >= 0).then(|| unsafe { OwnedFd::from_raw_fd(answer as i32) })
 }
 
 #[test]
-fn a_landlock_ruleset() {
+fn landlock_enforces_an_inherited_ruleset() {
     let Some(ruleset) = ruleset() else {
-        return skipped("a_landlock_ruleset", "this kernel has no Landlock");
+        return skipped("landlock_enforces_an_inherited_ruleset", "this kernel has no Landlock");
     };
     rustix::io::fcntl_setfd(&ruleset, rustix::io::FdFlags::empty()).expect("no close-on-exec");
     let directory = directory();
@@ -515,7 +523,7 @@ fn a_landlock_ruleset() {
     fs::write(&file, "").expect("write");
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
     let number = ruleset.as_raw_fd().to_string();
-    for caller in Caller::all("a_landlock_ruleset") {
+    for caller in Caller::all("landlock_enforces_an_inherited_ruleset") {
         let script = format!("echo x >{}", text(&file));
         assert!(caller.output(&["sh", "-c", &script]).status.success());
         let output = caller.output(&["--no-new-privs", "--landlock", &number, "sh", "-c", &script]);
@@ -527,8 +535,8 @@ fn a_landlock_ruleset() {
 // ---- filters ----
 
 #[test]
-fn listed_system_calls_fail_and_only_they() {
-    for caller in Caller::all("listed_system_calls_fail_and_only_they") {
+fn system_call_filter_fails_only_the_listed_calls() {
+    for caller in Caller::all("system_call_filter_fails_only_the_listed_calls") {
         let place = directory();
         let wanted = place.path().join("made");
         let make = |filter: &str| {
@@ -538,7 +546,7 @@ fn listed_system_calls_fail_and_only_they() {
         let output = make("--system-call-filter=~mkdir,mkdirat:EXDEV");
         assert!(String::from_utf8_lossy(&output.stderr).contains("cross-device"), "{caller:?}: {output:?}");
         assert!(!wanted.exists());
-        // Without what it needs to load its libraries it does not get far, but it is executed.
+        // The program is executed, but it cannot load its libraries.
         assert!(!make("--system-call-filter=read,write").status.success());
         let words = caller.failure(&["--system-call-filter=~mkdir", "--system-call-filter=~nonsense", "true"]);
         assert!(words.contains("--system-call-filter"), "{words}");
@@ -549,10 +557,10 @@ fn listed_system_calls_fail_and_only_they() {
 }
 
 #[test]
-fn files_are_denied_but_by_rule() {
+fn landlock_access_denies_files_except_by_rule() {
     let options =
         ["--no-new-privs", "--landlock-access=fs", "--landlock-rule=path-beneath:execute,read-file,read-dir:/"];
-    for caller in Caller::all("files_are_denied_but_by_rule") {
+    for caller in Caller::all("landlock_access_denies_files_except_by_rule") {
         let place = directory();
         let script = format!("ls / >&2; echo mine >{}/file && echo written", text(place.path()));
         let run = |more: &[&str]| {
@@ -560,8 +568,8 @@ fn files_are_denied_but_by_rule() {
             caller.shell(binary()).arg("run").args(words).output().expect("forkless")
         };
         let output = run(&[]);
-        if String::from_utf8_lossy(&output.stderr).contains("not there, or not enabled") {
-            return skipped("files_are_denied_but_by_rule", "this kernel has no Landlock");
+        if String::from_utf8_lossy(&output.stderr).contains("no Landlock, or it is not enabled") {
+            return skipped("landlock_access_denies_files_except_by_rule", "this kernel has no Landlock");
         }
         assert!(String::from_utf8_lossy(&output.stderr).contains("proc"), "{caller:?}: {output:?}");
         assert_eq!(output.stdout, b"", "{caller:?}: {output:?}");
@@ -572,12 +580,12 @@ fn files_are_denied_but_by_rule() {
     }
 }
 
-// ---- the README ----
+// ---- the guide ----
 
 /// The shell block, and the text block after it, under "A sandbox in one command".
 fn example() -> (String, String) {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).expect("the README");
-    let (_, section) = readme.split_once("\n## A sandbox in one command\n").expect("the section");
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.md")).expect("the guide");
+    let (_, section) = guide.split_once("\n## A sandbox in one command\n").expect("the section");
     let block = |opening: &str| {
         let (_, rest) = section.split_once(opening).expect("a block");
         rest.split_once("\n```").expect("its end").0.to_owned() + "\n"
@@ -586,12 +594,12 @@ fn example() -> (String, String) {
 }
 
 #[test]
-fn the_readmes_sandbox_is_one() {
+fn sandbox_example_of_the_guide_prints_what_it_shows() {
     let (command, shown) = example();
-    // The one word that a test cannot take as it is: it must not build, least of all as another user.
+    // Run the test's binary: the test must not build, least of all as another user.
     let command = command.replacen("cargo run --release --", "\"$0\"", 1);
     assert!(command.starts_with("\"$0\" run "), "{command}");
-    for caller in Caller::with_user_namespaces("the_readmes_sandbox_is_one") {
+    for caller in Caller::with_user_namespaces("sandbox_example_of_the_guide_prints_what_it_shows") {
         let output = caller.shell("sh").args(["-c", &command, binary()]).output().expect("sh");
         assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{caller:?}: {output:?}");
         assert!(output.status.success(), "{caller:?}: {output:?}");

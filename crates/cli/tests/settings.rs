@@ -1,5 +1,5 @@
-//! What the settings of `forkless run` do to the program: identity, limits, scheduling, session, the program itself;
-//! and what `--explain` says. Namespaces, mounts and privileges are in `sandbox.rs`, control groups in `cgroup.rs`.
+//! Settings of `forkless run`: identity, limits, scheduling, session, how the program is executed, and `--explain`.
+//! Namespaces, mounts and privileges are in `sandbox.rs`, cgroups in `cgroup.rs`.
 
 mod callers;
 
@@ -25,11 +25,11 @@ fn numbers(text: &str) -> Vec<i64> {
 // ---- identity ----
 
 #[test]
-fn user_and_group() {
-    let Some(root) = Caller::root_with("user_and_group", CAP_SETUID) else { return };
+fn user_and_group_options_set_ids_and_groups() {
+    let Some(root) = Caller::root_with("user_and_group_options_set_ids_and_groups", CAP_SETUID) else { return };
     let ids = "id -u; id -g; id -G";
     let run = |options: &[&str]| numbers(&root.stdout(&[options, &["sh", "-c", ids]].concat()));
-    // daemon is 1 with group 1 on every Linux; a name brings its groups, as --init-groups says.
+    // User daemon is 1 with group 1 on every Linux. A user name sets its groups, as with --init-groups.
     for options in [&["--reuid", "daemon"][..], &["--user=1"], &["--reuid", "daemon", "--init-groups"]] {
         assert_eq!(run(options), [1, 1, 1], "{options:?}");
     }
@@ -41,7 +41,7 @@ fn user_and_group() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_is_missing() {
+fn error_names_the_missing_capability() {
     let privileged = [
         (&["--reuid=0"][..], "CAP_SETGID"),
         (&["--regid=0", "--keep-groups"], "CAP_SETGID"),
@@ -75,8 +75,8 @@ fn limit(limits: &str, name: &str) -> (String, String) {
 }
 
 #[test]
-fn every_limit_can_be_lowered() {
-    // The flag, the kernel's words, and a value that any machine's limit is above or at.
+fn every_resource_limit_can_be_lowered() {
+    // The option, the name in /proc/self/limits, and a value that no machine's limit is below.
     let limits = [
         ("as", "Max address space", 2u64 << 30),
         ("core", "Max core file size", 0),
@@ -95,7 +95,7 @@ fn every_limit_can_be_lowered() {
         ("sigpending", "Max pending signals", 50),
         ("stack", "Max stack size", 4 << 20),
     ];
-    for caller in Caller::all("every_limit_can_be_lowered") {
+    for caller in Caller::all("every_resource_limit_can_be_lowered") {
         let mut words: Vec<String> = limits.iter().map(|(flag, _, value)| format!("--{flag}={value}")).collect();
         words.extend(["cat".to_owned(), "/proc/self/limits".to_owned()]);
         let seen = caller.stdout(&words.iter().map(String::as_str).collect::<Vec<_>>());
@@ -106,15 +106,15 @@ fn every_limit_can_be_lowered() {
 }
 
 #[test]
-fn a_limit_may_be_soft_alone() {
-    for caller in Caller::all("a_limit_may_be_soft_alone") {
+fn soft_limit_can_be_set_alone() {
+    for caller in Caller::all("soft_limit_can_be_set_alone") {
         let before = limit(&caller.stdout(&["cat", "/proc/self/limits"]), "Max open files");
         let look = |option: &str| limit(&caller.stdout(&[option, "cat", "/proc/self/limits"]), "Max open files");
         assert_eq!(look("--nofile=20:"), ("20".to_owned(), before.1));
         assert_eq!(look("--nofile=20:30"), ("20".to_owned(), "30".to_owned()));
         assert!(caller.failure(&["--nofile=30:20", "true"]).contains("--nofile"));
         assert!(caller.failure(&["--nofile=many", "true"]).contains("--nofile"));
-        // As the shell sees it, in KiB.
+        // The shell prints KiB.
         assert_eq!(caller.stdout(&["--as=512M", "sh", "-c", "ulimit -v"]), "524288\n");
     }
 }
@@ -143,24 +143,24 @@ fn stat(caller: Caller, options: &[&str]) -> Vec<i64> {
 }
 
 #[test]
-fn nice_adds() {
+fn nice_is_added_to_the_current_value() {
     const NICE: usize = 19 - 3;
-    for caller in Caller::all("nice_adds") {
+    for caller in Caller::all("nice_is_added_to_the_current_value") {
         let ours = stat(caller, &[])[NICE];
         assert_eq!(stat(caller, &["--nice", "3"])[NICE], (ours + 3).min(19));
         assert_eq!(stat(caller, &["--adjustment=100"])[NICE], 19);
     }
-    if let Some(root) = Caller::root_with("nice_adds, downwards", CAP_SYS_NICE) {
+    if let Some(root) = Caller::root_with("nice_is_added_to_the_current_value, downwards", CAP_SYS_NICE) {
         let ours = stat(root, &[])[NICE];
         assert_eq!(stat(root, &["--nice", "-5"])[NICE], (ours - 5).max(-20));
     }
 }
 
 #[test]
-fn processors() {
-    for caller in Caller::all("processors") {
+fn cpu_list_sets_the_affinity() {
+    for caller in Caller::all("cpu_list_sets_the_affinity") {
         let ours = caller.status(&[], "Cpus_allowed_list");
-        let last = ours.rsplit([',', '-']).next().expect("a processor").to_owned();
+        let last = ours.rsplit([',', '-']).next().expect("a CPU").to_owned();
         assert_eq!(caller.status(&["--cpu-list", &last], "Cpus_allowed_list"), last);
         assert_eq!(caller.status(&["--cpus", &ours], "Cpus_allowed_list"), ours);
         assert!(caller.failure(&["--cpus=1-0", "true"]).contains("--cpu-list"));
@@ -168,32 +168,32 @@ fn processors() {
 }
 
 #[test]
-fn policies() {
+fn scheduler_sets_policy_and_priority() {
     const PRIORITY: usize = 40 - 3;
     const POLICY: usize = 41 - 3;
-    for caller in Caller::all("policies") {
+    for caller in Caller::all("scheduler_sets_policy_and_priority") {
         assert_eq!(stat(caller, &["--scheduler=other"])[POLICY], 0);
         assert_eq!(stat(caller, &["--scheduler=batch"])[POLICY], 3);
         assert_eq!(stat(caller, &["--scheduler=idle"])[POLICY], 5);
     }
-    let Some(root) = Caller::root_with("policies in real time", CAP_SYS_NICE) else { return };
+    let Some(root) = Caller::root_with("scheduler_sets_policy_and_priority in real time", CAP_SYS_NICE) else { return };
     for (word, policy, priority) in [("fifo:7", 1, 7), ("rr", 2, 1)] {
         let option = format!("--scheduler={word}");
         if root.output(&[&option, "true"]).status.success() {
             let seen = stat(root, &[&option]);
             assert_eq!((seen[POLICY], seen[PRIORITY]), (policy, priority), "{word}");
         } else {
-            skipped(word, "our control group has no real-time processor time");
+            skipped(word, "this cgroup has no real-time CPU time");
         }
     }
 }
 
 #[test]
-fn io_priority() {
-    for caller in Caller::all("io_priority") {
-        // The kernel shows it nowhere but to the system call.
+fn ionice_sets_the_io_priority() {
+    for caller in Caller::all("ionice_sets_the_io_priority") {
+        // The kernel reports it only by ioprio_get(2).
         if caller.shell("ionice").output().is_err() {
-            return skipped("io_priority", "ionice(1) is not here");
+            return skipped("ionice_sets_the_io_priority", "ionice(1) is not installed");
         }
         let look = |class: &str| caller.stdout(&["--ionice", class, "ionice"]);
         assert_eq!(look("idle"), "idle\n");
@@ -203,14 +203,14 @@ fn io_priority() {
 }
 
 #[test]
-fn timer_slack_oom_and_personality() {
-    for caller in Caller::all("timer_slack_oom_and_personality") {
+fn timer_slack_oom_score_and_personality_are_set() {
+    for caller in Caller::all("timer_slack_oom_score_and_personality_are_set") {
         let look = |option: &str, file: &str| caller.stdout(&[option, "cat", &format!("/proc/self/{file}")]);
         assert_eq!(look("--timer-slack=123456", "timerslack_ns"), "123456\n");
         assert_eq!(look("--oom-score-adj=567", "oom_score_adj"), "567\n");
         assert_eq!(look("--no-aslr", "personality"), "00040000\n");
         assert_eq!(look("--personality=0x0040000", "personality"), "00040000\n");
-        // Without chance, two runs have the same stack.
+        // Without randomization, two runs have the same stack address.
         let stack = || {
             let maps = look("--no-aslr", "maps");
             maps.lines().find(|line| line.ends_with("[stack]")).expect("a stack").to_owned()
@@ -221,24 +221,24 @@ fn timer_slack_oom_and_personality() {
 
 // ---- session and parent ----
 
-/// A terminal: the controlling side and the program's.
+/// A pseudo-terminal: both sides.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let null = std::ptr::null_mut();
-    // SAFETY: two integers are written to; the null pointers ask for defaults.
+    // SAFETY: openpty writes two integers; the null pointers select defaults.
     let answer = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
     assert_eq!(answer, 0, "a terminal");
-    // SAFETY: the call has just made both for us.
+    // SAFETY: openpty has just returned both descriptors, so nothing else owns them.
     unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
 #[test]
-fn a_controlling_terminal_and_its_foreground() {
+fn ctty_and_foreground_take_the_terminal() {
     const GROUP: usize = 5 - 3;
     const SESSION: usize = 6 - 3;
     const TERMINAL: usize = 7 - 3;
     const FOREGROUND: usize = 8 - 3;
-    for caller in Caller::all("a_controlling_terminal_and_its_foreground") {
+    for caller in Caller::all("ctty_and_foreground_take_the_terminal") {
         for options in [&["--ctty"][..], &["--setsid", "--ctty", "--foreground"]] {
             let (_ours, theirs) = terminal();
             let mut command = caller.forkless(&[options, &["cat", "/proc/self/stat"]].concat());
@@ -257,9 +257,9 @@ fn a_controlling_terminal_and_its_foreground() {
     }
 }
 
-/// What a program says after its forkless has been killed.
+/// What the program still writes after forkless has been killed.
 fn last_words(caller: Caller, options: &[&str]) -> String {
-    // The shell is waiting in `read`, and says more only if it is still there when its input ends.
+    // The shell waits in `read`. It prints "late" only if it is still alive when its input ends.
     let script = "echo ready; read -r line; echo late";
     let mut command = caller.forkless(&[options, &["sh", "-c", script]].concat());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("forkless starts");
@@ -277,21 +277,21 @@ fn last_words(caller: Caller, options: &[&str]) -> String {
 }
 
 #[test]
-fn the_program_dies_with_us_on_request() {
-    for caller in Caller::all("the_program_dies_with_us_on_request") {
+fn pdeathsig_kills_the_program_when_forkless_dies() {
+    for caller in Caller::all("pdeathsig_kills_the_program_when_forkless_dies") {
         assert_eq!(last_words(caller, &["--pdeathsig=KILL"]), "");
         assert_eq!(last_words(caller, &[]), "late\n");
     }
 }
 
 #[test]
-fn the_program_is_killed_with_us_or_the_missing_flag_is_named() {
+fn pidfd_autokill_kills_the_program_or_names_the_missing_flag() {
     let options = &["--no-new-privs", "--pidfd-autokill"];
-    for caller in Caller::all("the_program_is_killed_with_us_or_the_missing_flag_is_named") {
+    for caller in Caller::all("pidfd_autokill_kills_the_program_or_names_the_missing_flag") {
         if caller.output(&[&options[..], &["true"]].concat()).status.success() {
             assert_eq!(last_words(caller, options), "");
         } else {
-            skipped("the_program_is_killed_with_us", "the kernel has no CLONE_PIDFD_AUTOKILL");
+            skipped("pidfd_autokill", "this kernel has no CLONE_PIDFD_AUTOKILL");
             let words = caller.failure(&[&options[..], &["true"]].concat());
             assert!(words.contains("CLONE_PIDFD_AUTOKILL") && words.contains("Linux 7.1"), "{words}");
         }
@@ -302,13 +302,13 @@ fn the_program_is_killed_with_us_or_the_missing_flag_is_named() {
 // ---- the program ----
 
 #[test]
-fn a_program_by_its_descriptor() {
+fn exec_fd_and_fexec_execute_a_descriptor() {
     let directory = directory();
     let script = directory.path().join("script");
     fs::write(&script, "#!/bin/sh\necho from \"$@\"\n").expect("write");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
     let script = script.to_str().expect("text");
-    for caller in Caller::all("a_program_by_its_descriptor") {
+    for caller in Caller::all("exec_fd_and_fexec_execute_a_descriptor") {
         assert_eq!(caller.stdout(&["--fexec", "/bin/echo", "name", "hi"]), "hi\n");
         assert_eq!(caller.stdout(&["--fexec", script, "name", "a", "b"]), "from a b\n");
         let line = "exec 7</bin/echo; exec \"$0\" run --exec-fd 7 name seven";
@@ -320,8 +320,8 @@ fn a_program_by_its_descriptor() {
 }
 
 #[test]
-fn a_directory_by_its_descriptor() {
-    for caller in Caller::all("a_directory_by_its_descriptor") {
+fn chdir_fd_changes_to_an_inherited_directory() {
+    for caller in Caller::all("chdir_fd_changes_to_an_inherited_directory") {
         let line = "exec 7</usr; exec \"$0\" run --chdir-fd 7 --chdir lib pwd";
         let output = caller.shell("sh").args(["-c", line, binary()]).output().expect("sh");
         assert_eq!(output.stdout, b"/usr/lib\n", "{output:?}");
@@ -329,8 +329,8 @@ fn a_directory_by_its_descriptor() {
 }
 
 #[test]
-fn system_calls_by_number() {
-    for caller in Caller::all("system_calls_by_number") {
+fn syscall_makes_a_system_call_by_number() {
+    for caller in Caller::all("syscall_makes_a_system_call_by_number") {
         // prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         let option = format!("--syscall={}:38:1:0:0:0", libc::SYS_prctl);
         assert_eq!(caller.status(&[&option], "NoNewPrivs"), "1");
@@ -339,13 +339,13 @@ fn system_calls_by_number() {
 }
 
 #[test]
-fn files_are_opened_by_the_program_itself() {
+fn open_uses_user_umask_and_working_directory_of_the_program() {
     let directory = directory();
     let path = directory.path().join("made");
     let path = path.to_str().expect("text");
-    for caller in Caller::all("files_are_opened_by_the_program_itself") {
+    for caller in Caller::all("open_uses_user_umask_and_working_directory_of_the_program") {
         let open = format!("--open=1=a:{path}");
-        // Its own umask, and its own directory.
+        // With the umask and the working directory of the program.
         caller.stdout(&["--umask=077", &open, "echo", "one"]);
         caller.stdout(&["--chdir", directory.path().to_str().expect("text"), "--open=1=a:made", "echo", "two"]);
         assert_eq!(fs::read_to_string(path).expect("a file"), "one\ntwo\n");
@@ -355,25 +355,27 @@ fn files_are_opened_by_the_program_itself() {
         assert_eq!(caller.stdout(&[&format!("--open=7=r:{path}"), "sh", "-c", "cat <&7"]), "three\n");
         let shown = caller.stdout(&["--explain", &format!("--open=5=w:{path}"), "true"]);
         assert!(shown.contains(&format!("open \"{path}\" as fd 5")), "{shown}");
-        assert_eq!(fs::read_to_string(path).expect("a file"), "three\n", "nothing is done for a plan");
+        assert_eq!(fs::read_to_string(path).expect("a file"), "three\n", "--explain must not change the file");
         fs::remove_file(path).expect("a file");
         let refused = caller.failure(&["--open=0=r:/no/such/file", "true"]);
         assert!(refused.contains("open \"/no/such/file\" as fd 0"), "{refused}");
     }
-    // As its own user: what only we may read stays closed to it.
-    let Some(root) = Caller::root_with("files_are_opened_by_the_program_itself, as its user", CAP_SETUID) else {
+    // Opened as the user of the program, who may not read a file of root.
+    let Some(root) =
+        Caller::root_with("open_uses_user_umask_and_working_directory_of_the_program, as its user", CAP_SETUID)
+    else {
         return;
     };
     fs::write(path, "kept").expect("write");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("chmod");
     assert!(root.failure(&["--reuid=12345", &format!("--open=0=r:{path}"), "cat"]).contains("Permission denied"));
-    assert_eq!(root.stdout(&["--reuid=12345", &format!("--fd=0=r:{path}"), "cat"]), "kept", "that one we open");
+    assert_eq!(root.stdout(&["--reuid=12345", &format!("--fd=0=r:{path}"), "cat"]), "kept", "--fd opens as root");
 }
 
 #[test]
-fn help_offers_the_steps_that_may_fail() {
+fn help_lists_the_best_effort_steps() {
     let help = Caller::Ordinary.stdout(&["--help"]);
-    let (_, list) = help.split_once("Go on where one of these steps fails").expect("the option");
+    let (_, list) = help.split_once("Continue if one of these steps fails").expect("the option");
     let list = list.split("\n\n").next().expect("a paragraph").split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, names) = list.split_once(": ").expect("a list");
     let names: Vec<&str> = names.split(", ").collect();
@@ -382,12 +384,12 @@ fn help_offers_the_steps_that_may_fail() {
 }
 
 #[test]
-fn best_effort_goes_on_and_says_so() {
-    for caller in Caller::all("best_effort_goes_on_and_says_so") {
+fn best_effort_continues_and_reports_the_skipped_step() {
+    for caller in Caller::all("best_effort_continues_and_reports_the_skipped_step") {
         let output = caller.output(&["--best-effort=call,nice", "--syscall=9999", "echo", "on"]);
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"on\n"[..]));
         let words = String::from_utf8(output.stderr).expect("text");
-        assert!(words.starts_with("forkless: gone on without: system call 9999: "), "{words}");
+        assert!(words.starts_with("forkless: skipped: system call 9999: "), "{words}");
         assert!(caller.failure(&["--best-effort=nonsense", "true"]).contains("io-priority"));
         assert!(caller.failure(&["--best-effort=exec", "true"]).contains("best effort"));
     }
@@ -396,7 +398,7 @@ fn best_effort_goes_on_and_says_so() {
 // ---- contradictions ----
 
 #[test]
-fn contradictions_name_the_flag() {
+fn conflicting_options_are_named() {
     let contradictions = [
         (&["--setsid", "--process-group"][..], "--process-group"),
         (&["--ctty", "--process-group"], "--process-group"),
@@ -424,7 +426,7 @@ fn contradictions_name_the_flag() {
         (&["--attach-mount", "99", "/tmp"], "--attach-mount"),
         (&["--join=net=/no/such/file"], "--join"),
         (&["--join=net=/proc/self/ns/net", "--unshare-net"], "--join net"),
-        (&["--join=mnt=/proc/self/ns/mnt", "--tmpfs=/tmp"], "mounts need a new one"),
+        (&["--join=mnt=/proc/self/ns/mnt", "--tmpfs=/tmp"], "which options that mount create"),
         (&["--map-users=0:0"], "--map-users"),
         (&["--seccomp=/no/such/file"], "--seccomp"),
         (&["--seccomp=/dev/null"], "--seccomp"),
@@ -455,8 +457,8 @@ fn contradictions_name_the_flag() {
 // ---- launchers ----
 
 #[test]
-fn a_launcher_is_chosen_by_name() {
-    for caller in Caller::all("a_launcher_is_chosen_by_name") {
+fn launcher_selects_how_the_child_is_created() {
+    for caller in Caller::all("launcher_selects_how_the_child_is_created") {
         for (launcher, said) in
             [("clone", "clone"), ("fork", "fork, in a copy"), ("posix_spawn", "posix_spawn of the C")]
         {
@@ -464,7 +466,7 @@ fn a_launcher_is_chosen_by_name() {
             let output = caller.forkless(&[&flag, "--route", "/bin/sh", "-c", "ls /proc/self/fd; exit 5"]).output();
             let output = output.expect("forkless starts");
             assert_eq!(output.status.code(), Some(5), "{launcher}");
-            // 3 is ls's own.
+            // 3 is the directory that ls opens.
             assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n2\n3\n", "{launcher}");
             let route = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(route.starts_with(&format!("forkless: route: {said}")), "{route}");
@@ -481,14 +483,14 @@ fn a_launcher_is_chosen_by_name() {
 // ---- explain ----
 
 #[test]
-fn a_plan_is_shown_and_not_played() {
+fn explain_prints_the_steps_and_runs_nothing() {
     let directory = directory();
     let kept = directory.path().join("kept");
     fs::write(&kept, "kept").expect("write");
     let kept = kept.to_str().expect("text");
     let made = directory.path().join("made");
     let made = made.to_str().expect("text");
-    for caller in Caller::all("a_plan_is_shown_and_not_played") {
+    for caller in Caller::all("explain_prints_the_steps_and_runs_nothing") {
         let text = caller.stdout(&[
             "--explain",
             "--unshare-net",
@@ -507,7 +509,9 @@ fn a_plan_is_shown_and_not_played() {
         ]);
         let (first, steps) = text.split_once('\n').expect("lines");
         assert!(first.starts_with("clone "), "{first}");
-        for part in ["user, mount, net", "user 0 in there is 1000 out", "group 5 to 14 in there is 1000 to 1009 out"] {
+        for part in
+            ["user, mount, net", "user 0 inside is 1000 outside", "group 5 to 14 inside is 1000 to 1009 outside"]
+        {
             assert!(first.contains(part), "{part}: {first}");
         }
         let wanted = [
@@ -530,16 +534,16 @@ fn a_plan_is_shown_and_not_played() {
         for words in wanted {
             assert!(rest.any(|line| line == words), "{words}, in its place: {steps}");
         }
-        assert_eq!(rest.next(), None, "the program is the last step");
+        assert_eq!(rest.next(), None, "exec must be the last step");
         assert!(!std::path::Path::new(made).exists());
         assert_eq!(fs::read_to_string(kept).expect("kept"), "kept");
         assert!(caller.failure(&["--explain", "--best-effort=exec", "true"]).contains("best effort"));
     }
 }
 
-/// Every row of the table of settings names flags that there are, or says why there is none.
+/// Every row of the table of settings names existing options, or says why there is none.
 #[test]
-fn the_table_of_settings_names_flags_that_there_are() {
+fn settings_table_names_only_existing_options() {
     let help = Caller::Ordinary.stdout(&["--help"]);
     let flags = |text: &str| -> Vec<String> {
         let parts = text.split("--").skip(1).map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
@@ -567,18 +571,18 @@ fn the_table_of_settings_names_flags_that_there_are() {
 }
 
 #[test]
-fn help_shows_the_groups() {
+fn help_has_all_headings() {
     let text = Caller::Ordinary.stdout(&["--help"]);
     for part in [
         "Identity:",
-        "Limits",
+        "Resource limits",
         "Namespaces",
         "Privileges",
         "Root and mounts",
         "Scheduling:",
         "Files:",
         "Signals",
-        "Control group",
+        "Cgroup",
     ] {
         assert!(text.contains(part), "{part}");
     }

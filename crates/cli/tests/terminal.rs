@@ -1,4 +1,4 @@
-//! `forkless run --pty`, under a terminal (one of the library's) and without. `FORKLESS_TEST_SCALE` multiplies rounds.
+//! `forkless run --pty`, with and without a terminal for forkless itself. `FORKLESS_TEST_SCALE` multiplies rounds.
 
 mod callers;
 
@@ -19,24 +19,24 @@ use rustix::{
     termios::{LocalModes, tcgetattr},
 };
 
-/// Ends the whole program if the test that holds it hangs.
+/// Aborts the test program if a test hangs.
 struct Bound(#[expect(dead_code, reason = "what counts is when it is dropped")] Sender<()>);
 
 fn bound() -> Bound {
     let (sender, receiver) = channel::<()>();
     thread::spawn(move || {
         if receiver.recv_timeout(Duration::from_secs(300)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("a test of terminals hangs");
+            eprintln!("a test has not ended after 300 s");
             std::process::abort();
         }
     });
     Bound(sender)
 }
 
-/// Who runs forkless, where there are terminals.
+/// The callers to test with; none if pseudo-terminals are not available.
 fn callers(test: &str) -> (Vec<Caller>, Bound) {
     if let Err(error) = Pty::open(PtySize::default()) {
-        skipped(test, &format!("there are no terminals here: {error}"));
+        skipped(test, &format!("cannot open a pseudo-terminal: {error}"));
         return (Vec::new(), bound());
     }
     (Caller::all(test), bound())
@@ -61,7 +61,7 @@ impl Session {
         Self { pty, child }
     }
 
-    /// Reads until this has come.
+    /// Reads until the output ends with `wanted`.
     fn expect(&mut self, wanted: &str) {
         let mut text = Vec::new();
         while !text.ends_with(wanted.as_bytes()) {
@@ -80,7 +80,7 @@ impl Session {
         !tcgetattr(&self.pty).expect("modes").local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Is it seen in raw mode before it has ended?
+    /// Waits until the terminal is in raw mode; false if the program ended before.
     fn is_seen_raw(&mut self) -> bool {
         while !self.is_raw() {
             if self.child.try_wait().expect("wait").is_some() {
@@ -91,7 +91,7 @@ impl Session {
         true
     }
 
-    /// The program may have begun before our terminal is in raw mode.
+    /// Waits for raw mode, or for its end: the program may start before forkless has changed the mode.
     fn wait_until(&self, raw: bool) {
         while self.is_raw() != raw {
             thread::sleep(Duration::from_millis(5));
@@ -112,7 +112,7 @@ impl Session {
         String::from_utf8(text).expect("text")
     }
 
-    /// The rest of what was shown, and the exit code; the terminal is as it was before.
+    /// The remaining output and the exit code, after checking that the terminal modes are restored.
     fn end(mut self, modes: &str) -> (String, i32) {
         let text = self.rest();
         assert_eq!(modes, self.modes());
@@ -134,11 +134,11 @@ fn scaled(count: usize) -> usize {
     (count as f64 * scale).ceil() as usize
 }
 
-// ---- without a terminal of ours ----
+// ---- forkless without a terminal ----
 
 #[test]
-fn the_program_is_on_a_terminal() {
-    let (callers, _bound) = callers("the_program_is_on_a_terminal");
+fn pty_gives_the_program_a_terminal() {
+    let (callers, _bound) = callers("pty_gives_the_program_a_terminal");
     for caller in callers {
         let script = "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && stty size && echo here >/dev/tty; exit 7";
         let output = caller.forkless(&["--pty", "sh", "-c", script]).stdin(Stdio::null()).output().expect("starts");
@@ -155,8 +155,8 @@ fn the_program_is_on_a_terminal() {
 }
 
 #[test]
-fn exit_codes_are_those_of_run() {
-    let (callers, _bound) = callers("exit_codes_are_those_of_run");
+fn pty_does_not_change_exit_codes() {
+    let (callers, _bound) = callers("pty_does_not_change_exit_codes");
     let Some(caller) = callers.last() else { return };
     let code = |words: &[&str]| {
         let output = caller.forkless(words).stdin(Stdio::null()).output().expect("starts");
@@ -173,10 +173,10 @@ fn exit_codes_are_those_of_run() {
 }
 
 #[test]
-fn input_that_has_ended_stays_ended() {
-    let (callers, _bound) = callers("input_that_has_ended_stays_ended");
+fn every_reader_sees_the_end_of_input() {
+    let (callers, _bound) = callers("every_reader_sees_the_end_of_input");
     let Some(caller) = callers.last() else { return };
-    // Two readers, a line that is none, and one who throws away what was typed before.
+    // Two readers, an incomplete line, and a reader that flushes its input.
     let flush = "perl -MPOSIX -e 'select undef, undef, undef, 0.05; tcflush(0, TCIFLUSH)'; cat; echo end";
     let cases = [
         ("cat; cat; echo end", "one\ntwo\n", "one\r\ntwo\r\nend\r\n"),
@@ -186,7 +186,7 @@ fn input_that_has_ended_stays_ended() {
     ];
     let has_perl = caller.output(&["sh", "-c", "command -v perl"]).status.success();
     if !has_perl {
-        skipped("input that is thrown away", "there is no perl");
+        skipped("flushed input", "perl is not installed");
     }
     for (script, input, shown) in cases.into_iter().filter(|(script, ..)| has_perl || *script != flush) {
         let mut command = caller.forkless(&["--pty", "sh", "-c", script]);
@@ -199,8 +199,8 @@ fn input_that_has_ended_stays_ended() {
 }
 
 #[test]
-fn nothing_is_lost() {
-    let (callers, _bound) = callers("nothing_is_lost");
+fn no_input_or_output_is_lost() {
+    let (callers, _bound) = callers("no_input_or_output_is_lost");
     for caller in callers {
         for round in 0..scaled(25) {
             let size = [1, 4096, 8192, 12_289, 300_000][round % 5].to_string();
@@ -208,7 +208,7 @@ fn nothing_is_lost() {
             let output = output.expect("starts");
             assert_eq!((output.stdout.len().to_string(), output.status.code()), (size, Some(0)), "round {round}");
         }
-        // What goes in comes out: more than all that is between, both ways.
+        // Everything written is read back: more than all buffers in between hold.
         let lines: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
         let mut command = caller.forkless(&["--pty", "sh", "-c", "stty -onlcr; cat"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -222,8 +222,8 @@ fn nothing_is_lost() {
 }
 
 #[test]
-fn a_reader_that_goes_ends_the_program() {
-    let (callers, _bound) = callers("a_reader_that_goes_ends_the_program");
+fn program_gets_sighup_when_the_output_is_closed() {
+    let (callers, _bound) = callers("program_gets_sighup_when_the_output_is_closed");
     let Some(caller) = callers.last() else { return };
     let mut child =
         caller.forkless(&["--pty", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -238,22 +238,22 @@ fn a_reader_that_goes_ends_the_program() {
     assert!(words.contains("No space left on device"), "{words}");
 }
 
-/// Signals and the time-out hold though nobody reads what the program writes.
+/// Signals and the timeout work although nothing reads the output.
 #[test]
-fn a_reader_that_sleeps_keeps_nothing_up() {
-    let (callers, _bound) = callers("a_reader_that_sleeps_keeps_nothing_up");
+fn signals_work_while_the_output_is_full() {
+    let (callers, _bound) = callers("signals_work_while_the_output_is_full");
     let Some(caller) = callers.last() else { return };
     let mut command = caller.forkless(&["--pty", "cat", "/dev/zero"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
     let unread = child.stdout.take().expect("a pipe");
-    // Until the pipe takes no more.
+    // Wait until the pipe is full.
     let mut held = 0;
     while held == 0 || ioctl_fionread(&unread).expect("a count") != held {
         held = ioctl_fionread(&unread).expect("a count");
         thread::sleep(Duration::from_millis(50));
     }
     assert!(child.try_wait().expect("wait").is_none());
-    // The first is for the program. What that has shown is then still to be written, and the next one is for us.
+    // The first signal ends the program. forkless then still writes the output, until the next one ends it.
     let status = loop {
         kill_process(Pid::from_child(&child), Signal::TERM).expect("not waited for");
         thread::sleep(Duration::from_millis(20));
@@ -264,11 +264,11 @@ fn a_reader_that_sleeps_keeps_nothing_up() {
     assert_eq!(status.code(), Some(143));
 }
 
-// ---- on a terminal of ours ----
+// ---- forkless on a terminal ----
 
 #[test]
-fn our_terminal_is_raw_meanwhile() {
-    let (callers, _bound) = callers("our_terminal_is_raw_meanwhile");
+fn terminal_is_raw_while_the_program_runs_and_restored_afterwards() {
+    let (callers, _bound) = callers("terminal_is_raw_while_the_program_runs_and_restored_afterwards");
     for caller in callers {
         let modes = new_modes();
         let mut session =
@@ -276,13 +276,13 @@ fn our_terminal_is_raw_meanwhile() {
         session.expect("33 101\r\n");
         session.wait_until(true);
         session.type_in("word\r");
-        // Shown by the program's terminal, which is as ours was.
+        // Echoed by the program's terminal, which has the modes of the outer one.
         assert_eq!(session.end(&modes), ("word\r\ngot word\r\n".into(), 3), "{caller:?}");
-        // However it ends.
+        // Restored after every kind of end.
         let session = Session::start(caller, &["--pty", "/no/such/program"]);
         let (text, code) = session.end(&modes);
         assert!(text.starts_with("forkless: failed to start") && code == 127, "{text}");
-        // A time that is up before anybody has looked is followed by a longer one.
+        // Try again with a longer timeout if it expires before the test has seen raw mode.
         let seen = ["300ms", "1s", "3s", "10s"].into_iter().find(|time| {
             let mut session = Session::start(caller, &["--pty", "--timeout", time, "sleep", "60"]);
             let seen = session.is_seen_raw();
@@ -301,8 +301,8 @@ fn our_terminal_is_raw_meanwhile() {
 }
 
 #[test]
-fn keys_are_the_programs() {
-    let (callers, _bound) = callers("keys_are_the_programs");
+fn control_keys_reach_the_program() {
+    let (callers, _bound) = callers("control_keys_reach_the_program");
     let Some(&caller) = callers.last() else { return };
     let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.01; done";
     let mut session = Session::start(caller, &["--pty", "sh", "-c", script]);
@@ -311,7 +311,7 @@ fn keys_are_the_programs() {
     session.type_in("\x03");
     let (text, code) = session.end(&new_modes());
     assert!(text.ends_with("caught\r\n") && code == 9, "{text} {code}");
-    // Its own terminal, not ours, makes them mean something.
+    // The modes of the program's terminal, not of the outer one, decide what a key does.
     let mut session =
         Session::start(caller, &["--pty", "sh", "-c", "stty raw -echo; echo ready; head -c 3 | od -An -tx1"]);
     session.expect("ready\n");
@@ -322,15 +322,15 @@ fn keys_are_the_programs() {
 }
 
 #[test]
-fn a_new_size_is_passed_on() {
-    let (callers, _bound) = callers("a_new_size_is_passed_on");
+fn resize_of_the_terminal_is_relayed() {
+    let (callers, _bound) = callers("resize_of_the_terminal_is_relayed");
     let Some(&caller) = callers.last() else { return };
     let script = "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.01; done";
     let mut session = Session::start(caller, &["--pty", "sh", "-c", script]);
     session.expect("33 101\r\n");
     session.pty.resize(PtySize::new(44, 55)).expect("resize");
     assert_eq!(session.end(&new_modes()).0, "44 55\r\n");
-    // One of its own stays.
+    // A fixed size does not change.
     let script = "stty size; read word; stty size";
     let mut session = Session::start(caller, &["--pty=5x6", "sh", "-c", script]);
     session.expect("5 6\r\n");
@@ -341,8 +341,8 @@ fn a_new_size_is_passed_on() {
 }
 
 #[test]
-fn a_stop_gives_the_terminal_back() {
-    let (callers, _bound) = callers("a_stop_gives_the_terminal_back");
+fn stopping_forkless_restores_the_terminal_modes() {
+    let (callers, _bound) = callers("stopping_forkless_restores_the_terminal_modes");
     let Some(&caller) = callers.last() else { return };
     for stop in [Signal::TSTP, Signal::STOP] {
         let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; read word; stty size"]);
@@ -355,7 +355,7 @@ fn a_stop_gives_the_terminal_back() {
         if stop == Signal::TSTP {
             assert_eq!(session.modes(), new_modes());
         }
-        // What a shell may do meanwhile.
+        // A shell may change modes and size meanwhile.
         session.pty.copy_modes(Pty::open(PtySize::default()).expect("a terminal")).expect("modes");
         session.pty.resize(PtySize::new(12, 34)).expect("resize");
         session.signal(Signal::CONT);
@@ -368,8 +368,8 @@ fn a_stop_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_terminal_that_goes_takes_the_program_with_it() {
-    let (callers, _bound) = callers("a_terminal_that_goes_takes_the_program_with_it");
+fn hangup_of_the_terminal_ends_the_program() {
+    let (callers, _bound) = callers("hangup_of_the_terminal_ends_the_program");
     let Some(&caller) = callers.last() else { return };
     let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; exec sleep 60"]);
     session.expect("ready\r\n");
@@ -379,10 +379,10 @@ fn a_terminal_that_goes_takes_the_program_with_it() {
     assert_eq!(child.wait().expect("wait").code(), Some(129));
 }
 
-/// A job in the background leaves the terminal alone, is not stopped, and takes it when it is brought to the front.
+/// A background job does not touch the terminal and is not stopped; it takes the terminal in the foreground.
 #[test]
-fn jobs_have_the_terminal_in_their_turn() {
-    let (callers, _bound) = callers("jobs_have_the_terminal_in_their_turn");
+fn background_job_uses_the_terminal_only_in_the_foreground() {
+    let (callers, _bound) = callers("background_job_uses_the_terminal_only_in_the_foreground");
     if callers.is_empty() {
         return;
     }
@@ -395,7 +395,7 @@ fn jobs_have_the_terminal_in_their_turn() {
     );
     let child = Command::new("sh").args(["-c", &script]).pty(&pty).spawn().expect("a shell");
     let mut session = Session { pty, child };
-    // In the background both terminals make CR LF of LF.
+    // In the background both terminals convert LF to CR LF.
     session.expect("one\r\r\n");
     assert!(!session.is_raw());
     session.expect("two\r\r\ncode 0\r\nthree\r\r\n");
@@ -410,14 +410,14 @@ fn jobs_have_the_terminal_in_their_turn() {
     assert!(session.child.wait().expect("wait").success());
 }
 
-/// One in another in another: what is typed and shown passes through all of them.
+/// Three nested sessions relay input and output.
 #[test]
-fn terminals_nest() {
-    let (callers, _bound) = callers("terminals_nest");
-    // The first is who runs the tests, and can reach the binary.
+fn pty_sessions_nest() {
+    let (callers, _bound) = callers("pty_sessions_nest");
+    // The first caller is the user who runs the tests, and can access the binary.
     let Some(&caller) = callers.first() else { return };
     let binary = env!("CARGO_BIN_EXE_forkless");
-    // The terminals of both that are inside another are raw before anything is shown: one that is not would show the key twice.
+    // Wait until both inner terminals are in raw mode: otherwise the key would be echoed twice.
     let script = "p=$PPID; for n in 1 2; do
             until stty -a </proc/$p/fd/0 | grep -q -e ' -icanon'; do sleep 0.01; done
             p=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$p/status)

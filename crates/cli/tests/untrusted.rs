@@ -1,5 +1,5 @@
-//! Options of `forkless run` that have to hold against somebody: whose directory is mounted, who has left capabilities or
-//! groups behind, or who knows another number of a system call. As root and as an ordinary user, where each can be.
+//! Options of `forkless run` under attack: symbolic links in untrusted directories, leftover capabilities and groups, other
+//! numbers of a filtered system call. Run as root and as an ordinary user, where possible.
 
 mod callers;
 
@@ -19,9 +19,9 @@ fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
     [first, words].concat()
 }
 
-// ---- paths in what is mounted ----
+// ---- paths in untrusted mounts ----
 
-/// A directory that is not trusted, a place for it, one that it must not reach, and one with something to be mounted.
+/// Directories for a test: an untrusted one, its mount point, one that it must not reach, and a source for mounts.
 struct World {
     _held: tempfile::TempDir,
     untrusted: PathBuf,
@@ -31,7 +31,7 @@ struct World {
 }
 
 impl World {
-    /// `untrusted/out` is a link to the host's directory, which is there under the same name below `untrusted` too.
+    /// `untrusted/out` is a symbolic link to the host directory, whose path also exists below `untrusted`.
     fn new() -> Self {
         let held = directory();
         let path = |name: &str| held.path().join(name);
@@ -56,7 +56,7 @@ impl World {
         world
     }
 
-    /// Where the link leads in a root that is the untrusted directory.
+    /// Where the link leads if the untrusted directory is the root.
     fn inside(&self) -> PathBuf {
         self.untrusted.join(self.host.strip_prefix("/").expect("absolute"))
     }
@@ -77,7 +77,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are text")
 }
 
-/// Options that make something at a path, mount something upon it, or change or take away what is mounted there.
+/// Options that create, mount, change or unmount something at a path.
 const AT_A_PATH: [&[&str]; 12] = [
     &["--dir", "PATH/made"],
     &["--symlink", "to", "PATH/made"],
@@ -98,8 +98,8 @@ fn filled(options: &[&str], path: &str, source: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_link_that_leads_out_of_a_mount_is_an_error() {
-    for caller in Caller::with_user_namespaces("a_link_that_leads_out_of_a_mount_is_an_error") {
+fn symbolic_link_that_leaves_a_mount_is_an_error() {
+    for caller in Caller::with_user_namespaces("symbolic_link_that_leaves_a_mount_is_an_error") {
         for options in AT_A_PATH {
             let world = World::new();
             let options = filled(options, &world.below("out"), text(&world.source));
@@ -107,7 +107,7 @@ fn a_link_that_leads_out_of_a_mount_is_an_error() {
             let words: Vec<&str> = bind.into_iter().chain(options.iter().map(String::as_str)).chain(["true"]).collect();
             let refused = caller.failure(&allowed(caller, &words));
             let place = format!("looked up inside {:?}: ", world.place);
-            // A link at the end is not followed by umount2(2).
+            // umount2(2) does not follow a link in the last component.
             let why = if options[0] == "--umount" { "Invalid argument" } else { "a link leads out of it" };
             assert!(refused.contains(&place) && refused.contains(why), "{caller:?} {options:?}: {refused}");
             assert_eq!(World::names(&world.host), [""; 0], "{caller:?} {options:?}");
@@ -116,15 +116,15 @@ fn a_link_that_leads_out_of_a_mount_is_an_error() {
 }
 
 #[test]
-fn a_link_in_a_new_root_leads_to_a_place_in_it() {
-    for caller in Caller::with_user_namespaces("a_link_in_a_new_root_leads_to_a_place_in_it") {
+fn symbolic_link_in_a_new_root_is_resolved_inside_it() {
+    for caller in Caller::with_user_namespaces("symbolic_link_in_a_new_root_is_resolved_inside_it") {
         for root in ["--pivot-root", "--chroot"] {
             let world = World::new();
             let (place, source) = (text(&world.place), text(&world.source));
             let (made, link) = (world.below("out/made"), world.below("out/link"));
             let (bound, inside_bound) = (world.below("out/made"), world.below("out/made/witness"));
             let mut words = vec!["--bind", text(&world.untrusted), place, "--dir", &made, "--symlink", "to", &link];
-            // What is made in the directory that was mounted there is to be seen in that directory.
+            // A directory made in the bind mount must appear in its source.
             words.extend(["--bind", source, &bound, "--dir", &inside_bound, root, place, "/none"]);
             let output = caller.output(&allowed(caller, &words));
             assert_eq!(output.status.code(), Some(127), "{caller:?} {root}: {output:?}");
@@ -136,8 +136,8 @@ fn a_link_in_a_new_root_leads_to_a_place_in_it() {
 }
 
 #[test]
-fn each_kind_of_mount_is_made_in_a_new_root() {
-    for caller in Caller::with_user_namespaces("each_kind_of_mount_is_made_in_a_new_root") {
+fn every_kind_of_mount_works_in_a_new_root() {
+    for caller in Caller::with_user_namespaces("every_kind_of_mount_works_in_a_new_root") {
         for options in AT_A_PATH.iter().filter(|options| !options[0].starts_with("--remount")) {
             let world = World::new();
             let source = world.source.to_str().expect("text");
@@ -165,7 +165,7 @@ fn each_kind_of_mount_is_made_in_a_new_root() {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             let seen = String::from_utf8_lossy(&output.stdout).into_owned();
             if errors.contains("\"proc\" (proc)") || errors.contains("(overlay)") {
-                skipped("each_kind_of_mount_is_made_in_a_new_root", &format!("not here: {errors}"));
+                skipped("every_kind_of_mount_works_in_a_new_root", &format!("not here: {errors}"));
                 continue;
             }
             let wanted = match options[0].as_str() {
@@ -187,8 +187,8 @@ fn each_kind_of_mount_is_made_in_a_new_root() {
 }
 
 #[test]
-fn a_new_root_below_a_mount_is_not_outside_of_it() {
-    for caller in Caller::with_user_namespaces("a_new_root_below_a_mount_is_not_outside_of_it") {
+fn new_root_below_a_mount_cannot_leave_it_by_a_link() {
+    for caller in Caller::with_user_namespaces("new_root_below_a_mount_cannot_leave_it_by_a_link") {
         for root in ["--pivot-root", "--chroot"] {
             let world = World::new();
             let out = world.below("out");
@@ -200,8 +200,8 @@ fn a_new_root_below_a_mount_is_not_outside_of_it() {
 }
 
 #[test]
-fn without_openat2_nothing_is_looked_up_in_another_way() {
-    for caller in Caller::with_user_namespaces("without_openat2_nothing_is_looked_up_in_another_way") {
+fn missing_openat2_is_an_error_with_no_fallback() {
+    for caller in Caller::with_user_namespaces("missing_openat2_is_an_error_with_no_fallback") {
         let world = World::new();
         let made = world.below("made");
         let filter = ["--no-new-privs", "--system-call-filter=~openat2:ENOSYS", binary(), "run"];
@@ -210,7 +210,7 @@ fn without_openat2_nothing_is_looked_up_in_another_way() {
         let refused = caller.shell(binary()).arg("run").arg("--inherit-all").args(&words).output().expect("forkless");
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(told.contains("openat2") && told.contains("Linux 5.6"), "{caller:?}: {told}");
-        // One component needs no look-up.
+        // A path of one component needs no lookup.
         let bind = ["--bind", text(&world.untrusted), text(&world.place), "--dir", &made, "true"];
         let words = [&filter[..], &allowed(caller, &bind)].concat();
         let output = caller.shell(binary()).arg("run").arg("--inherit-all").args(&words).output().expect("forkless");
@@ -220,8 +220,8 @@ fn without_openat2_nothing_is_looked_up_in_another_way() {
 }
 
 #[test]
-fn what_is_bound_read_only_is_read_only_below_other_mounts_too() {
-    for caller in Caller::with_user_namespaces("what_is_bound_read_only_is_read_only_below_other_mounts_too") {
+fn read_only_bind_covers_mounts_below_it() {
+    for caller in Caller::with_user_namespaces("read_only_bind_covers_mounts_below_it") {
         let world = World::new();
         let (source, place) = (text(&world.source), text(&world.place));
         let sub = format!("{source}/sub");
@@ -229,15 +229,15 @@ fn what_is_bound_read_only_is_read_only_below_other_mounts_too() {
         let script = format!("for d in {place} {place}/sub {sub}; do [ -w $d ] && echo writable || echo fixed; done");
         let words = ["--tmpfs", &sub, "--ro-bind", source, place, "sh", "-c", &script];
         assert_eq!(caller.stdout(&allowed(caller, &words)), "fixed\nfixed\nwritable\n", "{caller:?}");
-        // A mount upon the root would not be seen by the program, which is in the root already.
+        // The program would not see a mount on top of the root: it is in the root below already.
         let words = ["--ro-bind", "/", "/", "sh", "-c", &format!("[ -w {source} ] || echo fixed")];
         assert_eq!(caller.stdout(&allowed(caller, &words)), "fixed\n", "{caller:?}");
     }
 }
 
 #[test]
-fn without_mount_setattr_nothing_is_bound_writable() {
-    for caller in Caller::with_user_namespaces("without_mount_setattr_nothing_is_bound_writable") {
+fn missing_mount_setattr_never_leaves_a_writable_bind() {
+    for caller in Caller::with_user_namespaces("missing_mount_setattr_never_leaves_a_writable_bind") {
         let world = World::new();
         fs::write(world.source.join("file"), "x").expect("write");
         let (source, place) = (text(&world.source), text(&world.place));
@@ -252,20 +252,20 @@ fn without_mount_setattr_nothing_is_bound_writable() {
         assert!(output.status.code() == Some(125) && told.contains("Linux 5.12"), "{caller:?}: {output:?}");
         let output = run(&["--best-effort=mount", "--ro-bind", source, place, "ls", place]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.stdout, b"", "not even writable: {caller:?} {output:?}");
-        assert_eq!(told.matches("gone on without").count(), 1, "{caller:?}: {told}");
+        assert_eq!(output.stdout, b"", "no writable bind either: {caller:?} {output:?}");
+        assert_eq!(told.matches("skipped: ").count(), 1, "{caller:?}: {told}");
     }
 }
 
 // ---- filters ----
 
 #[test]
-fn a_filter_holds_for_the_numbers_of_the_x32_abi() {
+fn filter_applies_to_x32_system_call_numbers() {
     if cfg!(not(target_arch = "x86_64")) {
-        return skipped("a_filter_holds_for_the_numbers_of_the_x32_abi", "that ABI is of x86-64");
+        return skipped("filter_applies_to_x32_system_call_numbers", "only x86-64 has the x32 ABI");
     }
-    for caller in Caller::all("a_filter_holds_for_the_numbers_of_the_x32_abi") {
-        // Without that ABI the kernel would answer ENOSYS.
+    for caller in Caller::all("filter_applies_to_x32_system_call_numbers") {
+        // A kernel without the x32 ABI would return ENOSYS if the filter let the call through.
         let script = "for (110, 0x40000000 + 110) { syscall($_); print $! + 0, ' ' }";
         let words = ["--no-new-privs", "--system-call-filter=~getppid:EXDEV", "perl", "-e", script];
         assert_eq!(caller.stdout(&words), format!("{0} {0} ", libc::EXDEV), "{caller:?}");
@@ -273,17 +273,17 @@ fn a_filter_holds_for_the_numbers_of_the_x32_abi() {
 }
 
 #[test]
-fn a_filter_without_names_is_an_error() {
+fn filter_without_system_calls_is_an_error() {
     for filter in ["--system-call-filter=~", "--system-call-filter=~:EPERM", "--system-call-filter="] {
         let output = Caller::Ordinary.output(&["--no-new-privs", filter, "true"]);
         assert!(!output.status.success(), "{filter}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("no system call is named"), "{filter}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no system call given"), "{filter}: {output:?}");
     }
 }
 
 #[test]
-fn access_that_cannot_be_denied_is_an_error_or_reported() {
-    for caller in Caller::all("access_that_cannot_be_denied_is_an_error_or_reported") {
+fn landlock_access_that_cannot_be_denied_is_an_error_or_reported() {
+    for caller in Caller::all("landlock_access_that_cannot_be_denied_is_an_error_or_reported") {
         let run = |more: &[&str]| {
             let filter = ["--inherit-all", "--no-new-privs", "--system-call-filter=~landlock_create_ruleset:ENOSYS"];
             let words = [&["run"], &filter[..], &[binary(), "run", "--landlock-access=fs"], more, &["true"]].concat();
@@ -291,25 +291,25 @@ fn access_that_cannot_be_denied_is_an_error_or_reported() {
         };
         let output = run(&[]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(125) && told.contains("not there, or not enabled"), "{output:?}");
+        assert!(output.status.code() == Some(125) && told.contains("no Landlock, or it is not enabled"), "{output:?}");
         let output = run(&["--best-effort=landlock"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && told.contains("gone on without: restrict by Landlock"), "{output:?}");
+        assert!(output.status.success() && told.contains("skipped: restrict by Landlock"), "{output:?}");
     }
 }
 
 // ---- identity ----
 
-/// The groups that a program has under these options, when its caller has 1, 2 and 3 among them.
+/// Runs `id -G` under these options, with a caller whose groups include 1, 2 and 3.
 fn groups(outer: &[&str], options: &[&str]) -> std::process::Output {
     let outer = [&["--inherit-all", "--groups=1,2,3"], outer, &[binary(), "run"], options].concat();
     Caller::Root.output(&[&outer[..], &["sh", "-c", "id -G"]].concat())
 }
 
 #[test]
-fn no_supplementary_group_stays_unsaid() {
-    let Some(_) = Caller::root_with("no_supplementary_group_stays_unsaid", CAP_SETUID) else { return };
-    // A caller that is not root, and may change its ids.
+fn supplementary_groups_are_kept_only_on_request() {
+    let Some(_) = Caller::root_with("supplementary_groups_are_kept_only_on_request", CAP_SETUID) else { return };
+    // A caller that is not root but may change its IDs.
     let other = ["--reuid=12345", "--regid=12345", "--ambient-caps=+setuid,+setgid"];
     for outer in [&other[..], &[]] {
         let seen = |options: &[&str]| {
@@ -335,7 +335,7 @@ fn no_supplementary_group_stays_unsaid() {
         let refused = groups(outer, &["--reuid=23456", "--init-groups"]);
         assert_eq!(refused.status.code(), Some(125), "{outer:?}: {refused:?}");
     }
-    // One that may change its user and not its groups is told so.
+    // A caller that may change its user but not its groups gets an error.
     let refused = groups(&["--reuid=12345", "--ambient-caps=+setuid"], &["--reuid=23456"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("CAP_SETGID"), "{refused:?}");
 }
@@ -343,8 +343,8 @@ fn no_supplementary_group_stays_unsaid() {
 // ---- capabilities, directory, steps that may fail ----
 
 #[test]
-fn a_bounding_set_takes_inheritable_capabilities_away_too() {
-    let test = "a_bounding_set_takes_inheritable_capabilities_away_too";
+fn bounding_set_also_drops_inheritable_capabilities() {
+    let test = "bounding_set_also_drops_inheritable_capabilities";
     let Some(root) = Caller::root_with(test, CAP_SETPCAP) else { return };
     let outer = ["--inherit-all", "--inh-caps=+net_raw,+kill", binary(), "run"];
     let set = |options: &[&str], name: &str| {
@@ -359,12 +359,12 @@ fn a_bounding_set_takes_inheritable_capabilities_away_too() {
     }
     assert_eq!(set(&["--bounding-set=-all,+kill"], "CapInh"), 1 << 5);
     assert_eq!(set(&["--bounding-set=-all,+kill", "--ambient-caps=+kill"], "CapInh"), 1 << 5);
-    assert_eq!(set(&["--bounding-set=-all", "--inh-caps=-kill"], "CapInh"), 1 << 13, "as it was said");
+    assert_eq!(set(&["--bounding-set=-all", "--inh-caps=-kill"], "CapInh"), 1 << 13, "--inh-caps overrides");
 }
 
 #[test]
-fn a_directory_that_a_new_root_would_leave_is_refused() {
-    for caller in Caller::with_user_namespaces("a_directory_that_a_new_root_would_leave_is_refused") {
+fn working_directory_outside_a_new_root_is_an_error() {
+    for caller in Caller::with_user_namespaces("working_directory_outside_a_new_root_is_an_error") {
         let run = |options: &str| {
             let user = if caller == Caller::Ordinary { "--unshare-user" } else { "" };
             let line = format!("exec 7</usr; exec \"$0\" run {user} --chdir-fd 7 {options}");
@@ -381,8 +381,8 @@ fn a_directory_that_a_new_root_would_leave_is_refused() {
 }
 
 #[test]
-fn each_step_that_was_skipped_is_reported() {
-    let test = "each_step_that_was_skipped_is_reported";
+fn every_skipped_step_is_reported() {
+    let test = "every_skipped_step_is_reported";
     for caller in Caller::with_user_namespaces(test) {
         let none: Vec<String> = (0..40).map(|n| format!("--tmpfs=/no/such/{n}")).collect();
         let mut words = vec!["--best-effort=mount"];

@@ -1,20 +1,22 @@
-//! Which way to launch suits a caller and its command, and why: a few questions, asked in one order.
+//! Which method of launching suits a caller and its command, and why: a few questions in a fixed order.
 //!
-//! The questions and where each answer leads are data, [`Question::then`], so that a chart can be drawn of them.
+//! The questions, and where each answer leads, are data ([`Question::then`]), so that a chart can be drawn of them.
 
-use crate::launch::{Extensions, Launcher, Support, posix_spawn_refusal};
+use crate::launch::support::Support;
+use crate::plan::posix_spawn::{self, Extensions};
 use crate::prepared::Prepared;
+use crate::route::Launcher;
 use std::fmt;
 use std::fs;
 use std::io;
 
-/// A way to make a child, as advice has it.
+/// A method of launching that advice can recommend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Way {
     /// A child that shares the caller's memory until exec, as [`Command`](crate::Command) makes it.
     Clone,
-    /// A small helper process beside the caller that launches for it.
+    /// A small helper process that launches for the caller.
     Zygote,
     /// `posix_spawn(3)` of the C library.
     PosixSpawn,
@@ -23,10 +25,14 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Clone, Self::Zygote, Self::PosixSpawn, Self::Fork];
 
-    /// Its name, as it stands here.
+    /// The name, such as `PosixSpawn`.
+    ///
+    /// ```
+    /// assert_eq!(forkless::Way::PosixSpawn.name(), "PosixSpawn");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Clone => "Clone",
@@ -36,7 +42,11 @@ impl Way {
         }
     }
 
-    /// What it is, in a few words.
+    /// A short description.
+    ///
+    /// ```
+    /// println!("fork is {}", forkless::Way::Fork.words());
+    /// ```
     pub fn words(self) -> &'static str {
         match self {
             Self::Clone => "a child that shares the caller's memory until exec",
@@ -46,7 +56,13 @@ impl Way {
         }
     }
 
-    /// The launcher's name in a [`Route`](crate::Route).
+    /// The launcher of this method.
+    ///
+    /// ```
+    /// let way = forkless::Situation::of_caller()?.advise(None).way;
+    /// println!("{:?} is launched by {:?}", way, way.launcher());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn launcher(self) -> Launcher {
         match self {
             Self::Clone => Launcher::Clone,
@@ -57,19 +73,19 @@ impl Way {
     }
 }
 
-/// A question on the way to a choice.
+/// A question that the choice of a method depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Question {
-    /// Does code of the caller's run between the clone and the exec?
+    /// Must code of the caller's run between the clone and the exec?
     Code,
-    /// Has the caller one thread, little memory and few open files?
+    /// Does the caller have one thread, little memory and few open files?
     Small,
     /// Can a child share the caller's memory on this machine?
     Shared,
-    /// Can `posix_spawn(3)` do all that is asked for?
+    /// Can `posix_spawn(3)` do everything that the command requests?
     Fits,
-    /// May a child share this caller's memory?
+    /// Is a child allowed to share this caller's memory?
     Allowed,
 }
 
@@ -79,18 +95,22 @@ pub enum Question {
 pub enum Next {
     /// To another question.
     Ask(Question),
-    /// To a choice.
+    /// To a method.
     Take(Way),
 }
 
 impl Question {
-    /// The first to be asked.
+    /// The first question.
     pub const FIRST: Self = Self::Code;
 
-    /// All of them.
+    /// All questions.
     pub const ALL: [Self; 5] = [Self::Code, Self::Small, Self::Shared, Self::Fits, Self::Allowed];
 
-    /// A name that stays.
+    /// A name that stays the same in all versions.
+    ///
+    /// ```
+    /// assert_eq!(forkless::Question::Code.name(), "code");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -101,7 +121,11 @@ impl Question {
         }
     }
 
-    /// The question in words.
+    /// The question in plain words.
+    ///
+    /// ```
+    /// assert!(forkless::Question::FIRST.words().ends_with('?'));
+    /// ```
     pub fn words(self) -> &'static str {
         match self {
             Self::Code => "Must code of your own run before the exec?",
@@ -112,7 +136,13 @@ impl Question {
         }
     }
 
-    /// Where the answer leads.
+    /// Where the answer leads: to another question, or to a method.
+    ///
+    /// ```
+    /// use forkless::{Next, Question, Way};
+    /// assert_eq!(Question::Code.then(false), Next::Ask(Question::Shared));
+    /// assert_eq!(Question::Allowed.then(true), Next::Take(Way::Clone));
+    /// ```
     pub fn then(self, yes: bool) -> Next {
         match (self, yes) {
             (Self::Code, true) => Next::Ask(Self::Small),
@@ -129,7 +159,8 @@ impl Question {
     }
 }
 
-/// What a choice depends on beside the command: the machine, the process that launches, and what it is to do.
+/// What the choice of a method depends on beside the command: the machine, the process that launches, and its
+/// requirements.
 ///
 /// ```
 /// use forkless::{Command, Situation, Way};
@@ -139,7 +170,7 @@ impl Question {
 /// # situation.support = forkless::Support::ALL;
 /// assert_eq!(situation.advise(Some(&command)).way, Way::Clone);
 ///
-/// // A shell's worth of code between fork and exec, in a large program with threads.
+/// // Code that must run between fork and exec, in a large program with threads.
 /// situation.code = true;
 /// (situation.threads, situation.memory) = (8, 4 << 30);
 /// let advice = situation.advise(Some(&command));
@@ -150,44 +181,66 @@ impl Question {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Situation {
-    /// What the machine allows.
+    /// What the kernel supports here.
     pub support: Support,
-    /// Threads of the caller.
+    /// The caller's threads.
     pub threads: u64,
-    /// Memory of the caller's own, in bytes: what `fork` copies page tables for, or would have to look through.
+    /// The caller's anonymous memory, in bytes: `fork` must copy or walk its page tables.
     pub memory: u64,
-    /// Open files of the caller.
+    /// The caller's open files.
     pub files: u64,
-    /// Code of the caller's is to run in the child, as with `pre_exec`.
+    /// Code of the caller's must run in the child, as with `pre_exec`.
     pub code: bool,
-    /// A child may share the caller's memory until its exec.
+    /// A child is allowed to share the caller's memory until its exec.
     pub may_share: bool,
 }
 
 impl Situation {
-    /// A caller with more memory is not small: its fork takes more than a millisecond.
+    /// A caller with more memory, in bytes, is not small: its fork takes more than a millisecond.
     pub const SMALL_MEMORY: u64 = 32 << 20;
-    /// A caller with more open files is not small: fork copies the table, and the child closes what it is not to have.
+    /// A caller with more open files is not small: fork copies the file-descriptor table, and the child closes what it
+    /// should not have.
     pub const SMALL_FILES: u64 = 1_000;
 
     /// A small caller, without code of its own to run in the child.
+    ///
+    /// ```
+    /// use forkless::{Situation, Support, Way};
+    /// assert_eq!(Situation::small(Support::ALL).advise(None).way, Way::Clone);
+    /// assert_eq!(Situation::small(Support::NONE).advise(None).way, Way::PosixSpawn);
+    /// ```
     pub fn small(support: Support) -> Self {
         Self { support, threads: 1, memory: 0, files: 3, code: false, may_share: true }
     }
 
-    /// The calling process as it is: `/proc/self`.
+    /// The calling process as it is now: `/proc/self`.
+    ///
+    /// ```
+    /// let situation = forkless::Situation::of_caller()?;
+    /// println!("{} threads, {} open files", situation.threads, situation.files);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Support::probe`], and where `/proc` cannot be read.
+    /// As for [`Support::probe`], and when `/proc` cannot be read.
     pub fn of_caller() -> io::Result<Self> {
         Self::of("self")
     }
 
-    /// Another process as it is, on this machine: `/proc/PID`.
+    /// Another process on this machine as it is now, by its PID: `/proc/PID`.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// let situation = forkless::Situation::of_process(child.id())?;
+    /// assert_eq!(situation.threads, 1);
+    /// # child.kill()?;
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`of_caller`](Self::of_caller); there may be no such process. Its open files are counted as three where the caller
-    /// may not look at them (`PermissionDenied` from `/proc/PID/fd`).
+    /// As for [`of_caller`](Self::of_caller); the process may not exist. Its open files count as three if the caller
+    /// may not see them (`PermissionDenied` from `/proc/PID/fd`).
     pub fn of_process(pid: u32) -> io::Result<Self> {
         Self::of(&pid.to_string())
     }
@@ -199,15 +252,23 @@ impl Situation {
             let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
-        // Linux 4.5 tells anonymous memory apart; only that has page tables which fork must copy. A kernel thread has none.
+        // Since Linux 4.5 anonymous memory is listed apart; fork must copy the page tables of that alone. Kernel threads have
+        // none.
         let memory = number("RssAnon").or_else(|| number("VmRSS")).unwrap_or(0) << 10;
         let files = fs::read_dir(format!("/proc/{process}/fd")).map_or(3, |entries| entries.count() as u64);
-        // Ours has the directory being read among them.
+        // The caller's own list contains the directory that is being read.
         let files = files.saturating_sub((process == "self") as u64);
         Ok(Self { threads: number("Threads").unwrap_or(1), memory, files, ..Self::small(support) })
     }
 
-    /// The way to launch such a command, or, without one, any that asks for nothing unusual.
+    /// The method that suits this command; without a command, any command with no unusual settings.
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("true").prepare()?;
+    /// let advice = forkless::Situation::of_caller()?.advise(Some(&prepared));
+    /// println!("{advice}"); // the method and the reason
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn advise(&self, command: Option<&Prepared>) -> Advice {
         let mut path = Vec::new();
         let mut question = Question::FIRST;
@@ -230,7 +291,7 @@ impl Situation {
             Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
             Question::Shared => answer(false, "CLONE_VM is refused here, or shares nothing"),
             Question::Fits => {
-                match command.and_then(|command| posix_spawn_refusal(command.plan(), Extensions::get())) {
+                match command.and_then(|command| posix_spawn::refusal(command.plan(), Extensions::get())) {
                     None => answer(true, "nothing is asked for that posix_spawn has not got"),
                     // Without the launchers that can.
                     Some(why) => (false, why.rsplit_once(": ").map_or(why.as_str(), |(what, _)| what).to_owned()),
@@ -244,7 +305,7 @@ impl Situation {
     fn is_small(&self) -> (bool, String) {
         let mut large = Vec::new();
         if self.threads > 1 {
-            // What they hold at that moment, a lock of the allocator's say, is held in the child for ever.
+            // A lock that another thread holds during the fork, such as the allocator's, stays locked in the child.
             large.push(format!("{} threads, whose locks a fork would copy as they are", self.threads));
         }
         if self.memory > Self::SMALL_MEMORY {
@@ -265,21 +326,21 @@ impl Situation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What was asked.
+    /// The question.
     pub question: Question,
     /// The answer.
     pub yes: bool,
-    /// Why that one.
+    /// The reason for the answer.
     pub why: String,
 }
 
-/// A choice, and how it came about: from [`Situation::advise`].
+/// A method, and the answers that led to it: from [`Situation::advise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advice {
-    /// What to launch by.
+    /// The recommended method.
     pub way: Way,
-    /// The questions that led there, in the order in which they were asked.
+    /// The questions that led there, in their order.
     pub path: Vec<Answer>,
 }
 

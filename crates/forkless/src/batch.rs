@@ -1,26 +1,20 @@
-//! Many launches at once.
+//! Launching many commands at once.
 
 use crate::child::Child;
-use crate::launch::Creator;
+use crate::plan::Creator;
 use crate::prepared::Prepared;
 use std::io;
 use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
 
-/// So many launches are worth a thread, which costs as much as a few of them.
+/// So many launches pay for a further thread, which costs as much as a few of them.
 const WORTH_A_THREAD: usize = 32;
 
-/// Launches each of these, from several threads where there are more than two processors, and gives their handles, or why there is none, in the order of the
-/// commands. One that fails has no effect on the others.
+/// Launches all these commands, and returns for each its handle or its error, in the order of the commands. A command
+/// that fails has no effect on the others.
 ///
-/// # Errors
-/// Each entry's are those of [`Prepared::launch`].
-///
-/// # In the children
-/// Each is launched as by [`Prepared::launch`]: whether a program could be executed is told by its handle. The threads that do it are made
-/// from the calling one, so the children have its processors, nice value and the like; a command with a
-/// [`thread_death_signal`](crate::Command::thread_death_signal) is launched by the calling thread itself.
+/// From 64 commands and four CPUs on, it uses several threads.
 ///
 /// ```
 /// use forkless::{Command, launch_all};
@@ -31,8 +25,16 @@ const WORTH_A_THREAD: usize = 32;
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// # Errors
+/// Each entry's are those of [`Prepared::launch`].
+///
+/// # In the children
+/// Each is launched as by [`Prepared::launch`]: its handle reports whether the program could be executed. The threads
+/// are created by the calling thread, so the children inherit that one's CPU affinity, nice value and so on. If a
+/// command has a [`thread_death_signal`](crate::Command::thread_death_signal), the calling thread launches all of them.
 pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
-    // The children need processors too: with two of them a second thread only gets in their way.
+    // The children need CPUs too: on two CPUs a second thread only takes time from them.
     let processors = thread::available_parallelism().map_or(1, NonZero::get) / 2;
     let is_ours = |one: &Prepared| one.plan().names_parent && matches!(one.plan().creator, Creator::Caller);
     let threads = if commands.iter().any(is_ours) { 1 } else { processors.min(commands.len() / WORTH_A_THREAD) };
@@ -42,7 +44,7 @@ pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     let mut parts = commands.chunks(commands.len().div_ceil(threads));
     let first = parts.next().unwrap_or(&[]);
     thread::scope(|scope| {
-        // A thread that cannot be had leaves its part to us.
+        // If a thread cannot be created, this thread does its part.
         let started: Vec<_> = parts
             .map(|part| (part, thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || launch(part))))
             .collect();
@@ -57,18 +59,18 @@ pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     })
 }
 
-/// How many children of one thread may be on their way to their programs: more would need stacks that are not kept, and
-/// memory that is in no cache. The best of 4 to 1,000, for 1,000 launches on two processors.
+/// How many children of one thread may be between clone and exec. More would need stacks that are not kept, and memory
+/// that is in no cache. It was the best of 4 to 1,000, for 1,000 launches on two CPUs.
 const ON_THEIR_WAY: usize = 64;
 
-/// For how long.
+/// For how long an earlier child's exec is waited for.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 fn launch(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     let mut children: Vec<io::Result<Child>> = Vec::with_capacity(commands.len());
     for (n, command) in commands.iter().enumerate() {
         if let Some(Ok(earlier)) = n.checked_sub(ON_THEIR_WAY).and_then(|n| children.get_mut(n)) {
-            // Gives its stack back. A failure is told again when the handle is waited for; one that is stopped is left behind.
+            // Returns its stack to the pool. A failure is reported again when the handle is waited for. A stopped child is skipped.
             let _ = earlier.wait_exec_timeout(PATIENCE);
         }
         children.push(command.launch());
@@ -76,5 +78,5 @@ fn launch(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     children
 }
 
-/// Enough for launches, in bytes.
+/// The stack of such a thread, in bytes: enough for launches.
 const STACK: usize = 256 * 1024;

@@ -1,9 +1,9 @@
-//! A control group (version 2) of one's own, for children to be born in.
+//! A cgroup (version 2) of the caller's own, to start children in.
 
 use crate::error::reworded;
+use crate::kernel::{SIGCONT, SIGKILL};
 use forkless_core::planted;
 use forkless_core::sys;
-use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,10 +19,10 @@ mod own;
 #[cfg(test)]
 mod tests;
 
-/// How long a process that has been killed or reaped may still be counted.
+/// How long a cgroup may still count a process that has been killed or reaped.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// A control group (version 2) that this handle has made, and removes when it is dropped: `cgroups(7)`.
+/// A cgroup (version 2) that this handle has created, and removes when it is dropped: `cgroups(7)`.
 ///
 /// ```no_run
 /// use forkless::{Cgroup, Command};
@@ -32,15 +32,16 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// group.memory_max(512 << 20)?.pids_max(100)?;
 /// let mut child = Command::new("make").cgroup(group.directory()?).spawn()?;
 /// child.wait()?;
-/// println!("{} bytes at most, {} killed for want of memory", group.memory_peak()?, group.oom_kills()?);
-/// group.kill()?; // whatever make has left behind
+/// println!("at most {} bytes, {} OOM kills", group.memory_peak()?, group.oom_kills()?);
+/// group.kill()?; // what make has left running
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A program in the group may make groups below it; they are limited, counted, frozen and killed with it.
+/// A program in the cgroup may create cgroups below it. They are limited, counted, frozen and killed with it.
 ///
-/// Dropping the handle removes the group, and those below, if nobody is in them any more; it neither kills nor waits for
-/// who is (but for a moment, since the kernel takes one to notice that a process has gone). [`remove`](Self::remove) tells.
+/// Dropping the handle removes the cgroup, and those below it, if they have no processes. It does not kill processes,
+/// and waits for their end at most 50 ms, since the kernel takes a moment to notice that a process has gone. Use
+/// [`remove`](Self::remove) to see an error.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -49,22 +50,36 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The directory of the group that the caller is in, to make others in: `/proc/self/cgroup`, below the place where
-    /// control groups are mounted, `/sys/fs/cgroup` or, beside those of version 1, `/sys/fs/cgroup/unified`.
+    /// The directory of the cgroup that the calling process is in, to create others in. It reads `/proc/self/cgroup`,
+    /// and finds where cgroups are mounted: `/sys/fs/cgroup`, or beside version 1 `/sys/fs/cgroup/unified`.
+    ///
+    /// ```no_run
+    /// use forkless::Cgroup;
+    /// let group = Cgroup::create(Cgroup::own()?, "job-1")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOENT where no version 2 group is to be seen: none is mounted, or the caller's is outside of what is.
+    /// ENOENT if no cgroup of version 2 can be found: none is mounted, or the caller's is outside of the mounted tree.
     pub fn own() -> io::Result<PathBuf> {
         own::directory()
     }
 
-    /// Has the group of this directory hand controllers (`memory`, `pids`, `cpu`, `io`…) down to those made in it, which
-    /// can then have limits: `cgroup.subtree_control`. Nothing is written where it does so already.
+    /// Makes controllers (`memory`, `pids`, `cpu`, `io`…) available to the cgroups inside this directory, which can
+    /// then have limits: `cgroup.subtree_control`. Writes nothing if they are available already.
+    ///
+    /// ```no_run
+    /// use forkless::Cgroup;
+    /// let parent = "/sys/fs/cgroup/my.slice";
+    /// Cgroup::hand_down(parent, &["memory", "pids"])?;
+    /// Cgroup::create(parent, "build-7")?.memory_max(512 << 20)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// EBUSY where processes are in that very group: only the root may have both processes and groups with limits. ENOENT
-    /// where it has not got a controller itself, because the group above it does not hand it down or version 1 has it.
-    /// EACCES where the caller may not. No controller is handed down then that was not before.
+    /// EBUSY if processes are in this cgroup itself: only the root may have both processes and cgroups with limits.
+    /// ENOENT if the cgroup does not have a controller itself, because its parent does not hand it down or version 1
+    /// uses it. EACCES if the caller may not write there. After an error no further controller is available.
     pub fn hand_down<P: AsRef<Path>>(directory: P, controllers: &[&str]) -> io::Result<()> {
         let directory = directory.as_ref();
         check(directory)?;
@@ -90,8 +105,8 @@ impl Cgroup {
             let why = format!("cannot hand {request} down: {why}");
             about(io::Error::new(ErrorKind::ResourceBusy, why), directory)
         };
-        // Some controllers the kernel would hand down all the same, to groups that can then have nothing but threads:
-        // cgroup_vet_subtree_control_enable() in kernel/cgroup/cgroup.c. Only the root has no events.
+        // Checked here because the kernel hands some controllers down nevertheless, to cgroups that can then hold only
+        // threads: cgroup_vet_subtree_control_enable() in kernel/cgroup/cgroup.c. Only the root has no cgroup.events.
         let is_root = !directory.join("cgroup.events").exists();
         if !is_root && words("cgroup.procs").is_ok_and(|processes| !processes.is_empty()) {
             return Err(busy());
@@ -100,15 +115,22 @@ impl Cgroup {
         written.map_err(|error| if error.kind() == ErrorKind::ResourceBusy { busy() } else { error })
     }
 
-    /// Makes the group `name` in `parent`, the directory of another group.
+    /// Creates the cgroup `name` in `parent`, the directory of another cgroup.
+    ///
+    /// ```no_run
+    /// use forkless::{Cgroup, Command};
+    /// let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// Command::new("make").cgroup(group.directory()?).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `mkdir(2)`'s: EACCES where the caller may not, EEXIST if it is there already (it is left alone then). EINVAL where
-    /// the parent is no group of version 2. All errors of this type name the file.
+    /// Those of `mkdir(2)`: EACCES if the caller may not, EEXIST if it exists (it is then left alone). EINVAL if the
+    /// parent is no cgroup of version 2. All errors of this type name the file.
     pub fn create<P: AsRef<Path>>(parent: P, name: &str) -> io::Result<Self> {
         let parent = parent.as_ref();
         check(parent)?;
-        // Where the caller goes later must not change what is removed.
+        // Absolute: a later change of the working directory must not change what is removed.
         let path = absolute(parent.join(name)).map_err(|error| about(error, parent))?;
         fs::create_dir(&path).map_err(|error| about(error, &path))?;
         match File::open(&path) {
@@ -120,12 +142,26 @@ impl Cgroup {
         }
     }
 
-    /// Its directory.
+    /// The directory of the cgroup.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// println!("limits are in {}", group.path().display());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A descriptor of its directory, for [`Command::cgroup`](crate::Command::cgroup).
+    /// A descriptor of the directory, for [`Command::cgroup`](crate::Command::cgroup).
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// let mut child = forkless::Command::new("make").cgroup(group.directory()?).spawn()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// EMFILE.
@@ -133,17 +169,31 @@ impl Cgroup {
         self.directory.try_clone()
     }
 
-    /// The most memory that it may use, in bytes, `u64::MAX` for no limit: `memory.max`. Where the kernel can free none,
-    /// it kills a process of the group: see [`oom_kills`](Self::oom_kills).
+    /// Sets the hard memory limit, in bytes; `u64::MAX` for no limit: `memory.max`. If the kernel can free no memory,
+    /// the OOM killer kills a process of the cgroup: see [`oom_kills`](Self::oom_kills).
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.memory_max(512 << 20)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOENT where the parent group does not hand the controller down: see [`hand_down`](Self::hand_down).
+    /// ENOENT if the parent cgroup does not hand the controller down: see [`hand_down`](Self::hand_down).
     pub fn memory_max(&self, bytes: u64) -> io::Result<&Self> {
         self.set("memory.max", &amount(bytes))
     }
 
-    /// The memory above which it is slowed down until it has given some back, in bytes, `u64::MAX` for none:
-    /// `memory.high`.
+    /// Sets the memory use, in bytes, above which the kernel slows the processes down and reclaims memory; `u64::MAX`
+    /// for none: `memory.high`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.memory_high(400 << 20)?.memory_max(512 << 20)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
@@ -151,7 +201,14 @@ impl Cgroup {
         self.set("memory.high", &amount(bytes))
     }
 
-    /// The most of its memory that may be swapped out, in bytes, `u64::MAX` for no limit: `memory.swap.max`.
+    /// Sets the limit of swap space, in bytes; `u64::MAX` for no limit: `memory.swap.max`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.memory_max(512 << 20)?.memory_swap_max(0)?; // nothing is swapped out
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max); also ENOENT on a kernel without swap.
@@ -159,8 +216,15 @@ impl Cgroup {
         self.set("memory.swap.max", &amount(bytes))
     }
 
-    /// The most processes and threads that it may have, `u64::MAX` for no limit: `pids.max`. A fork beyond fails with
-    /// EAGAIN; so does the launch of a child into a group that is full.
+    /// Sets the limit of processes and threads; `u64::MAX` for no limit: `pids.max`. A fork beyond it fails with
+    /// EAGAIN, and so does the launch of a child into a full cgroup.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.pids_max(100)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
@@ -168,8 +232,15 @@ impl Cgroup {
         self.set("pids.max", &amount(count))
     }
 
-    /// The most processor time, in microseconds of each period of as many: `cpu.max`. 150,000 of 100,000 are one and a
-    /// half processors. The kernel takes periods from 1,000 to 1,000,000.
+    /// Sets the limit of CPU time: `quota` microseconds in each period of `period` microseconds: `cpu.max`. A quota of
+    /// 150,000 in a period of 100,000 is one and a half CPUs. The kernel accepts periods from 1,000 to 1,000,000.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.cpu_max(150_000, 100_000)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
@@ -177,7 +248,14 @@ impl Cgroup {
         self.set("cpu.max", &format!("{quota} {period}"))
     }
 
-    /// Its share of processor time where others want it too, from 1 to 10,000; 100 unless set: `cpu.weight`.
+    /// Sets its share of CPU time when the CPUs are busy, from 1 to 10,000 (default: 100): `cpu.weight`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.cpu_weight(50)?; // half as much as a cgroup beside it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
@@ -185,7 +263,14 @@ impl Cgroup {
         self.set("cpu.weight", &weight.to_string())
     }
 
-    /// Its share of the disks where others want them too, from 1 to 10,000; 100 unless set: `io.weight`.
+    /// Sets its share of disk I/O when the disks are busy, from 1 to 10,000 (default: 100): `io.weight`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.io_weight(50)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_max`](Self::memory_max); also ENOENT on a kernel without it.
@@ -193,26 +278,48 @@ impl Cgroup {
         self.set("io.weight", &format!("default {weight}"))
     }
 
-    /// Writes to any of its files, such as `io.max` or `memory.oom.group`.
+    /// Writes to any file of the cgroup, such as `io.max` or `memory.oom.group`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.set("memory.oom.group", "1")?; // the OOM killer kills all or none
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOENT where the file is not there, EINVAL where the kernel does not take the value.
+    /// ENOENT if the file does not exist, EINVAL if the kernel does not accept the value.
     pub fn set(&self, file: &str, value: &str) -> io::Result<&Self> {
         write(&self.path, file, value).map(|()| self)
     }
 
-    /// What any of its files says, such as `memory.pressure`, without the end of the last line.
+    /// Reads any file of the cgroup, such as `memory.pressure`, and returns its text without the last newline.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// println!("{}", group.get("memory.pressure")?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOENT where the file is not there, which may be the kernel's age.
+    /// ENOENT if the file does not exist, perhaps because the kernel is too old.
     pub fn get(&self, file: &str) -> io::Result<String> {
         let path = self.path.join(file);
         let text = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
         Ok(text.trim_end().to_owned())
     }
 
-    /// The counters of a file that has a name and a number in each line: `cpu.stat`, `memory.events`, `memory.stat`,
+    /// Reads a file that has a name and a number in each line: `cpu.stat`, `memory.events`, `memory.stat`,
     /// `pids.events`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// let refused = group.counters("pids.events")?["max"];
+    /// println!("{refused} forks have failed because of pids.max");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`get`](Self::get).
@@ -222,15 +329,29 @@ impl Cgroup {
         Ok(text.lines().filter_map(pair).collect())
     }
 
-    /// The most memory that it has used at any time, in bytes: `memory.peak`, Linux 5.19.
+    /// The largest memory use so far, in bytes: `memory.peak`, Linux 5.19.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// println!("{} MiB at most", group.memory_peak()? >> 20);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOENT where there is no such file: see [`memory_max`](Self::memory_max).
+    /// ENOENT if the file does not exist: see [`memory_max`](Self::memory_max).
     pub fn memory_peak(&self) -> io::Result<u64> {
         self.number("memory.peak")
     }
 
-    /// The most processes and threads that it has had at any time: `pids.peak`, Linux 6.1.
+    /// The largest number of processes and threads so far: `pids.peak`, Linux 6.1.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// println!("{} processes and threads at most", group.pids_peak()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_peak`](Self::memory_peak).
@@ -238,8 +359,17 @@ impl Cgroup {
         self.number("pids.peak")
     }
 
-    /// The processes that the kernel has killed in it and below because memory had run out, its own or the machine's:
-    /// `oom_kill` in `memory.events`.
+    /// The number of processes in the cgroup and below that the kernel has killed because memory was exhausted, the
+    /// cgroup's or the machine's: `oom_kill` in `memory.events`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// if group.oom_kills()? > 0 {
+    ///     eprintln!("the memory limit is too small");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`memory_peak`](Self::memory_peak).
@@ -247,7 +377,15 @@ impl Cgroup {
         Ok(self.counters("memory.events")?.get("oom_kill").copied().unwrap_or(0))
     }
 
-    /// The processor time of all that has run in it and below, also of what nobody has waited for: `cpu.stat`.
+    /// The CPU time of all processes that have run in the cgroup and below, including those that nobody has waited for:
+    /// `cpu.stat`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// println!("{:?} of CPU time", group.cpu_time()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of reading.
@@ -262,8 +400,18 @@ impl Cgroup {
         text.parse().map_err(|_| about(wrong(), self.path.join(file)))
     }
 
-    /// Asks every process in it and below to stop where it is: `cgroup.freeze`. They have when
-    /// [`wait_frozen`](Self::wait_frozen) says so. SIGKILL ends a frozen process all the same.
+    /// Tells the kernel to stop every process in the cgroup and below: `cgroup.freeze`.
+    /// [`wait_frozen`](Self::wait_frozen) waits until they have stopped. SIGKILL ends a frozen process too.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.freeze()?;
+    /// group.wait_frozen(std::time::Duration::from_secs(1))?;
+    /// // Nothing runs in it here.
+    /// group.thaw()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// ENOENT before Linux 5.2.
@@ -271,7 +419,15 @@ impl Cgroup {
         self.set("cgroup.freeze", "1").map(drop)
     }
 
-    /// Lets them go on.
+    /// Lets frozen processes continue.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.freeze()?;
+    /// group.thaw()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`freeze`](Self::freeze).
@@ -279,7 +435,17 @@ impl Cgroup {
         self.set("cgroup.freeze", "0").map(drop)
     }
 
-    /// Waits until every process is frozen, for `limit` at most; says whether that is so. Sleeps on `cgroup.events`.
+    /// Waits until every process is frozen, for `limit` at most. Returns whether they are. Sleeps on `cgroup.events`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.freeze()?;
+    /// if !group.wait_frozen(std::time::Duration::from_secs(1))? {
+    ///     eprintln!("a process has not stopped yet");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of reading.
@@ -287,7 +453,16 @@ impl Cgroup {
         events::wait(&self.path, "frozen 1", limit)
     }
 
-    /// Waits until no process is in it or below, for `limit` at most; says whether that is so. Sleeps on `cgroup.events`.
+    /// Waits until no process is in the cgroup or below, for `limit` at most. Returns whether it is empty. Sleeps on
+    /// `cgroup.events`.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.kill()?;
+    /// assert!(group.wait_empty(std::time::Duration::from_secs(10))?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of reading.
@@ -295,8 +470,17 @@ impl Cgroup {
         events::wait(&self.path, "populated 0", limit)
     }
 
-    /// Kills every process in it and below with SIGKILL: `cgroup.kill`; before Linux 5.14 by freezing them and killing
-    /// each. They have gone when [`wait_empty`](Self::wait_empty) says so.
+    /// Kills every process in the cgroup and below with SIGKILL: `cgroup.kill`; before Linux 5.14 by freezing them and
+    /// killing each. [`wait_empty`](Self::wait_empty) waits until they have gone.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.kill()?;
+    /// group.wait_empty(std::time::Duration::from_secs(10))?;
+    /// group.remove()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of writing.
@@ -314,14 +498,17 @@ impl Cgroup {
         self.signal_each(&[SIGKILL])
     }
 
-    /// Asks every process in it and below to end by `signal` (15 is SIGTERM), waits for `grace` at most until all have gone,
-    /// then [kills](Self::kill) those that are left, and waits until they have gone; says whether there was none to be killed.
+    /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most until
+    /// all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether none had
+    /// to be killed.
     ///
-    /// They are frozen while they are told, so that none is born meanwhile that does not hear; afterwards all go on, also who
-    /// was stopped or frozen before. One that the caller may not signal is killed in the end.
+    /// The processes are frozen while they are signalled, so that none can fork a child that misses the signal.
+    /// Afterwards all of them continue, including those that were stopped or frozen before. A process that the caller
+    /// may not signal is killed after `grace`.
     ///
     /// ```no_run
-    /// # let group = forkless::Cgroup::create("/sys/fs/cgroup/my.slice", "server")?;
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
     /// if !group.terminate(15, std::time::Duration::from_secs(5))? {
     ///     eprintln!("some had to be killed");
     /// }
@@ -342,23 +529,24 @@ impl Cgroup {
         self.wait_empty(Duration::MAX).map(|_| false)
     }
 
-    /// Frozen processes make no others, and none leaves its number to a stranger while we look. They go on afterwards.
+    /// Signals every process. They are frozen meanwhile: none can fork, and none can end and leave its PID to another
+    /// process. They continue afterwards.
     fn signal_each(&self, signals: &[i32]) -> io::Result<()> {
         let frozen = self.freeze();
         let told = frozen.and_then(|()| self.signal_frozen(signals));
-        // Whatever came of it, nobody is left frozen.
+        // After an error too: no process may stay frozen.
         let thawed = if planted!("cgroup-left-frozen") { Ok(()) } else { self.thaw() };
         told.and(thawed)
     }
 
     fn signal_frozen(&self, signals: &[i32]) -> io::Result<()> {
         const PATIENCE: Duration = Duration::from_secs(1);
-        // One that waits for a disk is late to freeze; it makes no others either.
+        // A process that waits for a disk freezes late. It cannot fork meanwhile either.
         self.wait_frozen(PATIENCE)?;
         for directory in below(&self.path)? {
             let path = directory.join("cgroup.procs");
             let list = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
-            // 0 is a process that we cannot see, and to kill(2) our own process group.
+            // 0 stands for a process outside of this PID namespace. To kill(2), 0 is the caller's own process group.
             for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0) {
                 for &signal in signals {
                     let _ = sys::kill(pid, signal);
@@ -368,10 +556,19 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes it, and the groups that programs in it have made below.
+    /// Removes the cgroup, and the cgroups that programs in it have created below.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.kill()?;
+    /// group.wait_empty(std::time::Duration::from_secs(10))?;
+    /// group.remove()?; // with the error that a drop would not report
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// EBUSY while a process is in one of them; none is killed for it. That it has gone already is no error.
+    /// EBUSY while a process is in one of them; no process is killed. It is no error if it has already been removed.
     pub fn remove(mut self) -> io::Result<()> {
         self.removed = true;
         remove(&self.path)
@@ -392,7 +589,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// A directory of another kind would be taken for one until the clone, whose error says less.
+/// Refuses a directory that is no cgroup of version 2. Otherwise the clone would fail later, with a less helpful error.
 fn check(directory: &Path) -> io::Result<()> {
     if directory.is_dir() && !directory.join("cgroup.controllers").exists() {
         return Err(about(io::Error::new(ErrorKind::InvalidInput, "it is none of version 2"), directory));
@@ -400,7 +597,8 @@ fn check(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Those below first, since a group with others in it stays; again while somebody who is going is still counted.
+/// Removes those below first, since a cgroup with others in it cannot be removed. Retries for a moment while an ended
+/// process is still counted.
 fn remove(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + MOMENT;
     loop {
@@ -408,7 +606,7 @@ fn remove(path: &Path) -> io::Result<()> {
         match answer {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                // Should somebody else have removed it, there are no events; the next try tells.
+                // Without cgroup.events another process may have removed the cgroup: the next try finds out.
                 if left.is_zero() || !events::wait(path, "populated 0", left).unwrap_or(true) {
                     return Err(error);
                 }
@@ -425,7 +623,7 @@ fn remove_one(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The group and all below it, each before those in it; none if it has gone.
+/// The cgroup and all below it, each before those inside it; none if it has gone.
 fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
@@ -444,7 +642,7 @@ fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn write(directory: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = directory.join(file);
-    // Not created where it is missing: the kernel would say EPERM, and ENOENT says more.
+    // Without O_CREAT: for a missing file the kernel would then return EPERM, and ENOENT is more helpful.
     let written = OpenOptions::new().write(true).open(&path).and_then(|mut open| open.write_all(value.as_bytes()));
     written.map_err(|error| match file.split_once('.') {
         Some((controller, _)) if error.kind() == ErrorKind::NotFound && controller != "cgroup" => {
@@ -455,7 +653,7 @@ fn write(directory: &Path, file: &str, value: &str) -> io::Result<()> {
     })
 }
 
-/// The kernel's word for no limit.
+/// The value as the kernel spells it: `max` for no limit.
 fn amount(number: u64) -> String {
     if number == u64::MAX { "max".to_owned() } else { number.to_string() }
 }

@@ -1,27 +1,27 @@
 //! The handle of a child.
 
-use crate::capture::{drive::Drive, reader};
-use crate::compile::Plan;
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::{self, Form, Route, Run, Stack};
+use crate::kernel::SIGKILL;
+use crate::launch::cloned::late_error;
+use crate::launch::pending::Pending;
+use crate::launch::run::Running;
+use crate::launch::watch;
 use crate::orphan::{self, Orphan};
-use crate::output::{Chunks, Lines};
-use crate::pipes::{self, Defaults, Pipes};
+use crate::pipes::{self, Pipes};
+use crate::plan::Plan;
 use crate::process;
+use crate::route::Route;
+use crate::step::Step;
 use crate::usage::Usage;
 use crate::wait::{self, Ended};
-use crate::zygote::Request;
 use forkless_core::frame::LEFT;
-use forkless_core::sys::signal::SIGKILL;
 use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,22 @@ mod signal;
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
-/// Dropping it neither kills the child nor leaves a zombie: a child that ends later is reaped by a later launch, or by
-/// [`reap_orphans`](crate::reap_orphans).
+/// Dropping it does not kill the child, and leaves no zombie: a child that ends later is reaped by a later launch, or
+/// by [`reap_orphans`](crate::reap_orphans).
+///
+/// ```
+/// use forkless::{Command, Stdio};
+/// use std::io::Read;
+/// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+/// let mut text = String::new();
+/// child.stdout.take().unwrap().read_to_string(&mut text)?;
+/// assert_eq!(text, "hello\n");
+/// assert!(child.wait()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Child {
-    /// First, so that a child that dies with its handle has been killed before its streams are closed.
+    /// The first field, so that with `kill_on_drop` the child is killed before its streams are closed.
     inner: Inner,
     /// The other end of the child's standard input, if it is a pipe.
     pub stdin: Option<ChildStdin>,
@@ -45,12 +56,12 @@ pub struct Child {
     pub stderr: Option<ChildStderr>,
 }
 
-/// What a dropped handle leaves behind. Not [`Child`] itself is dropped: nothing could be moved out of that then.
+/// The part that has a `Drop`. [`Child`] itself has none, so that fields can be moved out of it.
 #[derive(Debug)]
 struct Inner {
-    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
+    /// The PID for waits and signals; [`wait::NOBODY`] if the child is autoreaped.
     pid: i32,
-    /// Its process id.
+    /// The process ID.
     id: i32,
     pidfd: Option<OwnedFd>,
     state: State,
@@ -62,21 +73,21 @@ struct Inner {
     started: Instant,
     route: Route,
     kill_on_drop: bool,
-    /// It is killed when its pidfd is closed, which is when the handle is dropped.
+    /// The kernel kills the child when its pidfd is closed, which is when the handle is dropped.
     autokill: bool,
-    /// It leads its process group.
+    /// The child leads its process group.
     leads_group: bool,
 }
 
-/// What has become of a child: from [`Child::wait_change`].
+/// A change of a child's state: from [`Child::wait_change`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// It has been stopped by this signal.
+    /// This signal has stopped it.
     Stopped(i32),
-    /// It goes on, after SIGCONT.
+    /// It continues, after SIGCONT.
     Continued,
-    /// It has ended. `std::os::unix::process::ExitStatusExt` tells the signal, and whether a core was dumped.
+    /// It has ended. `std::os::unix::process::ExitStatusExt` has the signal that killed it, and whether it dumped core.
     Ended(ExitStatus),
 }
 
@@ -84,74 +95,15 @@ pub enum Change {
 enum State {
     Running,
     Ended(ExitStatus),
-    /// It has never executed its program.
+    /// It has not executed its program.
     Failed(Error),
-    /// Somebody else reaped it, and its status with it.
+    /// Another part of the program reaped it, and its status is lost.
     Lost,
 }
 
-/// What a child may be using as long as it has not left our memory.
-pub(crate) struct Pending {
-    stack: Stack,
-    plan: ManuallyDrop<Arc<Plan>>,
-}
-
-impl std::fmt::Debug for Pending {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Pending")
-    }
-}
-
-// A panic leaves it as it was: it is looked at, and dropped.
-impl UnwindSafe for Pending {}
-impl RefUnwindSafe for Pending {}
-
-impl Pending {
-    pub(crate) fn has_left(&self) -> bool {
-        self.stack.has_left()
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
-        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.plan) };
-        }
-    }
-}
-
 impl Child {
-    pub(crate) fn spawn(plan: &Arc<Plan>) -> io::Result<Self> {
-        Self::start(plan, Form::Spawn, Defaults::Inherit, true)
-    }
-
-    pub(crate) fn launch(plan: &Arc<Plan>) -> io::Result<Self> {
-        Self::start(plan, Form::Launch, Defaults::Inherit, true)
-    }
-
-    /// Starts a child; `pidfd`: if the command says nothing about it.
-    pub(crate) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
-        Self::start_with(plan, form, defaults, plan.pidfd.unwrap_or(pidfd))
-    }
-
-    /// Starts a child; `pidfd`: whatever the command says.
-    pub(crate) fn start_with(plan: &Arc<Plan>, form: Form, defaults: Defaults<'_>, pidfd: bool) -> io::Result<Self> {
-        Self::start_by(None, plan, form, defaults, pidfd)
-    }
-
-    /// Starts a child; `zygote`: who clones it, if not we.
-    pub(crate) fn start_by(
-        zygote: Option<Request<'_>>,
-        plan: &Arc<Plan>,
-        form: Form,
-        defaults: Defaults<'_>,
-        pidfd: bool,
-    ) -> io::Result<Self> {
-        let pipes = Pipes::make(plan, defaults)?;
-        let run = Run { zygote, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form };
-        let running = launch::run(plan, &run)?;
+    /// The handle of a child that has been launched.
+    pub(crate) fn new(running: Running, pipes: Pipes, plan: &Arc<Plan>) -> Self {
         let [stdin, stdout, stderr] = pipes.ours;
         let mut inner = Inner {
             pid: running.pid,
@@ -170,43 +122,101 @@ impl Child {
             leads_group: plan.leads_group,
         };
         if running.left {
-            inner.missed = launch::missed(&running.stack, plan);
+            inner.missed = watch::missed(&running.stack, plan);
         } else {
-            inner.pending = Some(Pending { stack: running.stack, plan: ManuallyDrop::new(Arc::clone(plan)) });
+            inner.pending = Some(Pending::new(running.stack, plan));
         }
-        Ok(Self {
+        Self {
             inner,
             stdin: stdin.map(ChildStdin::from),
             stdout: stdout.map(ChildStdout::from),
             stderr: stderr.map(ChildStderr::from),
-        })
+        }
     }
 
-    /// The process id. It names this child until it has been waited for; an [autoreaped](crate::Command::autoreap) one until it ends.
+    /// The process ID. It names this child until the child has been waited for; an
+    /// [autoreaped](crate::Command::autoreap) child until it ends.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let child = Command::new("sh").args(["-c", "echo $$"]).stdout(Stdio::piped()).spawn()?;
+    /// let id = child.id();
+    /// assert_eq!(child.wait_with_output()?.stdout, format!("{id}\n").into_bytes());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn id(&self) -> u32 {
         self.inner.id as u32
     }
 
-    /// The pidfd, which names this child for ever. None if [`Command::pidfd`](crate::Command::pidfd) said so.
+    /// The pidfd, which always names this child and never another process. `None` if
+    /// [`Command::pidfd`](crate::Command::pidfd) turned it off.
     ///
-    /// It is readable (poll, epoll) when the child has ended.
+    /// It becomes readable (poll, epoll) when the child has ended. `pidfd_open(2)`
+    ///
+    /// ```
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// if let Some(pidfd) = child.pidfd() {
+    ///     poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None)?;
+    /// }
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// The way this child was launched, and why that one.
+    /// The method by which this child was launched, with its fallbacks. Its `Display` is one line of text for a log.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// println!("launched by {}", child.route());
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn route(&self) -> Route {
         self.inner.route
     }
 
-    /// The parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor `number`.
+    /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
+    /// `number`. `None` if there is none at that number, or it has been taken.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// use std::{io::Read, io::Write, os::unix::net::UnixStream};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "read line <&3; echo \"got $line\" >&3"]).fd(Stdio::socketpair(), 3);
+    /// let mut child = command.spawn()?;
+    /// let mut socket = UnixStream::from(child.take_socket(3).expect("made for this child"));
+    /// socket.write_all(b"hello\n")?;
+    /// let mut reply = String::new();
+    /// socket.read_to_string(&mut reply)?;
+    /// assert_eq!(reply, "got hello\n");
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
         let at = self.inner.sockets.iter().position(|(theirs, _)| *theirs == number)?;
         Some(self.inner.sockets.swap_remove(at).1)
     }
 
-    /// The next descriptor that the child has handed [back](crate::Command::hand_back), in the order in which that was
-    /// asked for; none if there is no further one. After [`launch`](crate::Command::launch) it waits for it.
+    /// Takes the next descriptor that the child has handed [back](crate::Command::hand_back), in the order of the calls
+    /// of `hand_back`. `None` when there is no further one.
+    ///
+    /// After [`launch`](crate::Command::launch) it waits until the child has sent it.
+    ///
+    /// ```
+    /// use forkless::{CallArg, Command};
+    /// const OPENAT: u32 = if cfg!(target_arch = "x86_64") { 257 } else { 56 };
+    /// let mut command = Command::new("true");
+    /// // SAFETY: openat(2) of a directory changes nothing but the child's own descriptor table.
+    /// unsafe { command.call(OPENAT, [CallArg::Number(-100i64 as u64), "/".into(), 0.into()], Some(0)) };
+    /// let mut child = command.hand_back(0).spawn()?;
+    /// let root = child.take_handed_back()?.expect("the child opened it");
+    /// assert!(std::fs::File::from(root).metadata()?.is_dir());
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// EMFILE.
@@ -218,7 +228,7 @@ impl Child {
         }
     }
 
-    /// The child's input ends: its standard input, and what it could read from sockets that nobody has taken.
+    /// Ends the child's input: its standard input, and the writing direction of sockets that nobody has taken.
     pub(crate) fn end_input(&mut self) {
         if !planted!("input-not-ended") {
             drop(self.stdin.take());
@@ -229,20 +239,50 @@ impl Child {
         }
     }
 
-    /// What the child has used; none before it has been waited for, or if another part of the program reaped it.
+    /// The resources that the child has used. `None` before it has been waited for, and if another part of the program
+    /// reaped it.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("true").spawn()?;
+    /// child.wait()?;
+    /// if let Some(usage) = child.usage() {
+    ///     println!("{:?} of CPU time, {} KiB of memory", usage.user_time + usage.system_time, usage.max_rss_kib);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn usage(&self) -> Option<&Usage> {
         self.inner.usage.as_ref()
     }
 
-    /// The [best-effort](crate::Command::best_effort) steps that failed; complete after
+    /// The [best-effort](crate::Command::best_effort) steps that failed and were skipped. The list is complete after
     /// [`wait_exec`](Self::wait_exec).
+    ///
+    /// ```
+    /// use forkless::{Command, Step};
+    /// let mut command = Command::new("true");
+    /// command.oom_score_adj(-500).best_effort(Step::OomScore);
+    /// let mut child = command.spawn()?;
+    /// for error in child.missed() {
+    ///     eprintln!("{error}"); // without privileges: that oom_score_adj could not be set
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn missed(&self) -> &[Error] {
         &self.inner.missed
     }
 
     /// Waits until the program has been executed.
     ///
-    /// After [`spawn`](crate::Command::spawn) that has happened, unless the child was stopped.
+    /// After [`spawn`](crate::Command::spawn) that has already happened, unless the child was stopped before it.
+    ///
+    /// ```
+    /// use forkless::{Command, Error, Step};
+    /// // A launch that takes long enough reports the failure itself.
+    /// let executed = Command::new("/no/such/program").launch().and_then(|mut child| child.wait_exec());
+    /// let error = executed.unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Exec));
+    /// ```
     ///
     /// # Errors
     /// The step that failed. The child is gone then.
@@ -251,7 +291,17 @@ impl Child {
         Ok(())
     }
 
-    /// Waits until the program has been executed, for `limit` at most; says whether it has been.
+    /// Waits until the program has been executed, for `limit` at most. Returns whether it has been.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let mut child = forkless::Command::new("true").launch()?;
+    /// if !child.wait_exec_timeout(Duration::from_secs(60))? {
+    ///     eprintln!("process {} has not come to its program", child.id());
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait_exec`](Self::wait_exec).
@@ -267,7 +317,7 @@ impl Child {
         loop {
             let Some(pending) = &self.inner.pending else { return Ok(true) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if launch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
+            if watch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
                 self.settle()?;
                 return Ok(true);
             }
@@ -277,20 +327,20 @@ impl Child {
         }
     }
 
-    /// The child has left our memory: has it become the program?
+    /// Handles a child that has left the caller's memory: has it executed its program?
     fn settle(&mut self) -> Result<(), Error> {
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
-        self.inner.missed = launch::missed(&pending.stack, &pending.plan);
+        self.inner.missed = watch::missed(&pending.stack, &pending.plan);
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
-            && !launch::has_executed(&pending.stack, self.inner.pid);
-        let failed = launch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+            && !watch::has_executed(&pending.stack, self.inner.pid);
+        let failed = watch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
         let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
             }
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
-            let error = launch::killed_in_exec(&pending.plan, status);
+            let error = watch::killed_in_exec(&pending.plan, status);
             self.inner.state = State::Failed(error.clone());
             return Err(error);
         };
@@ -299,23 +349,24 @@ impl Child {
             State::Ended(status) => Some(status),
             State::Failed(_) | State::Lost => None,
         };
-        let error = launch::launch_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
+        let error = late_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
         self.inner.state = State::Failed(error.clone());
         Err(error)
     }
 
-    /// Gives the child up: it is the caller's to wait for, by `waitpid(2)`, which sees it only once it has executed its program.
+    /// Gives the child up: the caller waits for it by `waitpid(2)`, which sees it only once it has executed its
+    /// program.
     ///
     /// # Errors
-    /// Why it has not done that.
+    /// Why it has not executed its program.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
         if self.inner.pid == wait::NOBODY {
             return Err(Error::check(&self.name(), "nobody else can wait for an autoreaped child").into());
         }
         self.wait_exec()?;
-        // It may have been killed in exec, where there is no turning back and nothing done yet.
-        if matches!(self.inner.state, State::Running) && !launch::is_program(self.inner.pid) {
+        // It may have been killed in exec, after the point of no return and before the program has run.
+        if matches!(self.inner.state, State::Running) && !watch::is_program(self.inner.pid) {
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
@@ -324,8 +375,16 @@ impl Child {
         Ok(Released::Running { pid: self.inner.id, pidfd: self.inner.pidfd.take() })
     }
 
-    /// Waits for the child to end. Its standard input is closed first, and sockets that nobody has taken
-    /// give it no more input, so that it cannot wait for us.
+    /// Waits for the child to end, and returns its exit status.
+    ///
+    /// It first closes the child's standard input, and shuts down the writing direction of sockets that were not
+    /// [taken](Self::take_socket), so that a child that reads to the end of its input does not wait for the caller.
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("sh").args(["-c", "exit 3"]).spawn()?;
+    /// assert_eq!(child.wait()?.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// After [`launch`](crate::Command::launch): why the program could not be executed. `ECHILD` inside if another part
@@ -342,7 +401,17 @@ impl Child {
         self.end(ended)
     }
 
-    /// The exit status if the child has ended.
+    /// Returns the exit status if the child has ended, and `None` while it runs. Does not block.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+    /// assert!(child.try_wait()?.is_none());
+    /// drop(child.stdin.take()); // the end of its input
+    /// child.wait()?;
+    /// assert!(child.try_wait()?.is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -353,9 +422,7 @@ impl Child {
         if self.is_filtered() {
             match &self.inner.pending {
                 Some(pending)
-                    if !launch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| {
-                        word != LEFT
-                    }) =>
+                    if !watch::wait_while(&pending.stack, self.inner.id, Some(Duration::ZERO), |word| word != LEFT) =>
                 {
                     return Ok(None);
                 }
@@ -369,10 +436,20 @@ impl Child {
         }
     }
 
-    /// Waits for the child to end, for `limit` at most; none if it has not ended by then.
+    /// Waits for the child to end, for `limit` at most. `None` if it has not ended by then.
     ///
-    /// Sleeps on a pidfd; there is no polling and no thread, except where pidfds are refused: there it looks at growing
-    /// intervals of at most 20 ms. The child's standard input stays open.
+    /// Sleeps on a pidfd, without a thread and without polling. Where pidfds are refused, it polls at growing intervals
+    /// of at most 20 ms. The child's standard input stays open.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// if child.wait_timeout(Duration::from_millis(10))?.is_none() {
+    ///     child.kill()?;
+    /// }
+    /// assert!(!child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -384,30 +461,30 @@ impl Child {
         self.try_wait()
     }
 
-    /// May a filter of the child's have killed it in exec? That can only be seen before it is reaped.
+    /// Whether a seccomp filter of the child may have killed it in exec. Only before it is reaped can that be seen.
     fn is_filtered(&self) -> bool {
         self.inner.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
     }
 
-    /// Does it lead its process group?
+    /// Whether it leads its process group.
     pub(crate) fn leads_group(&self) -> bool {
         self.inner.leads_group
     }
 
-    /// Neither reaped nor lost, as far as we know.
+    /// Whether it has been neither reaped nor lost, as far as this handle knows.
     pub(crate) fn is_running(&self) -> bool {
         self.inner.is_running()
     }
 
-    /// The pidfd; opened now if there is none.
+    /// The pidfd. Opens one if there is none.
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
-                Error::new(&self.name(), crate::Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+                Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
-                // By another, and the pid is a stranger's by now.
-                return Err(Error::new(&self.name(), crate::Step::Wait, sys::errno::ESRCH));
+                // Another part of the program reaped it, and its PID may belong to another process.
+                return Err(Error::new(&self.name(), Step::Wait, sys::errno::ESRCH));
             }
             self.inner.pidfd = Some(pidfd);
         }
@@ -417,7 +494,7 @@ impl Child {
         }
     }
 
-    /// What it is called in errors that come when its plan is gone.
+    /// Its name in errors that come after its plan was freed.
     fn name(&self) -> OsString {
         format!("pid {}", self.inner.id).into()
     }
@@ -449,45 +526,11 @@ impl Child {
         }
     }
 
-    /// Waits for the child to end and gives what it wrote to the pipes that are still here.
+    /// Waits until the child stops, continues or ends, for `limit` at most if it is set. `None` if nothing of this
+    /// happened by then.
     ///
-    /// # Errors
-    /// As for [`wait`](Self::wait), and any error of reading.
-    pub fn wait_with_output(mut self) -> io::Result<Output> {
-        self.end_input();
-        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
-        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
-        Ok(Output { status: self.wait()?, stdout, stderr })
-    }
-
-    /// What the child writes to the pipes of its standard output and error, as it comes, with the stream it came from: at most
-    /// 64 KiB at a time. It takes the pipes out of this handle; when both have ended, so has the iterator.
-    ///
-    /// The two streams are two pipes: what was written to them within microseconds may come in another order. Where the order
-    /// matters let them be one, with `stderr(Stdio::dup_of(1))`.
-    pub fn chunks(&mut self) -> Chunks {
-        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
-    }
-
-    /// The same line by line, without the newlines. What the program writes last is a line too if no newline ends it; a line
-    /// longer than 1 MiB comes in pieces.
-    ///
-    /// ```
-    /// use forkless::{Command, Stdio, Stream};
-    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
-    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
-    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
-    /// child.wait()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn lines(&mut self) -> Lines {
-        Lines::new(self.chunks())
-    }
-
-    /// Waits until the child is stopped, goes on or ends, for `limit` at most if there is one; none if it did neither.
-    ///
-    /// A stop is told once, and only to one: another part of the program that asks for stops (`waitpid(-1)` with WUNTRACED) may
-    /// have been told instead. The child's standard input stays open. Source: `waitid(2)` WSTOPPED, WCONTINUED.
+    /// Linux reports a stop once, to one waiter: another part of the program that waits for stops (`waitpid(-1)` with
+    /// WUNTRACED) may get it instead. The child's standard input stays open. `waitid(2)` WSTOPPED, WCONTINUED.
     ///
     /// ```
     /// use forkless::{Change, Command, Stdio};
@@ -514,19 +557,26 @@ impl Child {
         }
     }
 
-    /// Should the child be killed with SIGKILL when this handle is dropped? See
+    /// Sets whether the child is killed with SIGKILL when this handle is dropped. See
     /// [`Command::kill_on_drop`](crate::Command::kill_on_drop).
+    ///
+    /// ```
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// child.kill_on_drop(true);
+    /// drop(child); // kills it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn kill_on_drop(&mut self, kill: bool) {
         self.inner.kill_on_drop = kill;
     }
 
-    /// Does the kernel reap it?
+    /// Whether the kernel reaps it.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_autoreaped(&self) -> bool {
         self.inner.pid == wait::NOBODY
     }
 
-    /// Is it to be killed now that its handle is dropped?
+    /// Whether dropping the handle kills it.
     #[cfg(feature = "tokio")]
     pub(crate) fn dies_with_handle(&self) -> bool {
         self.inner.dies_with_handle()
@@ -538,14 +588,14 @@ impl Inner {
         matches!(self.state, State::Running)
     }
 
-    /// Is it to be killed now that its handle is dropped? Not in a forked copy of this process, whose child it is not.
+    /// Whether dropping the handle kills it. Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
         let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
         (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
 
-/// What became of a child that was [given up](Child::release).
+/// What happened to a child that was [given up](Child::release).
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Released {
@@ -556,7 +606,7 @@ pub enum Released {
         /// Its pidfd, if it has one.
         pidfd: Option<OwnedFd>,
     },
-    /// It was killed by this signal in exec, and nothing is left of it.
+    /// This signal killed it in exec, and it has been reaped.
     Killed(i32),
 }
 
@@ -570,7 +620,7 @@ impl Drop for Inner {
             let _ = self.signal(SIGKILL);
         }
         let has_gone = match self.pid {
-            // It may still be in our memory. Its pidfd is closed now, which is what kills one of `pidfd_autokill`.
+            // It may still be in this process's memory. Closing its pidfd now kills it if it has `pidfd_autokill`.
             wait::NOBODY => self.pending.as_ref().is_none_or(Pending::has_left),
             pid => wait::has_gone(pid, self.pidfd.as_ref()),
         };

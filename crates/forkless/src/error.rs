@@ -1,4 +1,4 @@
-//! What went wrong with a launch: which program, which step, on what, and why.
+//! Errors of a launch: which program, which step, on what, and why.
 
 use crate::step::Step;
 use forkless_core::planted;
@@ -9,10 +9,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// A launch that failed.
+/// An error of a launch.
 ///
-/// The functions of this crate return [`io::Error`], as `std::process` does, with the
-/// [`kind`](io::Error::kind) that belongs to the errno; this type is inside and is had back by [`Error::of`].
+/// The functions of this crate return [`io::Error`], like `std::process`, with the [`kind`](io::Error::kind) of the
+/// errno. This type is inside of it: [`Error::of`] returns it.
 ///
 /// ```
 /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
@@ -29,7 +29,7 @@ struct Inner {
     step: Step,
     object: Option<String>,
     errno: Option<i32>,
-    /// What killed the child.
+    /// The signal that killed the child.
     signal: Option<i32>,
     note: Option<String>,
 }
@@ -46,7 +46,7 @@ impl Error {
         }))
     }
 
-    /// The child ended without a word: something killed it.
+    /// The child ended without a report: something killed it.
     pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
         Self::noted(program, step, "the child was killed before it could run the program")
     }
@@ -75,7 +75,7 @@ impl Error {
         }))
     }
 
-    /// Bad input, found before any system call.
+    /// Invalid input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
         let inner = Inner {
             program: program.into(),
@@ -93,12 +93,12 @@ impl Error {
         self.change(|inner| inner.signal = signal)
     }
 
-    /// The thing that the step failed on.
+    /// The thing on which the step failed.
     pub(crate) fn on(self, object: impl Into<String>) -> Self {
         self.change(|inner| inner.object = Some(object.into()))
     }
 
-    /// A remark that helps to act on the error.
+    /// A remark that helps to handle the error.
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
         self.change(|inner| inner.note = Some(note.into()))
     }
@@ -111,37 +111,84 @@ impl Error {
         Self(inner)
     }
 
-    /// The launch error inside an [`io::Error`] of this crate, if that is what it holds.
+    /// The launch error inside an [`io::Error`] that this crate returned. `None` if the `io::Error` is about something
+    /// else.
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// assert!(forkless::Error::of(&error).is_some());
+    /// assert!(forkless::Error::of(&std::io::Error::other("reason")).is_none());
+    /// ```
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// The program as it was asked for.
+    /// The program, as it was given to [`Command::new`](crate::Command::new).
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(forkless::Error::of(&error).unwrap().program(), "no-such-program");
+    /// ```
     pub fn program(&self) -> &OsStr {
         &self.0.program
     }
 
     /// The step that failed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error, Step};
+    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::step), Some(Step::Chdir));
+    /// ```
     pub fn step(&self) -> Step {
         self.0.step
     }
 
-    /// What it failed on: a path, a descriptor, a group.
+    /// The thing that the step failed on: a path, a descriptor, a group.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// let error = Command::new("true").current_dir("/no/such/directory").spawn().unwrap_err();
+    /// let object = Error::of(&error).and_then(Error::object).unwrap();
+    /// assert!(object.contains("/no/such/directory"));
+    /// ```
     pub fn object(&self) -> Option<&str> {
         self.0.object.as_deref()
     }
 
-    /// The kernel's answer; none where the request itself was at fault, or the child was killed.
+    /// The errno of the system call that failed. `None` if the request itself was invalid, or the child was killed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// let error = Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).and_then(Error::errno), Some(2)); // ENOENT
+    /// ```
     pub fn errno(&self) -> Option<i32> {
         self.0.errno
     }
 
-    /// The signal that killed the child before it could run the program, where that is why it failed and is known.
+    /// The signal that killed the child before it could run the program, if that was the failure and the signal is
+    /// known.
+    ///
+    /// ```
+    /// let error = forkless::Command::new("no-such-program").spawn().unwrap_err();
+    /// if let Some(signal) = forkless::Error::of(&error).and_then(forkless::Error::signal) {
+    ///     eprintln!("killed by signal {signal}, as by a seccomp filter");
+    /// }
+    /// ```
     pub fn signal(&self) -> Option<i32> {
         self.0.signal
     }
 
-    /// The errno's kind; `InvalidInput` where the request itself was at fault, `Other` where the child was killed.
+    /// The kind of the errno; `InvalidInput` if the request itself was invalid, `Other` if the child was killed.
+    ///
+    /// ```
+    /// use forkless::{Command, Error};
+    /// use std::io::ErrorKind;
+    /// let error = Command::new("no-such-program").spawn().unwrap_err();
+    /// assert_eq!(Error::of(&error).map(Error::kind), Some(ErrorKind::NotFound));
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// ```
     pub fn kind(&self) -> io::ErrorKind {
         match (self.0.errno, self.0.step) {
             (Some(errno), _) => io::Error::from_raw_os_error(errno).kind(),
@@ -180,12 +227,12 @@ impl fmt::Display for Error {
     }
 }
 
-/// An error in other words, whose errno is still to be had: by [`errno`].
+/// An error with another message; [`errno`] still returns its errno.
 pub(crate) fn reworded(error: io::Error, words: String) -> io::Error {
     io::Error::new(error.kind(), Reworded { words, error })
 }
 
-/// The errno that an error of this crate is about, whatever has been said around it.
+/// The errno of an error of this crate, whatever its message.
 #[doc(hidden)]
 pub fn errno(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
@@ -209,10 +256,10 @@ impl fmt::Display for Reworded {
     }
 }
 
-// No source: its words are among ours already.
+// No source(): the new message contains the old one.
 impl StdError for Reworded {}
 
-/// The message of strerror(3), without the number that `io::Error` adds.
+/// The message of strerror(3), without the number that `io::Error` appends.
 fn errno_words(errno: i32) -> String {
     let words = io::Error::from_raw_os_error(errno).to_string();
     match words.strip_suffix(&format!(" (os error {errno})")) {

@@ -1,16 +1,31 @@
-//! Small system calls of the caller's side. Each is safe to call: it reads or sets numbers, and the kernel writes only to
-//! what is made here for it.
+//! Small system calls of the parent. Each is safe to call: it reads or sets numbers, and the kernel writes only to
+//! memory that the function owns.
 //!
-//! They enter the kernel as all of a launch does, without libc and its `errno`.
+//! They enter the kernel without libc and its `errno`, like the rest of a launch.
 //!
 //! Sources: prctl(2), setns(2), kcmp(2), getsid(2), prlimit(2), getcpu(2), uname(2), capget(2), sigpending(2).
 
 use forkless_core::sys::{self, Result, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+pub(crate) use forkless_core::sys::signal::{SIGCONT, SIGKILL};
+
+/// libc's own signals, with which it has every thread change its ids, and waits for each.
+pub(crate) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+
+/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes `CLONE_PARENT`.
+pub(crate) const CLONE_AUTOREAP: u64 = 1 << 34;
+
+/// The child has no_new_privs from the start.
+pub(crate) const CLONE_NNP: u64 = 1 << 35;
+
+/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`, [`CLONE_AUTOREAP`],
+/// and [`CLONE_NNP`] or CAP_SYS_ADMIN.
+pub(crate) const CLONE_PIDFD_AUTOKILL: u64 = 1 << 36;
+
 /// `pidfd_open(2)` of a process.
 pub(crate) fn pidfd_open(pid: i32) -> Result<OwnedFd> {
-    // SAFETY: a new descriptor, which nobody else has.
+    // SAFETY: a new descriptor that nothing else owns.
     sys::pidfd_open(pid, 0).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -21,8 +36,6 @@ pub(crate) enum Prctl {
     Dumpable = sys::prctl::PR_GET_DUMPABLE as isize,
     /// PR_SET_DUMPABLE
     SetDumpable = sys::prctl::PR_SET_DUMPABLE as isize,
-    /// PR_GET_SECCOMP
-    Seccomp = sys::prctl::PR_GET_SECCOMP as isize,
     /// PR_CAPBSET_READ
     IsInBoundingSet = sys::prctl::PR_CAPBSET_READ as isize,
 }
@@ -33,14 +46,14 @@ pub(crate) fn prctl(option: Prctl, value: usize) -> Result<usize> {
     unsafe { sys::syscall(uapi::__NR_prctl, [option as usize, value, 0, 0, 0, 0]) }
 }
 
-/// `setns(2)`: the calling thread's children are born in this PID namespace.
+/// `setns(2)`: later children of the calling thread are in this PID namespace.
 pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
     let kind = uapi::CLONE_NEWPID as usize;
     // SAFETY: no memory is touched, and the calling thread stays in its own namespace. A number that is not open is an error.
     unsafe { sys::syscall(uapi::__NR_setns, [namespace as usize, kind, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `kcmp(2)`: does the calling thread share this with another one?
+/// `kcmp(2)`: whether the calling thread shares this with another one.
 pub(crate) fn shares(what: usize, thread: i32) -> Result<bool> {
     let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
     // SAFETY: compares, changes nothing.
@@ -73,7 +86,7 @@ pub(crate) fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
     unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// `getcpu(2)`: the number of the CPU that the calling thread is on.
+/// `getcpu(2)`: the number of the CPU that runs the calling thread.
 pub(crate) fn cpu() -> Result<u32> {
     let mut cpu = 0u32;
     // SAFETY: the kernel writes a number.
@@ -96,7 +109,7 @@ pub(crate) fn release() -> Result<[u8; 65]> {
     Ok(fields[2])
 }
 
-/// `capget(2)` of the caller: effective, permitted and inheritable capabilities; none where it is refused.
+/// `capget(2)` of the caller: effective, permitted and inheritable capabilities; none if it is refused.
 pub(crate) fn capabilities() -> [u64; 3] {
     let mut header = [0x2008_0522u32, 0];
     let mut data = [0u32; 6];

@@ -1,4 +1,4 @@
-//! Start a process from any process, however big, at the speed of `exec`.
+//! Starts programs on Linux at a cost that does not grow with the calling process.
 //!
 //! The names and meanings are those of [`std::process`]; most programs switch by changing the `use` line:
 //!
@@ -14,26 +14,38 @@
 //! ```
 //!
 //! # How it works
-//! A child is cloned into the caller's own memory, on a small stack of its own, makes itself a descriptor table with
-//! only what it is to have, plays a list of system calls that was compiled beforehand, and executes the program. The
-//! kernel tells us when it has left our memory. No page table, descriptor table or signal table is copied, and the
-//! caller never forks, unless told to ([`Command::launcher`]). See `ARCHITECTURE.md`.
+//! A child is cloned into the caller's own memory, on a small stack of its own. It creates a file-descriptor table with
+//! only the descriptors that the program gets, runs a list of system calls that was compiled beforehand, and executes
+//! the program. The kernel signals when the child has left the caller's memory. This copies no page tables. It copies
+//! the file-descriptor table only if the program inherits everything ([`Command::inherit_all`]) or the kernel refuses
+//! `close_range(2)` ([`Support`]). The caller never forks, unless that launcher is selected ([`Command::launcher`]).
+//! See `ARCHITECTURE.md`.
 //!
-//! # Awaiting children
-//! With the feature `tokio` there is a module `tokio` with the names and meanings of `tokio::process`.
+//! # Where to start
+//! - [`Command`] starts one program, [`Child`] is its handle.
+//! - [`Command::prepare`] compiles a command once, to be run many times; [`launch_all`] launches many at once.
+//! - [`Capture`] runs a program with input, limits and a timeout, [`Pipeline`] connects several programs.
+//! - [`WaitSet`] waits for any of many children.
+//! - [`Cgroup`] limits, counts and kills a child with all that it starts.
+//! - [`zygote`] launches from a helper process, for callers whose memory no child may share.
+//!
+//! # Async
+//! With the feature `tokio`, the module `tokio` has the names and meanings of `tokio::process`.
 //!
 //! # Terminals
-//! [`Command::pty`] puts a child on a pseudo-terminal, whose other side is a [`Pty`]; [`RawMode`] is for the caller's own.
+//! [`Command::pty`] puts a child on a pseudo-terminal, whose other side is a [`Pty`]. [`RawMode`] is for the caller's
+//! own terminal.
 //!
-//! # Which way to launch
-//! There is more than one; [`Situation::advise`] says which suits whom, and `forkless doctor` shows it.
+//! # Methods of launching
+//! There are several. [`Situation::advise`] recommends one, and `forkless doctor` shows the recommendation.
 //!
-//! # Lines for a shell
-//! [`shell()`] runs a line as `system(3)` does, and without the shell where that makes no difference.
+//! # Shell command lines
+//! [`shell()`] runs a line like `system(3)`, without the shell where the result is the same.
 //!
 //! # When `std::process` is enough
-//! A small program with few descriptors that starts a process now and then gains little here; nor does one that needs
-//! `pre_exec`, which has to fork. One that runs on something else than Linux on x86-64 or aarch64 cannot use it.
+//! A small program with few descriptors, which starts a process now and then, gains little. A program that needs
+//! `pre_exec` gains little too, because that has to fork. A program that must run elsewhere than on Linux on x86-64 or
+//! aarch64 cannot use this crate.
 
 #[doc(hidden)]
 pub mod settings;
@@ -41,6 +53,12 @@ pub mod settings;
 mod command;
 
 mod stdio;
+
+mod route;
+
+mod environment;
+
+mod plan;
 
 mod compile;
 
@@ -55,6 +73,10 @@ mod pty;
 mod launch;
 
 mod prepared;
+
+mod start;
+
+mod verbs;
 
 mod batch;
 
@@ -118,7 +140,7 @@ pub use forkless_core::planted;
 pub use launch::KeepDumpable;
 #[doc(hidden)]
 pub use launch::assume_old_kernel;
-pub use launch::{Call, DescriptorTable, Launcher, Passing, Route, Support, mapped_stacks, set_dumpable};
+pub use launch::{Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
@@ -128,6 +150,7 @@ pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
+pub use route::{Call, DescriptorTable, Launcher, Passing, Route};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;
@@ -136,7 +159,7 @@ pub use usage::Usage;
 pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
-/// Types that are `std`'s own, so that a `use std::process::{…}` line can be changed as a whole.
+/// Types of `std` itself, so that a whole line `use std::process::{…}` can be changed at once.
 pub use std::process::{
     ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Output, Termination, abort, exit, id,
 };

@@ -1,12 +1,13 @@
 //! Children whose handle was dropped before they had ended.
 //!
-//! A child that nobody waits for stays a zombie. There is no thread here to wait for it and no signal handler to be told
-//! by, so dropped children are kept in a queue, and every launch and every drop looks after a few of them. Ended ones
-//! are reaped faster than new ones can come, so they do not pile up; [`reap_orphans`] does all at once.
+//! A child that nobody waits for stays a zombie. The library has no thread that waits, and no signal handler that would
+//! be notified. So dropped children are kept in a queue, and each launch and each drop checks a few of them. That reaps
+//! ended children faster than new ones can come, so they do not pile up. [`reap_orphans`] checks all of them.
 //!
-//! Nothing here waits for a lock: in a forked copy of the process it might be held by a thread that the copy has not got.
+//! Nothing here waits for a lock: in a forked copy of the process, the lock might be held by a thread that the copy
+//! does not have.
 
-use crate::child::Pending;
+use crate::launch::pending::Pending;
 use crate::process;
 use crate::wait;
 use forkless_core::planted;
@@ -21,9 +22,9 @@ pub(crate) struct Orphan {
     /// [`wait::NOBODY`]: it is autoreaped.
     pub(crate) pid: i32,
     pub(crate) pidfd: Option<OwnedFd>,
-    /// What it may still be reading, if it has not been seen to execute its program.
+    /// What the child may still be reading, if it has not been seen to execute its program.
     pub(crate) pending: Option<Pending>,
-    /// The [process](process::generation) whose child it is: ours, unless we are a forked copy.
+    /// The [process](process::generation) that launched it: this one, unless this is a forked copy.
     pub(crate) parent: u32,
 }
 
@@ -33,21 +34,21 @@ struct Arrival {
     next: *mut Arrival,
 }
 
-/// New ones, pushed without a lock.
+/// Newly dropped children, pushed without a lock.
 static ARRIVALS: AtomicPtr<Arrival> = AtomicPtr::new(null_mut());
 
-/// The others.
+/// The other dropped children.
 static QUEUE: Queue = Queue { holder: AtomicU32::new(0), orphans: UnsafeCell::new(VecDeque::new()) };
 
-/// How many there are in the queue.
+/// The number of children in the queue.
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many are looked after at a time.
+/// How many are checked at a time.
 const A_FEW: usize = 4;
 
-/// A queue behind a lock that is tried and never waited for. It knows which process holds it.
+/// A queue with a lock that is only tried, and never waited for. The lock records which process holds it.
 struct Queue {
-    /// The [process](process::generation) one of whose threads is at it, or 0.
+    /// The [process](process::generation) one of whose threads holds the lock, or 0.
     holder: AtomicU32,
     orphans: UnsafeCell<VecDeque<Orphan>>,
 }
@@ -56,17 +57,17 @@ struct Queue {
 unsafe impl Sync for Queue {}
 
 impl Queue {
-    /// Does something with the queue, unless another thread is at it.
+    /// Calls `work` with the queue, unless another thread holds the lock.
     fn with(&self, work: impl FnOnce(&mut VecDeque<Orphan>)) {
         let me = process::generation();
         if let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            // A holder that is another process is the one that this process was forked from, amid its work. Its thread
-            // is not here to finish that, and the children are not ours.
+            // Another process as the holder means that this process was forked while that thread was at work. The thread
+            // does not exist here and never releases the lock, and the children are not this process's.
             let stale = holder != me && !planted!("queue-held-for-ever");
             if !stale || self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 return;
             }
-            // SAFETY: held by this thread alone now. What was there may be half-changed and is not dropped.
+            // SAFETY: held by this thread alone now. The old contents may be half-changed, so they are not dropped.
             unsafe { self.orphans.get().write(VecDeque::new()) };
         }
         // SAFETY: held by this thread alone.
@@ -77,7 +78,7 @@ impl Queue {
     }
 }
 
-/// Takes charge of a child.
+/// Puts a child into the queue.
 pub(crate) fn adopt(orphan: Orphan) {
     let arrival = Box::into_raw(Box::new(Arrival { orphan, next: null_mut() }));
     let mut head = ARRIVALS.load(Ordering::Relaxed);
@@ -92,7 +93,7 @@ pub(crate) fn adopt(orphan: Orphan) {
     look_after_a_few();
 }
 
-/// Looks after a few orphans; two loads where there are none.
+/// Checks a few children of the queue. Costs two loads if it is empty.
 pub(crate) fn look_after_a_few() {
     let is_any = QUEUED.load(Ordering::Relaxed) != 0 || !ARRIVALS.load(Ordering::Relaxed).is_null();
     if is_any && !planted!("orphans-not-looked-after") {
@@ -100,10 +101,18 @@ pub(crate) fn look_after_a_few() {
     }
 }
 
-/// Reaps the children that have ended since their handles were dropped, and gives the number of those that still run.
+/// Reaps the children that have ended since their handles were dropped, and returns the number of those that still run.
 ///
-/// The library does this by itself, a few at each launch. A program that has dropped handles and launches nothing more
-/// for a long time may call it where it likes.
+/// The library does this by itself, for a few children at each launch. Call it in a program that has dropped handles
+/// and then launches nothing for a long time.
+///
+/// ```
+/// let child = forkless::Command::new("true").spawn()?;
+/// drop(child); // without a wait
+/// let running = forkless::reap_orphans();
+/// println!("{running} children run without a handle");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn reap_orphans() -> usize {
     QUEUE.with(|queue| look_after(queue, usize::MAX));
     QUEUED.load(Ordering::Relaxed)
@@ -121,15 +130,15 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
     for _ in 0..limit.min(queue.len()) {
         let Some(mut orphan) = queue.pop_front() else { return };
         if orphan.parent != me && !planted!("orphans-of-another-process") {
-            // Left from before a fork. Its pidfd may not be ours to close: fork copies the descriptors before the memory,
-            // so one that was made in between is named here and is not there, or is something else.
+            // Left from before a fork. Its pidfd must not be closed: fork copies the descriptors before the memory, so the
+            // number of one that was opened in between is unused in this process, or names another file.
             std::mem::forget(orphan);
             continue;
         }
         if orphan.pending.as_ref().is_some_and(Pending::has_left) {
             orphan.pending = None;
         }
-        // One that is autoreaped is here for its memory alone.
+        // An autoreaped child is in the queue only for the memory that it may still use.
         let has_gone = match orphan.pid {
             wait::NOBODY => orphan.pending.is_none(),
             pid => wait::has_gone(pid, orphan.pidfd.as_ref()),

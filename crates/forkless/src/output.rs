@@ -1,10 +1,12 @@
-//! What a program writes while it runs: all of it, line by line, or as it comes.
+//! What a program writes: all of it at its end, or while it runs, line by line or as it comes.
 
+use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
-use crate::wait;
+use crate::plan::Plan;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -14,14 +16,75 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Output;
 use std::sync::Arc;
 
-/// Runs a plan to its end and gives what it wrote.
+/// Runs a plan to its end and returns what the program wrote.
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
-    // Whether a filter killed it in exec can only be seen before it is reaped.
+    // Only before it is reaped can be seen whether a filter killed it in exec.
     let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-    Child::start(plan, form, Defaults::Capture, wait::sigchld_discards())?.wait_with_output()
+    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+    start.child(plan)?.wait_with_output()
 }
 
-/// One of a child's two outputs.
+impl Child {
+    /// Waits for the child to end, and returns its exit status and what it wrote to those pipes that are still in the
+    /// handle. Both pipes are read at the same time.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.wait_with_output()?.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait), and any error of reading.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.end_input();
+        let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
+        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// An iterator over what the child writes to the pipes of its standard output and error, as it comes: the stream,
+    /// and at most 64 KiB of it at a time. It takes both pipes out of this handle, and ends when both have ended.
+    ///
+    /// The two streams are two pipes: what was written to them within microseconds may come in another order. If the
+    /// order matters, make them one stream with `stderr(Stdio::dup_of(1))`.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "echo out; echo err >&2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    /// let mut child = command.spawn()?;
+    /// for chunk in child.chunks() {
+    ///     match chunk? {
+    ///         (Stream::Stdout, bytes) => assert_eq!(bytes, b"out\n"),
+    ///         (Stream::Stderr, bytes) => assert_eq!(bytes, b"err\n"),
+    ///     }
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn chunks(&mut self) -> Chunks {
+        Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
+    }
+
+    /// The same line by line, without the newlines. Bytes after the last newline are a line too. A line longer than 1
+    /// MiB comes in pieces.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio, Stream};
+    /// let mut child = Command::new("printf").arg("one\ntwo").stdout(Stdio::piped()).spawn()?;
+    /// let lines: Vec<_> = child.lines().collect::<Result<_, _>>()?;
+    /// assert_eq!(lines, [(Stream::Stdout, b"one".to_vec()), (Stream::Stdout, b"two".to_vec())]);
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lines(&mut self) -> Lines {
+        Lines::new(self.chunks())
+    }
+}
+
+/// One of a child's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Its standard output.
@@ -30,29 +93,30 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a child writes, piece by piece: from [`Child::chunks`].
+/// An iterator over what a child writes, as it comes: from [`Child::chunks`].
 #[derive(Debug)]
 pub struct Chunks {
     streams: [Option<OwnedFd>; 2],
-    /// The stream that is looked at first, so that one cannot keep the other waiting.
+    /// The stream that is looked at first. It alternates, so that a busy stream does not starve the other.
     first: usize,
 }
 
-/// What a child writes, line by line: from [`Child::lines`].
+/// An iterator over what a child writes, line by line: from [`Child::lines`].
 #[derive(Debug)]
 pub struct Lines {
     chunks: Chunks,
-    /// Lines that have not ended yet.
+    /// The beginnings of lines whose newline has not come yet.
     begun: [Vec<u8>; 2],
-    /// The last thing given of a stream was a piece: a newline now ends that, and no line of its own.
+    /// The last item of this stream was a piece of a long line. A newline that follows ends that line, and is no empty
+    /// line.
     in_pieces: [bool; 2],
     whole: VecDeque<(Stream, Vec<u8>)>,
 }
 
-/// A read takes as much as a pipe holds by default.
+/// The size of a read: what a pipe holds by default.
 const CHUNK: usize = 64 * 1024;
 
-/// A longer line is given in pieces.
+/// A line longer than this is returned in pieces.
 const LONGEST_LINE: usize = 1024 * 1024;
 
 impl Chunks {
@@ -60,7 +124,7 @@ impl Chunks {
         Self { streams: [stdout, stderr], first: 0 }
     }
 
-    /// Which stream has something; none when both have ended.
+    /// Waits until a stream can be read; `None` when both have ended.
     fn ready(&mut self) -> io::Result<Option<usize>> {
         loop {
             let open: Vec<usize> =
@@ -71,7 +135,7 @@ impl Chunks {
                 .collect();
             match (open.as_slice(), fds.len()) {
                 ([], _) => return Ok(None),
-                // With one there is nothing to choose: the read waits.
+                // With one stream there is nothing to choose: the read waits.
                 ([only], 1) => return Ok(Some(*only)),
                 _ => {}
             }
@@ -95,7 +159,7 @@ impl Iterator for Chunks {
             let n = match self.ready() {
                 Ok(ready) => ready?,
                 Err(error) => {
-                    // Told once.
+                    // The error is returned once; after it the iterator is at its end.
                     self.streams = [None, None];
                     return Some(Err(error));
                 }
@@ -104,7 +168,7 @@ impl Iterator for Chunks {
             match read(self.streams[n].as_ref()?, spare_capacity(&mut bytes)) {
                 Ok(0) => self.streams[n] = None,
                 Ok(count) => {
-                    // Whoever collects small ones is not to hold 64 KiB for each.
+                    // A caller that collects small chunks should not hold 64 KiB for each.
                     if count < CHUNK / 2 {
                         bytes.shrink_to_fit();
                     }
@@ -132,7 +196,7 @@ impl Iterator for Lines {
                 Some(Ok((stream, bytes))) => self.split(stream, &bytes),
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
-                    // What does not end in a newline is a line too.
+                    // Bytes after the last newline are a line too.
                     let stream = if self.begun[0].is_empty() { Stream::Stderr } else { Stream::Stdout };
                     let rest = std::mem::take(&mut self.begun[stream as usize]);
                     return (!rest.is_empty()).then_some(Ok((stream, rest)));

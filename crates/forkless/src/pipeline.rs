@@ -1,15 +1,19 @@
-//! Programs in a row, each reading what the one before it writes.
+//! Pipelines: programs that run at the same time, each reading what the one before it writes.
 
 use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::Plan;
+use crate::compile::compile;
+use crate::plan::Plan;
+
+use crate::command::Command;
 use crate::error::Error;
-use crate::launch::Form;
+use crate::kernel::SIGKILL;
+use crate::launch::run::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::prepared::Prepared;
+use crate::start::Start;
 use crate::step::Step;
-use crate::{Command, Prepared};
 use forkless_core::planted;
-use forkless_core::sys::signal::SIGKILL;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsStr;
@@ -22,8 +26,8 @@ use std::time::Instant;
 
 /// Programs in a row: the standard output of each is the standard input of the next, as in a shell's `a | b | c`.
 ///
-/// Each is compiled when it is added, and the pipeline can be run any number of times. Where a command says what its standard
-/// input or output is, that holds, and the pipe ends there.
+/// Each program is compiled when it is added, and the pipeline can be run any number of times. A standard input or
+/// output that a command sets stays as the command sets it, and that pipe is not connected.
 ///
 /// ```
 /// use forkless::{Capture, Command, Pipeline};
@@ -36,8 +40,8 @@ use std::time::Instant;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// No program holds an end of a pipe that is not its own, so each sees the end of its input as soon as the one before it has
-/// ended, and SIGPIPE as soon as the next one has.
+/// No program has an end of a pipe that is not its own. So each reads the end of its input as soon as the one before it
+/// has ended, and gets SIGPIPE as soon as the next one has ended.
 #[derive(Default)]
 pub struct Pipeline {
     plans: Vec<Arc<Plan>>,
@@ -51,22 +55,41 @@ pub struct PipelineStatus {
     pipefail: bool,
 }
 
-/// A pipeline whose programs have been launched: from [`Pipeline::spawn`].
+/// A pipeline whose programs have been started: from [`Pipeline::spawn`].
 #[derive(Debug)]
 pub struct RunningPipeline {
-    /// The programs, in their order. The first one's `stdin` and the last one's `stdout` are those of the pipeline, where they are
-    /// pipes.
+    /// The programs in their order. The pipeline's own input and output are `stdin` of the first and `stdout` of the
+    /// last, if these are pipes.
     pub children: Vec<Child>,
     pipefail: bool,
 }
 
 impl PipelineStatus {
-    /// Every program's own, in their order.
+    /// The exit status of every program, in their order.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(&mut Command::new("false"))?.command(&mut Command::new("true"))?;
+    /// let codes: Vec<_> = pipeline.status()?.all().iter().map(|status| status.code()).collect();
+    /// assert_eq!(codes, [Some(1), Some(0)]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn all(&self) -> &[ExitStatus] {
         &self.statuses
     }
 
-    /// That of the pipeline: the last program's; with [`Pipeline::pipefail`] that of the last one that failed.
+    /// The exit status of the pipeline: that of the last program, or with [`Pipeline::pipefail`] that of the last
+    /// program that failed.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(&mut Command::new("false"))?.command(&mut Command::new("true"))?;
+    /// assert_eq!(pipeline.status()?.status().code(), Some(0));
+    /// assert_eq!(pipeline.pipefail(true).status()?.status().code(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn status(&self) -> ExitStatus {
         let failed = self.statuses.iter().rev().find(|status| !status.success() && !planted!("pipefail-ignored"));
         let last = if planted!("pipeline-status-of-the-first") { self.statuses.first() } else { self.statuses.last() };
@@ -74,7 +97,14 @@ impl PipelineStatus {
         if self.pipefail { failed.copied().unwrap_or(last) } else { last }
     }
 
-    /// Did the [pipeline](Self::status) succeed?
+    /// Whether the [pipeline](Self::status) succeeded.
+    ///
+    /// ```
+    /// let mut pipeline = forkless::Pipeline::new();
+    /// pipeline.command(&mut forkless::Command::new("true"))?;
+    /// assert!(pipeline.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn success(&self) -> bool {
         self.status().success()
     }
@@ -82,42 +112,97 @@ impl PipelineStatus {
 
 impl Pipeline {
     /// A pipeline without a program.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("ls").arg("/"))?.command(Command::new("wc").arg("-l"))?;
+    /// assert!(pipeline.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a program at the end.
+    /// Adds a program at the end. Later changes of the command have no effect on the pipeline.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("echo").arg("hello"))?.command(&mut Command::new("cat"))?;
+    /// # assert!(pipeline.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
+    /// [`Step::Check`](crate::Step::Check) if the request makes no sense.
     pub fn command(&mut self, command: &mut Command) -> io::Result<&mut Self> {
-        self.plans.push(Arc::new(Plan::compile(command, true)?));
+        self.plans.push(Arc::new(compile(command, true)?));
         Ok(self)
     }
 
-    /// Adds a program that has been prepared.
+    /// Adds a prepared program at the end.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let sort = Command::new("sort").prepare()?;
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("ls").arg("/"))?.prepared(&sort);
+    /// assert!(pipeline.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn prepared(&mut self, prepared: &Prepared) -> &mut Self {
         self.plans.push(Arc::clone(prepared.plan()));
         self
     }
 
-    /// Has the pipeline failed if any of its programs has, as with a shell's `set -o pipefail`? One that was killed by SIGPIPE, since the
-    /// next one wanted no more, has failed as well.
+    /// Sets whether the pipeline fails if any of its programs fails (default: only the last one counts), like a shell's
+    /// `set -o pipefail`. A program that was killed by SIGPIPE, because the next one read no more, counts as failed.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(&mut Command::new("false"))?.command(&mut Command::new("true"))?;
+    /// assert!(!pipeline.pipefail(true).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pipefail(&mut self, pipefail: bool) -> &mut Self {
         self.pipefail = pipefail;
         self
     }
 
-    /// Starts all programs. The pipeline's own streams are the caller's, unless the commands say otherwise.
+    /// Starts all programs, and returns when all of them have been executed. The pipeline's own streams are the
+    /// caller's, unless the commands set them.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline, Stdio};
+    /// use std::io::Read;
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("echo").arg("hello"))?.command(Command::new("cat").stdout(Stdio::piped()))?;
+    /// let mut running = pipeline.spawn()?;
+    /// let mut text = String::new();
+    /// running.children[1].stdout.take().unwrap().read_to_string(&mut text)?;
+    /// assert_eq!(text, "hello\n");
+    /// assert!(running.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`Command::spawn`], of the first program that could not be started; those that could have been killed and reaped.
-    /// [`Step::Check`] where there is no program.
+    /// As for [`Command::spawn`], of the first program that could not be started; those that were started have been
+    /// killed and reaped. [`Step::Check`] if there is no program.
     pub fn spawn(&self) -> io::Result<RunningPipeline> {
         self.start([Unsaid::Inherit; 3], None)
     }
 
-    /// Runs it to its end.
+    /// Runs the pipeline until all its programs have ended.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("echo").arg("hello"))?.command(Command::new("grep").args(["-q", "hello"]))?;
+    /// assert!(pipeline.status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -125,12 +210,25 @@ impl Pipeline {
         self.spawn()?.wait()
     }
 
-    /// Runs it to its end, feeding the first program and taking what the last one writes to its standard output and what all of them
-    /// write to their standard errors, as a [`Capture`] says. A time-out is for all together; merged, all standard errors go where
-    /// the last one's standard output goes. Memory files are not for pipelines.
+    /// Runs the pipeline to its end, with the input, limits and timeout of `how`. It writes the input to the first
+    /// program, and captures the standard output of the last one and the standard errors of all.
+    ///
+    /// The timeout is for the whole pipeline. With [`merged`](Capture::merged), all standard errors go where the last
+    /// program's standard output goes.
+    ///
+    /// ```
+    /// use forkless::{Capture, Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(&mut Command::new("sort"))?.command(Command::new("head").args(["-n", "1"]))?;
+    /// let (captured, statuses) = pipeline.capture(&Capture::new().input("b\na\n"))?;
+    /// assert_eq!(captured.text(), "a");
+    /// assert!(statuses.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn), and of reading. [`Step::Check`] with a [memory file](Capture::memory_file).
+    /// As for [`spawn`](Self::spawn), and errors of reading. [`Step::Check`] with
+    /// [`memory_file`](Capture::memory_file), which pipelines do not support.
     pub fn capture(&self, how: &Capture) -> io::Result<(Captured, PipelineStatus)> {
         let first = self.first()?;
         if how.is_in_memory() {
@@ -146,7 +244,7 @@ impl Pipeline {
         let stdin = running.children.first_mut().and_then(|first| first.stdin.take()).map(Into::into);
         let outputs = if how.is_merged() { [Some(all), stdout] } else { [stdout, Some(all)] };
         let mut drive: Drive = how.drive(outputs, stdin);
-        // Of which the start has taken its part.
+        // The start has used a part of the timeout.
         drive.timing.timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         running.end_input();
         let driven = drive.run(&mut running.children)?;
@@ -173,7 +271,8 @@ impl Pipeline {
         self.plans.first().ok_or_else(|| Error::check(OsStr::new("a pipeline"), "it has no program"))
     }
 
-    /// `ends`: the first one's input, the last one's output, everybody's errors; `until`: how long to wait for them to execute.
+    /// `ends`: the first program's input, the last one's output, all standard errors; `until`: how long to wait for the
+    /// execs.
     fn start(&self, ends: [Unsaid<'_>; 3], until: Option<Instant>) -> io::Result<RunningPipeline> {
         self.first()?;
         let mut running = RunningPipeline { children: Vec::with_capacity(self.plans.len()), pipefail: self.pipefail };
@@ -183,7 +282,7 @@ impl Pipeline {
             Err(error) => {
                 for child in &mut running.children {
                     let _ = if child.leads_group() { child.signal_group(SIGKILL) } else { Ok(()) };
-                    // One that has failed is gone; one that may not be killed is not waited for.
+                    // A child whose launch failed is gone. One that may not be killed is not waited for: it may never end.
                     if child.kill().is_ok() {
                         let _ = child.wait();
                     }
@@ -205,8 +304,9 @@ impl Pipeline {
             let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
             let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
             let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
-            running.children.push(Child::start(plan, form, Defaults::Each([stdin, stdout, ends[2]]), true)?);
-            // The ends that it has taken are closed here, so that nobody else has them.
+            running.children.push(Start::new(form).with(Defaults::Each([stdin, stdout, ends[2]])).child(plan)?);
+            // The ends that this child has are closed here: an open writing end would keep the next program from its end of
+            // input.
             read_from = next.map(|(read, write)| {
                 if planted!("pipeline-end-kept-by-the-parent") {
                     std::mem::forget(write);
@@ -221,7 +321,7 @@ impl Pipeline {
     }
 }
 
-/// Reading and writing end.
+/// Makes a pipe: the reading end and the writing end.
 fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
     pipe_with(PipeFlags::CLOEXEC).map_err(|errno| {
         let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on("of a pipeline");
@@ -230,10 +330,19 @@ fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
 }
 
 impl RunningPipeline {
-    /// Waits for all programs to end.
+    /// Waits for all programs to end, and returns their exit statuses.
+    ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("echo").arg("hello"))?.command(Command::new("grep").args(["-q", "hello"]))?;
+    /// let mut running = pipeline.spawn()?;
+    /// assert!(running.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`Child::wait`]; the others have been waited for nevertheless.
+    /// As for [`Child::wait`]; the other programs have been waited for nevertheless.
     pub fn wait(&mut self) -> io::Result<PipelineStatus> {
         self.end_input();
         let ended: Vec<_> = self.children.iter_mut().map(Child::wait).collect();
@@ -241,15 +350,25 @@ impl RunningPipeline {
         Ok(PipelineStatus { statuses, pipefail: self.pipefail })
     }
 
-    /// Whoever still reads from us would wait for ever.
+    /// Ends the inputs that this process has: a program that reads one to its end would never end.
     fn end_input(&mut self) {
         self.children.iter_mut().for_each(Child::end_input);
     }
 
     /// Kills all programs with SIGKILL.
     ///
+    /// ```
+    /// use forkless::{Command, Pipeline};
+    /// let mut pipeline = Pipeline::new();
+    /// pipeline.command(Command::new("sleep").arg("60"))?.command(&mut Command::new("cat"))?;
+    /// let mut running = pipeline.spawn()?;
+    /// running.kill()?;
+    /// assert!(!running.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// The first one of [`Child::kill`]'s; the others have been killed nevertheless.
+    /// The first error of [`Child::kill`]; the other programs have been killed nevertheless.
     pub fn kill(&mut self) -> io::Result<()> {
         let killed: Vec<_> = self.children.iter_mut().map(Child::kill).collect();
         killed.into_iter().collect()

@@ -1,7 +1,7 @@
 //! The pipes and sockets of one run.
 
-use crate::compile::{Plan, Stream, TERMINAL_SLOT};
 use crate::error::Error;
+use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{SLOT_INHERIT, SLOTS};
@@ -14,41 +14,41 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Both ends of what one run needs.
+/// Both ends of the pipes and sockets that one run needs.
 pub(crate) struct Pipes {
     pub(crate) slots: [RawFd; SLOTS],
-    /// The first three slots hold nothing but pipes.
+    /// The first three slots hold only pipes.
     pub(crate) only_pipes: bool,
-    /// The parent's ends of stdin, stdout and stderr.
+    /// The parent's ends of standard input, output and error.
     pub(crate) ours: [Option<OwnedFd>; 3],
-    /// The parent's ends of socket pairs, by the child's number.
+    /// The parent's ends of socket pairs, by the child's descriptor.
     pub(crate) sockets: Vec<(RawFd, OwnedFd)>,
     /// The child's ends: closed when this is dropped, which must not be before the child has taken them.
     _theirs: ([Option<OwnedFd>; 3], Vec<OwnedFd>),
 }
 
-/// What streams of which nothing was said are.
+/// What standard streams are that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Defaults<'a> {
     /// The parent's.
     Inherit,
     /// No input, captured output.
     Capture,
-    /// As said here.
+    /// These.
     Each([Unsaid<'a>; 3]),
 }
 
-/// What a standard stream of which nothing was said is.
+/// What one standard stream is that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Unsaid<'a> {
     Inherit,
     Null,
     Piped,
-    /// Standard error: what standard output is.
+    /// For standard error: the same as standard output.
     AsStdout,
-    /// An end of a pipe of the caller's.
+    /// An end of a pipe that the caller made.
     Pipe(BorrowedFd<'a>),
-    /// Another file of the caller's.
+    /// Another file of the caller.
     File(BorrowedFd<'a>),
 }
 
@@ -156,7 +156,7 @@ fn sockets() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// The next descriptor that comes over a socket; none at its end.
+/// The next descriptor that comes over a socket; `None` at its end.
 pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -173,6 +173,6 @@ pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
-    // A message without one: there was no number left for it.
+    // A message without a descriptor: RLIMIT_NOFILE left no number for it.
     fds.last().map(Some).ok_or_else(|| io::Error::from_raw_os_error(errno::EMFILE))
 }

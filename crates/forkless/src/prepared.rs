@@ -1,17 +1,18 @@
-//! A command prepared once, to be run often.
+//! A command that is prepared once and run any number of times.
 
 use crate::child::Child;
-use crate::compile::{Plan, describe};
+use crate::launch::run::Form;
 use crate::output;
-use crate::wait;
+use crate::plan::{Plan, describe};
+use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
 /// A command whose plan has been made: from [`Command::prepare`](crate::Command::prepare).
 ///
-/// Runs allocate nothing (but for what a program's output needs), may go on in several threads at once, and do not
-/// depend on the `Command` any more. Clones share the plan.
+/// A launch from it allocates no memory, except for the output that it captures. Several threads may launch from it at once. It
+/// does not depend on the `Command` any more. Clones share the plan.
 ///
 /// ```
 /// use forkless::Command;
@@ -34,41 +35,76 @@ impl Prepared {
         &self.0
     }
 
-    /// As [`Command::spawn`](crate::Command::spawn).
+    /// Starts the program and returns when it has been executed, as [`Command::spawn`](crate::Command::spawn) does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Command::spawn`](crate::Command::spawn).
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("true").prepare()?;
+    /// let mut children = [prepared.spawn()?, prepared.spawn()?];
+    /// for child in &mut children {
+    ///     assert!(child.wait()?.success());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn(&self) -> io::Result<Child> {
-        Child::spawn(&self.0)
+        Start::new(Form::Spawn).child(&self.0)
     }
 
-    /// As [`Command::launch`](crate::Command::launch).
+    /// Starts the program and returns as soon as the child exists, as [`Command::launch`](crate::Command::launch) does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Command::launch`](crate::Command::launch).
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("true").prepare()?;
+    /// let mut child = prepared.launch()?;
+    /// child.wait_exec()?; // reports a failure of the exec
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn launch(&self) -> io::Result<Child> {
-        Child::launch(&self.0)
+        Start::new(Form::Launch).child(&self.0)
     }
 
-    /// As [`Command::status`](crate::Command::status).
+    /// Runs the program to its end and returns its exit status, as [`Command::status`](crate::Command::status) does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Command::status`](crate::Command::status).
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("false").prepare()?;
+    /// assert_eq!(prepared.status()?.code(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn status(&self) -> io::Result<ExitStatus> {
-        wait::status(&self.0)
+        start::status(&self.0)
     }
 
-    /// As [`Command::output`](crate::Command::output).
+    /// Runs the program to its end and returns what it wrote, as [`Command::output`](crate::Command::output) does.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Command::output`](crate::Command::output).
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("echo").arg("hello").prepare()?;
+    /// assert_eq!(prepared.output()?.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn output(&self) -> io::Result<Output> {
         output::output(&self.0)
     }
 }
 
 impl Prepared {
-    /// What the child is going to do, step by step, in words.
+    /// Describes what the child will do: a line of text for each step, for people to read.
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("true").umask(0o022).prepare()?;
+    /// assert!(prepared.steps().contains(&"umask 022".to_owned()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn steps(&self) -> Vec<String> {
         describe::steps(&self.0)
     }

@@ -1,8 +1,8 @@
-//! Which process this is, where a forked copy is another one.
+//! A number that identifies this process, and differs in a forked copy.
 //!
-//! A pid does not tell: a copy that is forked into a new process-id namespace can have the number of the process it was forked
-//! from. So there is a page that the kernel empties in every forked copy (`MADV_WIPEONFORK`), and in it a number that each
-//! process draws when it first asks. To ask takes no system call and no lock.
+//! The PID cannot do that: a copy that is forked into a new PID namespace can have the PID of the process that it was
+//! forked from. So there is a page that the kernel clears in every forked copy (`MADV_WIPEONFORK`). Each process stores
+//! a new number in it at the first use. A later read takes no system call and no lock.
 //!
 //! Source: `madvise(2)`; dup_mmap() in kernel/fork.c.
 
@@ -11,9 +11,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The number of this process: never 0, and never that of a process it was forked from, by whatever way.
+/// The number of this process: never 0, and never that of a process that it was forked from, by any method.
 ///
-/// Where the kernel does not take the advice (before 4.14) it goes by the pid.
+/// Where the kernel does not support the advice (before 4.14), the number depends on the PID.
 pub fn generation() -> u32 {
     let page = PAGE.load(Ordering::Acquire);
     if std::ptr::eq(page, &raw const REFUSED) {
@@ -26,20 +26,20 @@ pub fn generation() -> u32 {
     }
 }
 
-/// The number's page; [`REFUSED`] where there is none.
+/// The page with the number; [`REFUSED`] if there is none.
 static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
-/// Stands for a page that cannot be had.
+/// Stands for a page that could not be mapped.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// The pid (upper half), and the number of the process that had it.
+/// The PID (upper half) and the number of the process that had it.
 static BY_PID: AtomicU64 = AtomicU64::new(0);
 
-/// The last number drawn, by this process or those it was forked from.
+/// The last number in use, by this process or those that it was forked from.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 fn draw() -> u32 {
-    // 0 stands for none, also when all have been used.
+    // 0 means none, so it is skipped after an overflow too.
     match LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
         0 => draw(),
         number => number,
@@ -85,10 +85,10 @@ fn first() -> u32 {
     generation()
 }
 
-/// The kernel makes whole pages of it.
+/// The kernel rounds it up to whole pages.
 const PAGE_SIZE: usize = 4096;
 
-/// It is emptied in copies from before it is published.
+/// The kernel clears it in copies that are forked after this, so it is safe before it is published.
 fn map() -> Option<*mut AtomicU32> {
     // SAFETY: a new private mapping, chosen by the kernel.
     unsafe {

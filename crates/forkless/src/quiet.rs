@@ -1,4 +1,4 @@
-//! Writes to pipes and sockets that raise no SIGPIPE: a host may have left that at its default, which ends it.
+//! Writes to pipes and sockets that raise no SIGPIPE: if its disposition is the default, it would kill the host.
 
 use crate::kernel;
 use forkless_core::planted;
@@ -6,24 +6,24 @@ use forkless_core::sys::{self, errno, signal, uapi};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// SIGPIPE's bit in a set of signals.
+/// SIGPIPE's bit in a signal set.
 const SIGPIPE: u64 = signal::bit(signal::SIGPIPE);
 
-/// The most parts that the kernel takes at once: UIO_MAXIOV.
+/// The most parts that the kernel takes in one call: UIO_MAXIOV.
 const MOST: usize = 1024;
 
-/// `write(2)`; if nobody reads any more it fails with EPIPE, and there is no signal.
+/// `write(2)`; without a reader it fails with EPIPE, and raises no signal.
 pub fn write_quietly<F: AsFd>(fd: F, bytes: &[u8]) -> io::Result<usize> {
     write_vectored(fd, &[IoSlice::new(bytes)])
 }
 
 /// The same with the bytes in several places: `writev(2)`.
 ///
-/// Linux 6.18 has a flag against the signal. Before, or where a filter refuses the call, the signal is blocked in this
-/// thread meanwhile, and taken.
+/// Linux 6.18 has a flag against the signal. Before that, or where a filter refuses the call, the signal is blocked in
+/// this thread during the write, and then removed from the pending ones.
 pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Result<usize> {
     const RWF_NOSIGNAL: usize = 0x100;
-    /// In place of an offset: where the file stands.
+    /// Instead of an offset: the current file position.
     const HERE: usize = usize::MAX;
     let parts = &parts[..parts.len().min(MOST)];
     if planted!("sigpipe-raised") {
@@ -38,17 +38,18 @@ pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Resul
     while_blocked(parts.iter().map(|part| part.len()).sum(), || Ok(rustix::io::writev(&fd, parts)?))
 }
 
-/// Makes a write of so many bytes with SIGPIPE blocked. What the write has raised is taken; what was pending before stays.
+/// Makes a write of so many bytes with SIGPIPE blocked. A SIGPIPE that the write raises is removed; one that was
+/// pending before stays.
 fn while_blocked(length: usize, write: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
     let mask = sys::signal_mask().map_err(io::Error::from_raw_os_error)?;
     let was_blocked = mask & SIGPIPE != 0;
-    // The signal of a write goes to the thread, where a second one makes no difference to the first.
+    // A write raises the signal in the thread. There a second one is merged with one that is pending.
     let was_pending = was_blocked && kernel::pending_signals().is_ok_and(|pending| pending & SIGPIPE != 0);
     if !was_blocked {
         sys::block_signals(SIGPIPE).map_err(io::Error::from_raw_os_error)?;
     }
     let answer = write();
-    // The reader may also have gone half-way.
+    // A short write may have raised it too: the reader may have gone during the write.
     if !was_pending && !matches!(answer, Ok(count) if count == length) && !planted!("sigpipe-left-pending") {
         kernel::take_signal(SIGPIPE);
     }

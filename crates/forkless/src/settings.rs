@@ -29,7 +29,12 @@ macro_rules! settings {
     ($then:ident) => {
         $then! {
             played {
-                /// The child's nice value, from -20 to 19: `setpriority(2)`. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+                /// Sets the child's nice value, from -20 (most CPU time) to 19 (least): `setpriority(2)`. It is a value, not an
+                /// adjustment of the caller's. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+                ///
+                /// # Errors
+                /// The launch fails at [`Step::Nice`], with EACCES if the caller may not lower the value. [`Step::Check`]: a value
+                /// out of range.
                 ///
                 /// ```
                 /// use forkless::Command;
@@ -47,12 +52,14 @@ macro_rules! settings {
                     example "19"
                 }
 
-                /// How late the child's timers may be, in nanoseconds; 0: as the caller's default. `prctl(2)` PR_SET_TIMERSLACK.
+                /// Sets how late the child's timers may expire, in nanoseconds: `prctl(2)` PR_SET_TIMERSLACK. The default, also for
+                /// 0, is the value of the calling thread.
                 ///
                 /// ```
                 /// use forkless::Command;
-                /// let output = Command::new("cat").arg("/proc/self/timerslack_ns").timer_slack(1000).output()?;
-                /// assert_eq!(output.stdout, b"1000\n");
+                /// // One millisecond: the kernel may serve several timers by one wake-up.
+                /// let status = Command::new("true").timer_slack(1_000_000).status()?;
+                /// assert!(status.success());
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
                 timer_slack(nanoseconds: u64) {
@@ -65,13 +72,16 @@ macro_rules! settings {
                     example "1000"
                 }
 
-                /// The child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
+                /// Sets the child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
                 ///
-                /// ```
+                /// # Errors
+                /// The launch fails at [`Step::Personality`], for example with EPERM under a seccomp filter that refuses the value.
+                ///
+                /// ```no_run
                 /// use forkless::Command;
-                /// const ADDR_NO_RANDOMIZE: u32 = 0x40000;
-                /// let output = Command::new("cat").arg("/proc/self/personality").personality(ADDR_NO_RANDOMIZE).output()?;
-                /// assert_eq!(output.stdout, b"00040000\n");
+                /// const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
+                /// // As `setarch -R` does it: the same addresses in each run.
+                /// Command::new("./program").personality(ADDR_NO_RANDOMIZE).status()?;
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
                 personality(persona: u32) {
@@ -84,17 +94,22 @@ macro_rules! settings {
                     example "0"
                 }
 
-                /// How ready the kernel is to kill the child when memory runs out, from -1000 (never) to 1000: `proc(5)`,
-                /// `/proc/self/oom_score_adj`, three system calls. Lowering it needs CAP_SYS_RESOURCE.
+                /// Sets how likely the OOM killer is to kill the child, from -1000 (never) to 1000: `/proc/self/oom_score_adj`,
+                /// `proc(5)`; three system calls. Lowering the value needs CAP_SYS_RESOURCE.
                 ///
-                /// The child is a vfork'd one then, since the caller, whose memory it shares, would get the value too: the launch
-                /// returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. Id maps,
-                /// if there are any, are then written by a thread that is made for that.
+                /// The child is started with `CLONE_VFORK`: without it the kernel would give the value to the caller too, whose
+                /// memory the child shares. So the launch returns no sooner than the exec. If a signal stops the child before the
+                /// exec, the launch waits until the child is continued. Id maps are then written by a thread that is made for that.
+                ///
+                /// # Errors
+                /// The launch fails at [`Step::OomScore`]: EACCES if the caller may not lower the value, ENOENT without `/proc`.
+                /// [`Step::Check`]: a value out of range.
                 ///
                 /// ```
                 /// use forkless::Command;
-                /// let output = Command::new("cat").arg("/proc/self/oom_score_adj").oom_score_adj(1000).output()?;
-                /// assert_eq!(output.stdout, b"1000\n");
+                /// // When memory runs out, this child is the first to be killed.
+                /// let status = Command::new("true").oom_score_adj(1000).status()?;
+                /// assert!(status.success());
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
                 oom_score_adj(score: i32(-1000, 1000)) {

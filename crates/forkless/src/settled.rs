@@ -1,12 +1,12 @@
-//! What is found once for the life of the process.
+//! Values that are computed once for the life of the process.
 
 use forkless_core::planted;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that is found at the first use and kept for good. Not behind a lock, as `OnceLock` is: a copy of the process that
-/// was forked while another thread held that would wait for it for ever. Threads that come at the same time each look, and
-/// take what the first has found.
+/// A value that is computed at the first use and kept forever. It has no lock, unlike `OnceLock`: if the process were
+/// forked while another thread held the lock, the copy would wait for it forever. Threads that come at the same time
+/// all compute it, and use the result of the first.
 pub(crate) struct Settled<T>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Settled<T> {
@@ -14,13 +14,13 @@ impl<T: Send + Sync> Settled<T> {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// What was found, if anybody has looked.
+    /// The value, if it has been computed.
     pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: null, or from `get_or`: never freed, and not changed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What was found; `find` looks if nobody has.
+    /// The value; `find` computes it if it is missing.
     pub(crate) fn get_or(&self, find: impl FnOnce() -> T) -> &T {
         if let Some(known) = self.get() {
             return known;
@@ -29,12 +29,12 @@ impl<T: Send + Sync> Settled<T> {
         let settled = match self.0.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(earlier) => {
-                // SAFETY: nobody else has this one.
+                // SAFETY: it was not published, so no other thread has it.
                 drop(unsafe { Box::from_raw(new) });
                 earlier
             }
         };
-        // SAFETY: never freed, and not changed once it is there.
+        // SAFETY: never freed, and not changed after it was published.
         unsafe { &*settled }
     }
 }
@@ -47,11 +47,11 @@ struct Entry<K, V> {
     value: V,
     /// The one before it, or null.
     next: *mut Entry<K, V>,
-    /// How many there are from here on.
+    /// The number of entries from this one on.
     count: usize,
 }
 
-/// As many keys are kept. What is found for another one is not.
+/// The most keys that are kept. The value of another key is not kept.
 const MOST: usize = 32;
 
 impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// What was found for this key.
+    /// The value of this key, if it is kept.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut at = self.0.load(Ordering::Acquire);
         // SAFETY: null, or from `put`: never freed, and not changed.
@@ -72,7 +72,7 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
         None
     }
 
-    /// Keeps what was found for a key; gives it back.
+    /// Keeps the value of a key, and returns it.
     pub(crate) fn put(&self, key: &K, value: V) -> V {
         let first = self.0.load(Ordering::Acquire);
         // SAFETY: as in `get`.
@@ -80,8 +80,8 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
         if count <= MOST {
             let new = Box::into_raw(Box::new(Entry { key: key.clone(), value, next: first, count }));
             if self.0.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // Another thread has kept something: the next one to look keeps this.
-                // SAFETY: nobody else has this one.
+                // Another thread has added an entry first. This one is dropped; the next caller keeps it.
+                // SAFETY: it was not published, so no other thread has it.
                 drop(unsafe { Box::from_raw(new) });
             }
         }

@@ -34,71 +34,157 @@ pub(crate) enum Source {
     Piped,
     /// A new pair of sockets for each run; the other end goes to the handle.
     SocketPair,
-    /// A descriptor that was given to us.
+    /// A descriptor that the command owns.
     Owned(Arc<OwnedFd>),
-    /// A number of the parent's that stays the caller's.
+    /// A number of the parent's, which the caller keeps open.
     Borrowed(RawFd),
     /// The child's own descriptor of another number.
     DupOf(RawFd),
-    /// A path opened in the child.
+    /// A path that the child opens.
     Open { path: Result<CString, Vec<u8>>, flags: i32, mode: u32 },
 }
 
 impl Stdio {
-    /// The child uses the parent's descriptor of the same number, as it is (also when it is closed).
+    /// Gives the child the parent's descriptor of the same number as it is, also if it is closed.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// // Captures the output; error messages go where the caller's go.
+    /// let output = Command::new("echo").arg("hello").stderr(Stdio::inherit()).output()?;
+    /// assert_eq!(output.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn inherit() -> Self {
         Self(Source::Inherit)
     }
 
-    /// `/dev/null`, opened for reading and writing in the child.
+    /// Gives the child `/dev/null`, open for reading and writing. The child opens it.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let status = Command::new("echo").arg("nobody reads this").stdout(Stdio::null()).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn null() -> Self {
         Self(Source::Null)
     }
 
-    /// A new pipe, whose other end is in the handle's `stdin`, `stdout` or `stderr`.
+    /// Gives the child one end of a new pipe. The other end is in the handle's `stdin`, `stdout` or `stderr`.
     ///
-    /// Only for numbers 0 to 2, where the direction is known; elsewhere use [`Stdio::socketpair`].
+    /// Each launch makes a pipe. It is for numbers 0 to 2 alone, where the direction is known: elsewhere use
+    /// [`Stdio::socketpair`].
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// let text = std::io::read_to_string(child.stdout.take().unwrap())?;
+    /// assert_eq!(text, "hello\n");
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn piped() -> Self {
         Self(Source::Piped)
     }
 
-    /// A new pair of connected stream sockets; the parent's end is taken from the handle by
-    /// [`Child::take_socket`](crate::Child::take_socket).
+    /// Gives the child one of two new connected stream sockets. [`Child::take_socket`](crate::Child::take_socket)
+    /// returns the other one.
     ///
-    /// At numbers 0 to 2 as well: one socket can carry both directions.
+    /// Each launch makes a pair. One socket carries both directions, so it also suits numbers 0 to 2.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// use std::io::Write;
+    /// use std::os::unix::net::UnixStream;
+    /// let twice = "read word <&3; echo $word $word >&3";
+    /// let mut child = Command::new("sh").args(["-c", twice]).fd(Stdio::socketpair(), 3).spawn()?;
+    /// let mut socket = UnixStream::from(child.take_socket(3).unwrap());
+    /// socket.write_all(b"hello\n")?;
+    /// assert_eq!(std::io::read_to_string(socket)?, "hello hello\n");
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn socketpair() -> Self {
         Self(Source::SocketPair)
     }
 
-    /// The parent's descriptor `number`, which stays the caller's and must be open when the child is launched.
+    /// Gives the child a copy of the parent's descriptor `number`. The descriptor itself stays the caller's, and must
+    /// be open whenever the child is launched.
     ///
-    /// A number that is not open then is an error of the launch (`pass fd`, EBADF). What is owned or borrowed needs no number:
-    /// [`Stdio::from`] takes it, and [`copy_of`](Self::copy_of) a copy of it.
+    /// For a file that is owned or borrowed no number is needed: use [`Stdio::from`] or [`copy_of`](Self::copy_of).
+    ///
+    /// # Errors
+    /// If the number is not open, the launch fails at [`Step::PassFd`](crate::Step::PassFd) with EBADF.
     ///
     /// # Safety
-    /// Whatever is open at this number at each launch is the caller's to pass on: not closed, and the number used anew, by another
-    /// part of the program that owns it ([I/O safety](std::io#io-safety)).
+    /// What is open at this number at each launch must be the caller's to pass: no other part of the program may own
+    /// it, and close it and use the number again meanwhile ([I/O safety](std::io#io-safety)).
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// use std::os::fd::AsRawFd;
+    /// let file = std::fs::File::open("/dev/null")?;
+    /// // SAFETY: `file` stays open until the child has been launched.
+    /// let input = unsafe { Stdio::fd(file.as_raw_fd()) };
+    /// assert!(Command::new("cat").stdin(input).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub unsafe fn fd(number: RawFd) -> Self {
         Self(Source::Borrowed(number))
     }
 
-    /// The same file as the child's own descriptor `number`, after all others are in place: `2>&1` is
-    /// `stderr(Stdio::dup_of(1))`.
+    /// Gives the child a copy of its own descriptor `number`, made when all others are in place:
+    /// `stderr(Stdio::dup_of(1))` is a shell's `2>&1`.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): the child has no such descriptor, or it is itself a `dup_of`.
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let output = Command::new("sh").args(["-c", "echo problem >&2"]).stderr(Stdio::dup_of(1)).output()?;
+    /// assert_eq!(output.stdout, b"problem\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn dup_of(number: RawFd) -> Self {
         Self(Source::DupOf(number))
     }
 
-    /// `path` opened in the child, after its directory has been changed, with `open(2)`'s flags and mode.
+    /// Gives the child the file at `path`, which the child opens with these flags and mode: `open(2)`. It does so with
+    /// its own ids, root, umask and working directory.
     ///
-    /// A failure is an error of the launch (`open`, with the path). So is, with EOPNOTSUPP, a file in procfs or one that a link of
-    /// procfs' leads to (`/dev/fd/5`, `/dev/stdin`), which takes a child that shares the caller's memory for the caller: only one of
-    /// [`Launcher::Fork`](crate::Launcher::Fork) opens such files.
+    /// # Errors
+    /// The launch fails at [`Step::Open`](crate::Step::Open), and the error names the path. A file in procfs, or one
+    /// that a link of procfs leads to (`/dev/fd/5`, `/dev/stdin`), fails with EOPNOTSUPP: the child shares the caller's
+    /// memory, so procfs would show it the caller. Only a child of [`Launcher::Fork`](crate::Launcher::Fork) opens such
+    /// files.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Stdio};
+    /// const O_WRONLY: i32 = 1;
+    /// const O_CREAT: i32 = 0o100;
+    /// const O_APPEND: i32 = 0o2000;
+    /// let log = Stdio::open("build.log", O_WRONLY | O_CREAT | O_APPEND, 0o644);
+    /// Command::new("make").current_dir("/srv/project").stdout(log).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open<P: AsRef<OsStr>>(path: P, flags: i32, mode: u32) -> Self {
         let path = CString::new(path.as_ref().as_bytes()).map_err(|error| error.into_vec());
         Self(Source::Open { path, flags, mode })
     }
 
-    /// A copy of `file`'s descriptor, for a file that is to be kept.
+    /// Copies the descriptor of `file`, for a file that the caller keeps.
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)` F_DUPFD_CLOEXEC, such as EMFILE.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Stdio};
+    /// let log = std::fs::File::create("build.log")?;
+    /// for program in ["configure", "make"] {
+    ///     Command::new(program).stdout(Stdio::copy_of(&log)?).status()?;
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn copy_of<F: AsFd>(file: F) -> io::Result<Self> {
         Ok(Self::from(file.as_fd().try_clone_to_owned()?))
     }
@@ -114,11 +200,11 @@ impl FromRawFd for Stdio {
 impl TryFrom<Stdio> for std::process::Stdio {
     type Error = io::Error;
 
-    /// For a program that std starts.
+    /// Converts it for a program that std starts.
     ///
     /// # Errors
-    /// `Unsupported` for what std has no word for: [`Stdio::socketpair`], [`Stdio::dup_of`], [`Stdio::open`]. Of `dup(2)`, for
-    /// [`Stdio::fd`].
+    /// `Unsupported` for what std does not have: [`Stdio::socketpair`], [`Stdio::dup_of`], [`Stdio::open`]. For [`Stdio::fd`],
+    /// the error of copying the descriptor.
     fn try_from(stdio: Stdio) -> io::Result<Self> {
         Ok(match stdio.0 {
             Source::Inherit => Self::inherit(),
@@ -154,16 +240,16 @@ macro_rules! from_owner {
 from_owner! { File ChildStdin ChildStdout ChildStderr std::os::unix::net::UnixStream std::net::TcpStream std::io::PipeReader std::io::PipeWriter }
 
 impl From<io::Stdout> for Stdio {
-    /// The parent's standard output, whatever number it is given in the child: what descriptor 1 is at the launch, not what it
-    /// was when this was made.
+    /// The parent's standard output, at any number of the child's: the file that is descriptor 1 at the launch, not the one
+    /// that it was when this was made.
     fn from(_: io::Stdout) -> Self {
         Self(Source::Borrowed(1))
     }
 }
 
 impl From<io::Stderr> for Stdio {
-    /// The parent's standard error, whatever number it is given in the child: what descriptor 2 is at the launch, not what it
-    /// was when this was made.
+    /// The parent's standard error, at any number of the child's: the file that is descriptor 2 at the launch, not the one
+    /// that it was when this was made.
     fn from(_: io::Stderr) -> Self {
         Self(Source::Borrowed(2))
     }

@@ -1,4 +1,4 @@
-//! The steps of a launch, by which failures are named.
+//! The steps of a launch. An error names the step that failed.
 
 macro_rules! steps {
     (
@@ -63,7 +63,7 @@ macro_rules! steps {
         }
     };
     ($($name:ident = $code:literal, $words:literal, $doc:literal;)*) => {
-        /// The step of a launch that failed. The numbers of [`Step::code`] are stable.
+        /// The step of a launch that failed. The numbers of [`Step::code`] never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Step {
@@ -71,17 +71,31 @@ macro_rules! steps {
         }
 
         impl Step {
-            /// A number that will never mean another step.
+            /// The step's number. It stays the same in all versions, and is never used for another step.
+            ///
+            /// ```
+            /// assert_eq!(forkless::Step::Exec.code(), 13);
+            /// ```
             pub fn code(self) -> u32 {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// The step of a [`code`](Self::code).
+            /// The step that has this [`code`](Self::code). `None` if no step has it.
+            ///
+            /// ```
+            /// use forkless::Step;
+            /// assert_eq!(Step::of_code(13), Some(Step::Exec));
+            /// assert_eq!(Step::of_code(0), None);
+            /// ```
             pub fn of_code(code: u32) -> Option<Self> {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }
 
-            /// The step in words, as it stands in messages.
+            /// The step as error messages name it.
+            ///
+            /// ```
+            /// assert_eq!(forkless::Step::Rlimit.words(), "set the limit");
+            /// ```
             pub fn words(self) -> &'static str {
                 match self { $(Self::$name => $words,)* }
             }
@@ -92,9 +106,17 @@ macro_rules! steps {
 crate::settings!(steps);
 
 impl Step {
-    /// May a launch go on without it, by [`Command::best_effort`](crate::Command::best_effort)? Not without its descriptors,
-    /// its ids' meaning, its group, or its
-    /// program; a closure of `pre_exec` decides for itself.
+    /// Whether [`Command::best_effort`](crate::Command::best_effort) accepts this step: whether a launch can go on
+    /// after it has failed.
+    ///
+    /// No launch goes on without the child's descriptors, its ID maps, its cgroup, or its program. A closure of
+    /// `pre_exec` decides for itself.
+    ///
+    /// ```
+    /// use forkless::Step;
+    /// assert!(Step::OomScore.may_fail());
+    /// assert!(!Step::PassFd.may_fail());
+    /// ```
     pub fn may_fail(self) -> bool {
         (Self::SetSid.code()..100).contains(&self.code())
             && !matches!(

@@ -1,31 +1,32 @@
-//! What a child has used.
+//! The resources that a child has used.
 
 use forkless_core::sys::uapi::rusage;
 use std::time::Duration;
 
-/// What a child, and the children that it waited for, have used: `getrusage(2)`, read with the exit status.
+/// The resources that a child has used, with the children that it waited for: `getrusage(2)`, read with the exit
+/// status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// Time from the launch until the end was noticed.
     pub wall_time: Duration,
-    /// Processor time in user mode, with the kernel's resolution.
+    /// CPU time in user mode, with the kernel's resolution.
     pub user_time: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system_time: Duration,
-    /// Largest resident set, in KiB. It counts the caller's memory until the exec, which the child shared.
+    /// Largest resident set, in KiB. Until the exec the child shares the caller's memory, which is counted too.
     pub max_rss_kib: u64,
-    /// Page faults served without input.
+    /// Page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Page faults that needed input.
+    /// Page faults that needed I/O.
     pub major_faults: u64,
     /// Blocks read, in units of 512 bytes.
     pub blocks_in: u64,
     /// Blocks written, in units of 512 bytes.
     pub blocks_out: u64,
-    /// Times it gave up the processor to wait.
+    /// Voluntary context switches: it gave up the CPU to wait.
     pub voluntary_switches: u64,
-    /// Times it was taken off the processor.
+    /// Involuntary context switches: the scheduler took the CPU from it.
     pub involuntary_switches: u64,
 }
 

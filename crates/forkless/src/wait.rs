@@ -1,15 +1,10 @@
-//! How a child ended.
+//! Waiting for a child's end, and its exit status.
 //!
-//! A child is waited for with `__WALL`, since one that fails before exec has no exit signal and is not seen without.
-//! Where the handle has a pidfd the child is waited for by it: a pid that someone else reaped may by now be another
-//! child's.
+//! Every wait has `__WALL`: a child that fails before exec has no exit signal, and other waits do not see it. If the
+//! handle has a pidfd, the wait goes by it: after a foreign reap the PID may already belong to another child.
 
-use crate::child::Child;
-use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::{self, Form, Run};
-use crate::pipes::{self, Defaults};
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::planted;
@@ -21,11 +16,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What stands for the process id of an autoreaped child where the kernel is asked by one: a number that no process has. The kernel
-/// frees the child's own at its end, whether we have looked or not, so it may by then be another child's. Only the pidfd names it.
+/// Stands for the PID of an autoreaped child in waits and signals: a number that no process has. The kernel frees the
+/// child's own PID at its end, whether or not that was noticed here, so it may already belong to another process. Only
+/// the pidfd names such a child.
 pub(crate) const NOBODY: i32 = i32::MAX;
 
 /// A child that has ended and been reaped.
@@ -36,33 +31,7 @@ pub(crate) struct Ended {
     pub(crate) usage: Option<Usage>,
 }
 
-/// Runs a plan to its end.
-pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
-        || !plan.sockets.is_empty()
-        || plan.pty.is_some()
-    {
-        return Child::start(plan, Form::Launch, Defaults::Inherit, true)?.wait();
-    }
-    if plan.is_filtered {
-        // Whether a filter killed it in exec can only be seen before it is reaped.
-        return Child::start(plan, Form::Spawn, Defaults::Inherit, true)?.wait();
-    }
-    let run = Run {
-        zygote: None,
-        slots: pipes::plain_slots(plan),
-        only_pipes: true,
-        pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
-        form: Form::End,
-    };
-    let running = launch::run(plan, &run)?;
-    match running.ended {
-        Some(ended) => ended.map(|ended| ended.status),
-        None => unreachable!("Form::End waits for the end"),
-    }
-}
-
-/// Does the kernel throw exit statuses away here, because SIGCHLD is ignored? Then only a pidfd keeps them.
+/// Whether the kernel discards exit statuses in this process, because SIGCHLD is ignored. Then only a pidfd keeps them.
 pub fn sigchld_discards() -> bool {
     sys::signal_action(signal::SIGCHLD as u32)
         .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)
@@ -77,7 +46,7 @@ pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::R
     }
 }
 
-/// The same; a signal handler that runs ends it with EINTR.
+/// The same, but fails with EINTR when a signal handler has run.
 pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Ended> {
     loop {
         if let Some(ended) = told(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
@@ -91,25 +60,26 @@ pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> i
     look(pid, pidfd, started, uapi::WNOHANG)
 }
 
-/// Reaps the child if it has ended and nobody cares how; false while it runs.
+/// Reaps the child if it has ended, and discards its status; false while it runs.
 pub(crate) fn has_gone(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
-    // Errors are: reaped by another, or not ours in a forked copy.
+    // An error means that it has gone too: reaped by another part of the program, or, in a forked copy, not our child.
     !matches!(ask(pid, pidfd, uapi::WNOHANG), Ok(None))
 }
 
-/// Sends a signal to a child of ours that may have ended, or been reaped by another.
+/// Sends a signal to a child of this process, which may have ended or been reaped by another part of the program.
 ///
-/// Without a pidfd by its number, which is its own until it has been reaped. (Another part of the program that reaps what is not its
-/// own, and that between the two calls, would find the number used up and begun again as well: there are some thousands before.)
+/// Without a pidfd it is sent by PID, which is the child's until it has been reaped. (Another part of the program might
+/// reap foreign children, and do so between these two calls. Even then the kernel would have to use up some thousands
+/// of other PIDs before it gives this one to another process.)
 pub(crate) fn signal(pid: i32, pidfd: Option<&OwnedFd>, signal: i32) {
     let sent = pidfd.map(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), signal));
     if !matches!(sent, Some(Ok(()) | Err(errno::ESRCH))) && !is_reaped(pid, pidfd) {
-        // A child of ours that has not been reaped: the number is still its own.
+        // Our child, and not reaped: the PID is still its own.
         let _ = sys::kill(pid, signal);
     }
 }
 
-/// Is it known that the child has been reaped, or that this is no child of ours?
+/// Whether the child is known to have been reaped, or is no child of this process.
 pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
     let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
     let look = |kind, id| sys::waitid(kind, id, &mut { sys::SignalInfo::EMPTY }, options, None);
@@ -125,7 +95,7 @@ fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io
     told(ask(pid, pidfd, options), pid, pidfd, started, options)
 }
 
-/// What an answer means.
+/// Turns the answer of a wait into the child's end.
 fn told(
     answer: sys::Result<Found>,
     pid: i32,
@@ -166,6 +136,7 @@ type Found = Option<(i32, uapi::rusage)>;
 
 /// Before a child has used anything.
 // SAFETY: all zeroes is a valid rusage.
+/// The usage of a child that has used nothing yet.
 const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
 
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
@@ -185,7 +156,8 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
     }
 }
 
-/// Where one of the two calls that wait is refused the other may not be.
+/// Whether the other of the two system calls for waiting should be tried: one may be refused where the other is
+/// allowed.
 fn is_refusal(error: i32) -> bool {
     let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
     refusals.contains(&error) && !planted!("refused-wait-is-final")
@@ -205,16 +177,16 @@ fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     Ok((info.pid != 0).then_some((status, usage)))
 }
 
-/// What a child has done, as far as it has not been told yet.
+/// A change of the child's state that was not reported before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum News {
     Stopped(i32),
     Continued,
-    /// It can be reaped, or has been by another.
+    /// It can be reaped, or another part of the program has reaped it.
     Ended,
 }
 
-/// Waits for the child to be stopped, to go on or to end; does not reap it.
+/// Waits for the child to stop, continue or end. Does not reap it.
 pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>) -> io::Result<Option<News>> {
     let (mut kind, mut id) = pidfd.map_or((uapi::P_PID, pid), |pidfd| (uapi::P_PIDFD, pidfd.as_raw_fd()));
     // A limit beyond what the clock holds is no limit.
@@ -230,20 +202,20 @@ pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>)
                 (kind, id) = (uapi::P_PID, pid);
                 continue;
             }
-            // Somebody else has reaped it: who waits for it will say so.
+            // Another part of the program has reaped it: the wait that follows reports that.
             Err(errno::ECHILD) => return Ok(Some(News::Ended)),
             Err(error) => return Err(io::Error::from_raw_os_error(error)),
             Ok(Some(news)) => return Ok(Some(news)),
             Ok(None) => {}
         }
-        // A stop makes no descriptor readable, so with a limit there is nothing to sleep on but the child's end.
+        // A stop makes no descriptor readable. With a limit, the only thing to sleep on is the child's end.
         let Some(left) = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) else { continue };
         if left.is_zero() {
             return Ok(None);
         }
         let nap = pause.min(left);
         if wait_ended(pid, pidfd, nap)? && std::mem::replace(&mut ended, true) {
-            // It has ended and is still not ours to reap: somebody who traces it is told first.
+            // It has ended but cannot be reaped yet: a tracer is notified first.
             sys::pause(nap);
         }
         pause = (pause * 2).min(Duration::from_millis(20));
@@ -261,7 +233,7 @@ fn look_for_change(kind: u32, id: i32, once: u32) -> sys::Result<Option<News>> {
         (_, CLD_STOPPED | CLD_CONTINUED) => {}
         _ => return Ok(Some(News::Ended)),
     }
-    // Taken now; what was seen may by now have been overtaken by something else.
+    // This consumes the report. It may already be a later one than the one seen above.
     sys::waitid(kind, id, &mut info, stops | uapi::WNOHANG, None)?;
     Ok(match (info.pid, info.code) {
         (0, _) => None,
@@ -270,7 +242,8 @@ fn look_for_change(kind: u32, id: i32, once: u32) -> sys::Result<Option<News>> {
     })
 }
 
-/// Somebody else has reaped the child, or the kernel did because SIGCHLD is ignored. A pidfd still knows.
+/// Another part of the program has reaped the child, or the kernel has because SIGCHLD is ignored. A pidfd may still
+/// have the status.
 fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Result<Option<Ended>> {
     if let Some(pidfd) = pidfd {
         if options & uapi::WNOHANG == 0 {
@@ -289,7 +262,8 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
     Err(Error::new(&OsString::from(format!("pid {pid}")), Step::Wait, errno::ECHILD).note(why).into())
 }
 
-/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, which learns nothing but ECHILD.)
+/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, where the status is not
+/// available and the answer is ECHILD.)
 fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> {
     let limit = (options & uapi::WNOHANG != 0).then_some(Duration::ZERO);
     if !wait_readable(pidfd, limit)? {
@@ -298,7 +272,7 @@ fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> 
     loop {
         match kept_status(pidfd) {
             Ok(Some(status)) => return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None })),
-            // The kernel is about to store it.
+            // The kernel has reaped it and is about to store the status.
             Ok(None) if limit.is_none() => {}
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -309,8 +283,8 @@ fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> 
     }
 }
 
-/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. None: it is not there
-/// yet, or never will be.
+/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. `None`: not
+/// there yet, or never will be.
 ///
 /// Source: pidfd_info in linux/pidfd.h, pidfd_info() in fs/pidfs.c.
 fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
@@ -326,8 +300,8 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
         ids: [u32; 11],
         exit_code: i32,
     }
-    /// Whoever reaps the child first takes it out of our sight and then stores its status: that takes microseconds, but
-    /// if this is not our child (in a forked copy) it never comes to be.
+    /// The reaper removes the child from view, and stores its status some microseconds later. If this is a forked copy,
+    /// whose child it is not, the status never comes.
     const PATIENCE: Duration = Duration::from_millis(100);
     let deadline = Instant::now() + PATIENCE;
     let mut vanished = false;
@@ -338,7 +312,7 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
         match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
             Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Ok(Some(info.exit_code)),
             Ok(_) => {}
-            // The child was reaped during the call; the next one finds the status, if this kernel keeps it.
+            // The child was reaped during the call; the next call finds the status, if this kernel keeps it.
             Err(errno::ESRCH) if !vanished => vanished = true,
             // Not known before Linux 6.13, not kept before 6.15.
             Err(error) => return Err(error),
@@ -350,27 +324,26 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
     }
 }
 
-/// Waits until the child has ended or the time is up; says whether it has.
+/// Waits until the child has ended, for `limit` at most. Returns whether it has.
 pub(crate) fn wait_ended(pid: i32, pidfd: Option<&OwnedFd>, limit: Duration) -> io::Result<bool> {
     if let Some(pidfd) = pidfd {
         return wait_readable(pidfd.as_fd(), Some(limit));
     }
     match kernel::pidfd_open(pid) {
         Ok(pidfd) => wait_readable(pidfd.as_fd(), Some(limit)),
-        // It has been reaped by someone: the next look will say so.
+        // It has been reaped: the next wait reports that.
         Err(errno::ESRCH) => Ok(true),
         Err(_) => poll_for_end(pid, limit),
     }
 }
 
-/// Where pidfds are refused or used up there is nothing to sleep on: look, at growing intervals of at most 20 ms.
+/// Polls at growing intervals of at most 20 ms: without a pidfd, because they are refused or RLIMIT_NOFILE is reached,
+/// there is nothing to sleep on.
 fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now().checked_add(limit);
     let mut pause = Duration::from_micros(100);
     loop {
-        let mut info = sys::SignalInfo::EMPTY;
-        let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-        if sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_err() || info.pid != 0 {
+        if is_gone(pid) {
             return Ok(true);
         }
         let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -380,6 +353,33 @@ fn poll_for_end(pid: i32, limit: Duration) -> io::Result<bool> {
         sys::pause(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// Whether the child has ended, reaped or not. Needed because a child that was killed before exec reports nothing.
+pub(crate) fn is_gone(pid: i32) -> bool {
+    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let mut info = sys::SignalInfo::EMPTY;
+    match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
+        Ok(()) => info.pid == pid,
+        Err(errno::ECHILD) => true,
+        // A refusal does not show whether the child has ended.
+        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
+    }
+}
+
+/// Whether the state in a child's `/proc/PID/stat` is that of a zombie.
+fn has_ended(text: &[u8]) -> bool {
+    let end = text.iter().rposition(|&byte| byte == b')');
+    end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
+}
+
+/// Whether a signal has stopped the child. It does not consume the report, so that a wait for stopped children still
+/// gets it.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    let mut info = sys::SignalInfo::EMPTY;
+    let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
+    let is_stopped = sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid;
+    is_stopped && !planted!("stop-not-noticed")
 }
 
 /// A pidfd is readable when its process has ended.
@@ -396,7 +396,8 @@ fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool
     }
 }
 
-/// Reaps a child that failed before exec. Nobody else can have: it has no exit signal. (And the kernel has where it was asked to.)
+/// Reaps a child that failed before exec. No other part of the program can have reaped it, since it has no exit signal.
+/// (An autoreaped one the kernel has reaped.)
 pub(crate) fn reap(pid: i32, pidfd: Option<&OwnedFd>) -> Option<ExitStatus> {
     if pid == NOBODY {
         return wait(pid, pidfd, Instant::now()).ok().map(|ended| ended.status);

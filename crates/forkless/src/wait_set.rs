@@ -1,8 +1,8 @@
 //! Waiting for any of many children.
 //!
-//! One epoll instance holds their pidfds. The kernel puts a pidfd on the ready list when its process ends, so an exit costs
-//! the same whether ten children are waited for or ten thousand: no SIGCHLD handler, which would have to ask for each of
-//! them, no thread per child, no polling.
+//! One epoll instance holds their pidfds. The kernel puts a pidfd on the ready list when its process ends, so an exit
+//! costs the same for ten children and for ten thousand. There is no SIGCHLD handler, which would have to query every
+//! child, no thread per child, and no polling.
 
 use crate::child::Child;
 use forkless_core::planted;
@@ -16,11 +16,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// Children of which the next one to end is waited for.
+/// A set of children, to wait for the next one that ends.
 ///
-/// Each comes with a value of the caller's own, which says what it is for. An end costs one system call, with one more for each 64
-/// that come together and the close of the pidfd with the handle, whatever the number of children; a waiting child costs its handle
-/// (less than 512 bytes) and its pidfd.
+/// Each child comes with a value of the caller's own, to tell what it is for. An exit costs one system call, one more
+/// for each 64 that come together, and the close of the pidfd with the handle, whatever the number of children. A
+/// waiting child costs its handle (less than 512 bytes) and its pidfd.
 ///
 /// ```
 /// use forkless::{Command, WaitSet};
@@ -35,9 +35,9 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// It is a descriptor itself ([`AsFd`]), readable when a child has ended, for an event loop of the caller's own.
+/// The set is a descriptor itself ([`AsFd`]), which is readable when a child has ended. An event loop can watch it.
 ///
-/// In a forked copy of the process its children are not children: do not use it there. Dropping it there does no harm.
+/// Do not use it in a forked copy of the process, which has no children. Dropping it there does no harm.
 ///
 /// Source: `epoll(7)`, `pidfd_open(2)`.
 #[derive(Debug)]
@@ -49,19 +49,19 @@ pub struct WaitSet<T> {
     len: usize,
     /// Places whose children have been reported as ended.
     ready: VecDeque<u32>,
-    /// Places whose children are watched edge-triggered.
+    /// Places whose children are watched edge-triggered, because a tracer is notified of their ends first.
     traced: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
 enum Place<T> {
-    /// And how often this one has been vacated.
+    /// A child with its value, and how often this place has been vacated.
     Taken(Box<(Child, T)>, u32),
-    /// The next vacant one, and how often this one has been vacated.
+    /// The next vacant place, and how often this one has been vacated.
     Vacant(Option<u32>, u32),
 }
 
-/// A child of a [`WaitSet`], as long as it is in there; in another set it means another child, or none.
+/// Names a child of a [`WaitSet`] as long as it is in the set. In another set it names another child, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     place: u32,
@@ -69,7 +69,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key as a number, for who has only numbers to pass on.
+    /// The key as a number, for callers that can store only numbers, such as C.
     ///
     /// ```
     /// use forkless::{Command, Key, WaitSet};
@@ -84,35 +84,57 @@ impl Key {
         u64::from(self.turn) << 32 | u64::from(self.place)
     }
 
-    /// The key that [`to_bits`](Self::to_bits) has made a number of; of any other number, one that means no child or another.
+    /// The key of a number that [`to_bits`](Self::to_bits) returned. Any other number gives a key that names no child,
+    /// or another one.
+    ///
+    /// ```
+    /// use forkless::{Command, Key, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// let bits = set.insert(Command::new("true").spawn()?, "first")?.to_bits();
+    /// let (_child, value) = set.get(Key::from_bits(bits)).expect("it is in the set");
+    /// assert_eq!(*value, "first");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn from_bits(bits: u64) -> Self {
         Self { place: bits as u32, turn: (bits >> 32) as u32 }
     }
 }
 
-/// A child that has ended, out of a [`WaitSet`].
+/// A child that has ended, taken out of a [`WaitSet`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Ended<T> {
-    /// How it ended; an error as that of [`Child::wait`].
+    /// Its exit status; an error is one of [`Child::wait`].
     pub status: io::Result<ExitStatus>,
-    /// What it was inserted with.
+    /// The value that it was inserted with.
     pub value: T,
-    /// Its handle, with its pipes and what it has used.
+    /// Its handle, with its pipes and its resource usage.
     pub child: Child,
 }
 
-/// A child that could not be inserted, and why. It goes on: take it [out](Self::into_inner), or drop it as any [`Child`].
+/// A child that could not be inserted, with the reason. It goes on running: take it [out](Self::into_inner), or drop it
+/// like any [`Child`].
 ///
-/// `?` makes an [`io::Error`] of it, which drops the child.
+/// `?` turns it into an [`io::Error`], which drops the child.
 pub struct NotInserted<T> {
-    /// Why.
+    /// The reason.
     pub error: io::Error,
     child: Box<(Child, T)>,
 }
 
 impl<T> NotInserted<T> {
-    /// The child, and what it was to be inserted with.
+    /// Returns the child, and the value that it was to be inserted with.
+    ///
+    /// ```
+    /// let mut set = forkless::WaitSet::new()?;
+    /// let child = forkless::Command::new("true").spawn()?;
+    /// if let Err(not) = set.insert(child, "value") {
+    ///     eprintln!("{not}");
+    ///     let (mut child, _value) = not.into_inner();
+    ///     child.wait()?; // without the set
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn into_inner(self) -> (Child, T) {
         *self.child
     }
@@ -142,11 +164,17 @@ impl<T> From<NotInserted<T>> for io::Error {
     }
 }
 
-/// How many ends are asked for at a time.
+/// How many exits one call of `epoll_wait(2)` may report.
 const BATCH: usize = 64;
 
 impl<T> WaitSet<T> {
     /// An empty set.
+    ///
+    /// ```
+    /// let set = forkless::WaitSet::<()>::new()?;
+    /// assert!(set.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// EMFILE.
@@ -155,14 +183,23 @@ impl<T> WaitSet<T> {
         Ok(Self { epoll, places: Vec::new(), vacant: None, len: 0, ready: VecDeque::new(), traced: BTreeSet::new() })
     }
 
-    /// Adds a child, which may have ended already.
+    /// Adds a child, which may have ended already. Returns the key by which it can be found again.
     ///
-    /// A handle without a pidfd gets one. If the child's [standard input](Child::stdin) is a pipe it stays open: take it, or
-    /// the child may wait for you.
+    /// A handle without a pidfd gets one. If the child's [standard input](Child::stdin) is a pipe, it stays open: take
+    /// it out, or a child that reads to the end of its input never ends.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// let key = set.insert(Command::new("sleep").arg("60").spawn()?, "sleep")?;
+    /// set.get(key).expect("it is in the set").0.kill()?;
+    /// assert!(set.wait()?.is_some_and(|ended| ended.value == "sleep"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// EMFILE, or that pidfds are refused here; ENOSPC where `/proc/sys/fs/epoll/max_user_watches` is reached. The child comes
-    /// back with the error.
+    /// EMFILE, or that pidfds are refused here; ENOSPC if `/proc/sys/fs/epoll/max_user_watches` is reached. The error
+    /// holds the child.
     pub fn insert(&mut self, child: Child, value: T) -> Result<Key, NotInserted<T>> {
         let mut both = Box::new((child, value));
         let place = self.vacant_place();
@@ -187,32 +224,42 @@ impl<T> WaitSet<T> {
         })
     }
 
-    /// Watches a child; false if there is nothing to watch, since its end is known.
+    /// Watches a child; false if there is nothing to watch because its end is known.
     fn begin(&self, child: &mut Child, place: u32) -> io::Result<bool> {
         if child.pidfd().is_none() && !child.is_running() {
-            // Its pid may be another's by now.
+            // Its PID may already belong to another process.
             return Ok(false);
         }
         match child.pidfd_or_open() {
             Ok(pidfd) => self.watch(pidfd, place, epoll::EventFlags::ONESHOT).map(|()| true),
-            // It has been reaped by another: the look at it will say so.
+            // Another part of the program has reaped it: try_wait reports that.
             Err(error) if error.errno() == Some(forkless_core::sys::errno::ESRCH) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Has an end told: once, so that one that has been told need not be taken out.
+    /// Watches a pidfd. One-shot, a reported child needs no further call to take it out.
     fn watch(&self, pidfd: BorrowedFd<'_>, place: u32, how: epoll::EventFlags) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | how;
         let data = epoll::EventData::new_u64(place.into());
         match epoll::add(&self.epoll, pidfd, data, flags) {
-            // It is, or has been, in here.
+            // It is, or has been, in this epoll instance.
             Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, pidfd, data, flags)?),
             answer => Ok(answer?),
         }
     }
 
-    /// Takes a child out; none if it is not in there any more.
+    /// Takes a child out, with its value. `None` if it is not in the set any more.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// let key = set.insert(Command::new("true").spawn()?, ())?;
+    /// let (mut child, ()) = set.remove(key).expect("it is in the set");
+    /// assert!(child.wait()?.success());
+    /// assert!(set.remove(key).is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn remove(&mut self, key: Key) -> Option<(Child, T)> {
         self.get(key)?;
         let (child, value) = self.take(key.place)?;
@@ -235,7 +282,18 @@ impl<T> WaitSet<T> {
         }
     }
 
-    /// A child in the set, to be signalled for instance.
+    /// A child of the set and its value, for example to send a signal. `None` if it is not in the set any more.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// let key = set.insert(Command::new("sleep").arg("60").spawn()?, "sleep")?;
+    /// if let Some((child, _name)) = set.get(key) {
+    ///     child.signal(15)?;
+    /// }
+    /// # set.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn get(&mut self, key: Key) -> Option<(&mut Child, &mut T)> {
         match self.places.get_mut(key.place as usize)? {
             Place::Taken(both, turn) if *turn == key.turn || planted!("set-key-of-another-child") => {
@@ -245,7 +303,20 @@ impl<T> WaitSet<T> {
         }
     }
 
-    /// All children in the set.
+    /// All children of the set and their values, in no particular order.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// for n in 0..3 {
+    ///     set.insert(Command::new("sleep").arg("60").spawn()?, n)?;
+    /// }
+    /// for (child, _n) in set.iter_mut() {
+    ///     child.kill()?;
+    /// }
+    /// while set.wait()?.is_some() {}
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Child, &mut T)> {
         self.places.iter_mut().filter_map(|place| match place {
             Place::Taken(both, _) => Some((&mut both.0, &mut both.1)),
@@ -253,25 +324,64 @@ impl<T> WaitSet<T> {
         })
     }
 
-    /// How many children are in the set.
+    /// The number of children in the set.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// set.insert(Command::new("true").spawn()?, ())?;
+    /// assert_eq!(set.len(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Are there none?
+    /// Whether no child is in the set.
+    ///
+    /// ```
+    /// let mut set = forkless::WaitSet::new()?;
+    /// set.insert(forkless::Command::new("true").spawn()?, ())?;
+    /// set.wait()?;
+    /// assert!(set.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Waits for the next child to end and takes it out; none if there is no child.
+    /// Waits for the next child to end, and takes it out. `None` if the set is empty.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// set.insert(Command::new("true").spawn()?, "true")?;
+    /// set.insert(Command::new("false").spawn()?, "false")?;
+    /// while let Some(ended) = set.wait()? {
+    ///     println!("{}: {}", ended.value, ended.status?);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// Of `epoll_wait(2)`; that of a child is in [`Ended::status`].
+    /// Those of `epoll_wait(2)`. An error of one child is in [`Ended::status`].
     pub fn wait(&mut self) -> io::Result<Option<Ended<T>>> {
         self.next(None)
     }
 
-    /// The same, for `limit` at most; none too if no child has ended by then.
+    /// Does the same, for `limit` at most. `None` also if no child has ended by then.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// use std::time::Duration;
+    /// let mut set = WaitSet::new()?;
+    /// let key = set.insert(Command::new("sleep").arg("60").spawn()?, ())?;
+    /// if set.wait_timeout(Duration::from_millis(10))?.is_none() {
+    ///     set.get(key).expect("it still runs").0.kill()?;
+    /// }
+    /// # set.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -280,7 +390,17 @@ impl<T> WaitSet<T> {
         self.next(Instant::now().checked_add(limit))
     }
 
-    /// A child that has ended, if there is one.
+    /// Takes out a child that has ended. `None` if none has. Does not block.
+    ///
+    /// ```
+    /// use forkless::{Command, WaitSet};
+    /// let mut set = WaitSet::new()?;
+    /// set.insert(Command::new("true").spawn()?, ())?;
+    /// while let Some(ended) = set.try_wait()? {
+    ///     assert!(ended.status?.success());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -303,9 +423,9 @@ impl<T> WaitSet<T> {
         Ok(None)
     }
 
-    /// Which have ended? Waits for `limit` at most; false if there are none.
+    /// Asks the kernel which children have ended. Waits for `limit` at most; false if none has.
     fn ask(&mut self, limit: Option<Duration>) -> io::Result<bool> {
-        /// Longer sleeps are several: `epoll_wait(2)` counts milliseconds in 31 bits.
+        /// A longer sleep is split: `epoll_wait(2)` counts milliseconds in 31 bits.
         const LONGEST: Duration = Duration::from_secs(1 << 20);
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];
         let limit = limit.and_then(|limit| Timespec::try_from(limit.min(LONGEST)).ok());
@@ -319,14 +439,15 @@ impl<T> WaitSet<T> {
         }
     }
 
-    /// The child at a place whose pidfd has become readable.
+    /// Reaps the child at a place whose pidfd has become readable.
     fn reap(&mut self, place: u32) -> io::Result<Option<Ended<T>>> {
         let Some(Place::Taken(both, _)) = self.places.get_mut(place as usize) else { return Ok(None) };
         let status = match both.0.try_wait() {
             Ok(Some(status)) => Ok(status),
             Err(error) => Err(error),
-            // Traced by someone who is told first. Readable it is already, so only the wake that comes when it is ours must
-            // count: edge-triggered. (Or it came to this place after the one that was meant.)
+            // A tracer is notified first. The pidfd stays readable meanwhile, so a level-triggered watch would spin: it is
+            // watched edge-triggered, for the wake that comes when the child can be reaped. (Or this child took the place
+            // after the child that the event was for.)
             Ok(None) => return self.watch_traced(place).map(|()| None),
         };
         Ok(self.take(place).map(|(child, value)| Ended { status, value, child }))
@@ -349,8 +470,8 @@ impl<T> WaitSet<T> {
 }
 
 impl<T> AsFd for WaitSet<T> {
-    /// Readable when a child has ended that [`try_wait`](WaitSet::try_wait) has not come to: after each sleep on it, and after
-    /// inserting a child that may have ended, call that until it gives none.
+    /// Readable when a child has ended that [`try_wait`](WaitSet::try_wait) has not returned yet. Call `try_wait` until
+    /// it returns `None`, after each sleep on this descriptor and after inserting a child that may have ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

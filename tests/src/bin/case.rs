@@ -11,6 +11,7 @@ use forkless::Command;
 use forkless_tests::state::State;
 use forkless_tests::table::parent::{self, Place, complain, keep_complaints, make};
 use forkless_tests::table::{Case, model, play, settings};
+use forkless_tests::trace::mark;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use tempfile::TempDir;
@@ -57,9 +58,6 @@ fn random(args: &[String]) -> ExitCode {
     tell(&model::play(&list, user == "nobody", &place).unwrap_or_else(|error| vec![format!("could not: {error}")]))
 }
 
-/// As in the test that counts.
-const MARK: i32 = 0x7eed_0000;
-
 fn traced(text: &str, refusals: &str) -> ExitCode {
     let (_own, place) = own_place("");
     make(&place, "program", "exits 0").expect("a program");
@@ -68,8 +66,6 @@ fn traced(text: &str, refusals: &str) -> ExitCode {
     parent::refuse(refusals).expect("a filter");
     let mut launch = || assert!(command.status().expect("launched").success());
     launch();
-    // SAFETY: a system call that fails and changes nothing.
-    let mark = || unsafe { libc::getpgid(MARK) };
     mark();
     launch();
     mark();

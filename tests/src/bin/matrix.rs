@@ -5,10 +5,13 @@
 //! launches has it, and a second one that has none looks. They speak through words in memory alone.
 
 use forkless::{Error, Launcher, Prepared, mapped_stacks};
+use forkless_tests::filter::hang;
 use forkless_tests::matrix::cells::{Cell, Launch};
 use forkless_tests::matrix::{Outcome, Setup};
 use forkless_tests::state::{State, errno_after};
-use forkless_tests::table::parent::{Place, become_it, complain, keep_complaints, limit_it, make, refuse, unmet};
+use forkless_tests::table::parent::{
+    Place, become_it, complain, keep_complaints, limit_it, make, refusals_of, refuse, unmet,
+};
 use forkless_tests::table::{Ask, ask, errno};
 use forkless_tests::trace::{mark, stop_for_tracer};
 use serde::Deserialize;
@@ -70,6 +73,9 @@ struct Made {
     form: String,
 }
 
+/// How long a child is watched that is to hang.
+const WATCHED: Duration = Duration::from_millis(50);
+
 impl Made {
     fn new(launch: &Launch, setup: &Setup, place: &Place) -> io::Result<Self> {
         let own = setup.ask.program == Ask::default().program;
@@ -102,6 +108,31 @@ impl Made {
     }
 }
 
+/// `launch` while a call of the child's hangs: the caller goes on, sees that the child has not ended, and can kill it.
+fn play_hanging(cell: &Cell, made: &Made, watch: &Watch) -> Result<(), String> {
+    let listener = hang(refusals_of(&cell.refusal)[0]).expect("a filter");
+    let before = watch.state();
+    let mut child = made.prepared.launch().map_err(|error| format!("launch: {error}"))?;
+    drop((child.stdin.take(), child.stdout.take(), child.stderr.take()));
+    match child.wait_timeout(WATCHED) {
+        Ok(None) => {}
+        other => return Err(format!("it should hang: {other:?}")),
+    }
+    child.kill().map_err(|error| format!("kill: {error}"))?;
+    let answer = child.wait();
+    let killed = match &answer {
+        Ok(status) => status.signal(),
+        Err(error) => Error::of(error).and_then(Error::signal),
+    };
+    if killed != Some(libc::SIGKILL) {
+        return Err(format!("it does not say that the child was killed: {answer:?}"));
+    }
+    drop(child);
+    let changes = before.differences(&watch.state());
+    drop(listener);
+    if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
+}
+
 fn traced(batch: &Batch) -> ExitCode {
     let (launch, setup) = (batch.launch.as_ref().expect("a launch"), &batch.setup[0]);
     let (_own, place) = own_place();
@@ -117,14 +148,17 @@ fn traced(batch: &Batch) -> ExitCode {
             complain(&format!("{launch:?}: {status:?}\n"));
             return ExitCode::FAILURE;
         }
+        mark();
     }
-    mark();
     ExitCode::SUCCESS
 }
 
 /// Each cell in a fork of this process, which has one thread and has launched nothing.
 fn play_all(batch: &Batch) -> ExitCode {
     let (_own, place) = own_place();
+    // What a cell leaves behind comes to this process.
+    // SAFETY: a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     for (n, cell) in batch.cell.iter().enumerate() {
         let setup = batch.setup.iter().find(|setup| setup.name == cell.launch.setup).expect("its setup");
         // SAFETY: this process has one thread.
@@ -141,6 +175,7 @@ fn play_all(batch: &Batch) -> ExitCode {
         let mut status = 0;
         // SAFETY: our own child.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        end_all_children();
         match (libc::WIFEXITED(status), status) {
             (true, 0) => println!("{n} right"),
             (true, _) => println!("{n} wrong"),
@@ -155,6 +190,19 @@ fn play_all(batch: &Batch) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Ends what a cell that failed has left: a child that hangs, and has the listener too, would hang for good.
+fn end_all_children() {
+    let mut status = 0;
+    // SAFETY: this process has one thread, and no children but those of its cells.
+    while let 0 = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+        let children = fs::read_to_string("/proc/thread-self/children").expect("children");
+        for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            forkless_tests::process::kill(pid, libc::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What the thread without a filter has to do, and has done.
@@ -227,6 +275,7 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
         name: "nothing".into(),
         needs: vec![],
         launchers: None,
+        waits: None,
         parent: Default::default(),
         ask: Ask::default(),
     };
@@ -255,6 +304,9 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
         if !matches!(&status, Ok(status) if status.code() == Some(EXIT)) {
             return Err(format!("the launch before the filter: {status:?}"));
         }
+    }
+    if cell.outcome == Outcome::Hangs {
+        return play_hanging(cell, made, watch);
     }
     refuse(&cell.refusal).expect("a filter");
     let before = watch.state();
@@ -312,7 +364,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
                 Err(format!("should fail with the call's error: {answer:?}"))
             };
         }
-        Outcome::NotPlayed(_) => return Ok(()),
+        Outcome::NotPlayed(_) | Outcome::Hangs => return Ok(()),
         Outcome::ErrorAs([step, name]) => (step, (name != "none").then(|| errno(name))),
         Outcome::Error(step) | Outcome::OnceError(step) => (step, (!killed).then(|| errno(cell.answer()))),
     };

@@ -24,6 +24,8 @@ pub struct Traced {
     pub launch: Launch,
     /// Its calls, the first launch of a process and the next one together.
     pub calls: Vec<Call>,
+    /// Those of the next one.
+    pub next: Vec<Call>,
 }
 
 /// One cell: a launch under one refusal.
@@ -58,6 +60,12 @@ impl Cell {
     }
 }
 
+/// The answer of a filter that gives none: the call waits.
+pub const HANG: &str = "HANG";
+
+/// Launchers whose `launch` does not wait for the child's exec.
+const GO_ON: [&str; 2] = ["clone", "fork"];
+
 /// What filters answer with that is no errno.
 pub const KILLS: [&str; 3] = ["TRAP", "KILL_THREAD", "KILL"];
 
@@ -67,7 +75,7 @@ const USUAL: [&str; 3] = ["EPERM", "ENOSYS", "EACCES"];
 /// Calls that no row is about, one line each; and rows that are about no call.
 pub fn unmatched(matrix: &Matrix, traced: &[Traced]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
-    for Traced { launch, calls } in traced {
+    for Traced { launch, calls, .. } in traced {
         for call in calls {
             let rows = || matrix.call.iter().filter(|row| row.is_for(&launch.launcher) && row.is_it(call));
             if !rows().any(|row| row.is_by(call.who)) {
@@ -106,7 +114,7 @@ pub fn cells(matrix: &Matrix, traced: &[Traced], whole: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for row in &matrix.call {
         let mut seen = Vec::new();
-        for Traced { launch, calls } in traced.iter().filter(|traced| row.is_for(&traced.launch.launcher)) {
+        for Traced { launch, calls, .. } in traced.iter().filter(|traced| row.is_for(&traced.launch.launcher)) {
             let mut who: Vec<Who> = calls.iter().filter(|call| row.is_it(call)).map(|call| call.who).collect();
             if row.untraced {
                 who.push(Who::Parent);
@@ -124,8 +132,25 @@ pub fn cells(matrix: &Matrix, traced: &[Traced], whole: bool) -> Vec<Cell> {
             seen.push(key);
             add(row, launch, traced, &mut cells);
         }
+        hanging(row, matrix, traced, whole, &mut cells);
     }
     cells
+}
+
+/// The cells of a call that hangs: in a launch that a child alone makes it in, and whose caller does not wait for the child.
+fn hanging(row: &Row, matrix: &Matrix, traced: &[Traced], whole: bool, cells: &mut Vec<Cell>) {
+    for launcher in GO_ON.into_iter().filter(|launcher| row.is_for(launcher) && !row.untraced) {
+        let fits = |traced: &&Traced| {
+            let Launch { launcher: its, form, setup, .. } = &traced.launch;
+            its == launcher && form == "launch" && matrix.setup(setup).waits.is_none()
+        };
+        let by = |traced: &Traced, who: Who| traced.next.iter().any(|call| call.who == who && row.is_it(call));
+        let all = traced.iter().filter(fits).filter(|traced| by(traced, Who::Child) && !by(traced, Who::Parent));
+        for Traced { launch, .. } in all.take(if whole { usize::MAX } else { 1 }) {
+            let (launch, refusal, outcome) = (launch.clone(), row.refusal(HANG), Outcome::Hangs);
+            cells.push(Cell { launch, refusal, first: false, outcome, is_good_after: false, leaves: Vec::new() });
+        }
+    }
 }
 
 fn add(row: &Row, launch: &Launch, traced: &[Traced], cells: &mut Vec<Cell>) {

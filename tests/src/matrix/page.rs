@@ -12,22 +12,23 @@ const HEADINGS: [(&str, &str); 3] = [
 
 const HEAD: &str = "# Refused system calls
 
-What a launch does when a seccomp filter, or an old kernel, refuses one of its system calls. This page is generated from
-`tests/matrix.toml` by `FORKLESS_PAGE=write cargo test -p forkless-tests --test matrix`. The test traces launches of each form and each
-setting, fails where one makes a call that has no row, and plays each row under filters: with the errors below and with
-EPERM, ENOSYS and EACCES, from the first launch on and after one, and with SECCOMP_RET_TRAP, KILL_THREAD and KILL_PROCESS.
+This page says what a launch does when a seccomp filter, or an old kernel, refuses one of its system calls.
+`FORKLESS_PAGE=write cargo test -p forkless-tests --test matrix` writes it from `tests/matrix.toml`; do not edit it.
 
-After each of them the caller's descriptors, signal mask, signal actions, dumpable flag, working directory, umask, ids and children are
-what they were, and where the plain launch does not need the call, it works. Exceptions are noted as *leaves*.
+The test traces launches of each form and each setting, and fails if one makes a call that has no row. It plays each row under filters: with the
+errors below and with EPERM, ENOSYS and EACCES, both from the first launch on and only after it; and with SECCOMP_RET_TRAP, KILL_THREAD and
+KILL_PROCESS.
 
-- **Refused**: the call fails with an error. *works*: how the launch goes on. Otherwise the step of the error, whose errno is the
-  call's unless another one is named.
-- **Killed**: a child that makes the call is killed for it. Where a step is named, the launch fails with an error of that step that says so. A
-  filter that kills a caller of ours leaves nobody to report to; with TRAP a handler of the caller's for SIGSYS decides the call's
-  answer.
-- What a parent does before the clone, or after it, is in no row of a child: *who*.
+After each launch the caller's descriptors, signal mask, signal actions, dumpable flag, working directory, umask, ids and children must be as
+before, and a plain launch that does not need the call must work. Exceptions are noted as *leaves*.
 
-How system calls are named: `dup3`; `close_range arg2=0` where the third argument is 0; `clone3 arg0&256` where it has the bit.
+- **who**: the process that makes the call: the parent, before or after the clone, or the child.
+- **refused**: the call fails with an error. *works*: how the launch continues. Otherwise the launch fails with an error of the named step and the
+  call's errno, unless another errno is named.
+- **killed**: the filter kills the child that makes the call. If a step is named, the launch fails with an error of that step that says so.
+  A filter that kills the caller leaves no process to report to. With TRAP, the caller's handler for SIGSYS decides the result of the call.
+
+Names of system calls: `dup3`; `close_range arg2=0` if the third argument is 0; `clone3 arg0&256` if it has this bit.
 ";
 
 /// The whole page.
@@ -81,8 +82,9 @@ fn conditions(but: &But) -> String {
         })
     };
     let bases = but.bases.as_ref().map_or(String::new(), |bases| {
-        let all: Vec<String> = bases.iter().map(|base| format!("\"{base}\"")).collect();
-        format!("with {} refused too", all.join(" or "))
+        let name = |base: &String| if base.is_empty() { "nothing else".to_owned() } else { format!("`{base}`") };
+        let all: Vec<String> = bases.iter().map(name).collect();
+        format!("if {} is refused too", all.join(" or "))
     });
     let first = match but.first {
         Some(true) => "in the first launch",
@@ -90,8 +92,8 @@ fn conditions(but: &But) -> String {
         None => "",
     };
     let child = match but.child {
-        Some(true) => "by a child",
-        Some(false) => "by the parent",
+        Some(true) => "in a child",
+        Some(false) => "in the parent",
         None => "",
     };
     let conditions = [
@@ -113,6 +115,7 @@ fn words(outcome: &Outcome) -> String {
         Outcome::ErrorAs([step, errno]) => format!("{}: {errno}", step_words(step)),
         Outcome::Either([step, how]) => format!("works: {how}; or {}", step_words(step)),
         Outcome::OnceError(step) => format!("{}, once", step_words(step)),
+        Outcome::Hangs => "the child hangs, and the caller can kill it".to_owned(),
         Outcome::Io(what) | Outcome::Status(what) | Outcome::NotPlayed(what) => what.clone(),
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::elf::Programs;
 use forkless::{Command, Stdio};
-
-/// A call with this argument to `getpgid(2)` marks the beginning and the end.
-pub const MARK: i32 = 0x7eed_0000;
+use forkless_tests::trace::mark;
 
 /// `scenario traced WHAT`.
 pub fn run(args: &[String]) {
@@ -77,9 +75,4 @@ fn awaited(prepared: forkless::tokio::Prepared) {
         assert!(prepared.status().await.expect("status").success());
         mark();
     });
-}
-
-fn mark() {
-    // SAFETY: a system call that fails and changes nothing.
-    unsafe { libc::getpgid(MARK) };
 }

@@ -487,6 +487,7 @@ fn refusal(text: &str) -> Refusal {
         "KILL" => Answer::Kill,
         "KILL_THREAD" => Answer::KillThread,
         "TRAP" => Answer::Trap,
+        "HANG" => Answer::Wait,
         name => Answer::Errno(errno(name)),
     };
     let refusal = Refusal::of(syscall(call), answer);

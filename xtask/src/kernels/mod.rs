@@ -6,14 +6,15 @@
 mod debian;
 mod guest;
 mod image;
+mod output;
+pub mod page;
+pub mod record;
 mod suites;
-mod table;
 
 use crate::dist::root;
 use anyhow::{Result, bail, ensure};
 use std::path::Path;
 use std::process::Command;
-use table::Run;
 
 /// What is run, and in which kernels.
 #[derive(clap::Args)]
@@ -24,9 +25,12 @@ pub struct Options {
     choice: suites::Choice,
     #[command(flatten)]
     machine: guest::Machine,
-    /// Write the results to bench/record and the table in docs/platforms.md
+    /// Add the results to the record in bench/record, each as soon as it is there, and write the pages that show it
     #[arg(long)]
     record: bool,
+    /// Run nothing: write the pages from the record
+    #[arg(long)]
+    page: bool,
 }
 
 /// Versions, and the suites of Debian that have them.
@@ -42,6 +46,9 @@ const KERNELS: [(&str, &[&str]); 4] = [
 /// # Errors
 /// A test failed, or there is no qemu. A kernel that cannot be had is skipped, and said.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
+    if options.page {
+        return write_pages();
+    }
     let known = |version: &str| KERNELS.iter().any(|(known, _)| *known == version);
     if let Some(unknown) = options.versions.iter().find(|version| !known(version)) {
         bail!("no kernel {unknown}: there are {}", KERNELS.map(|(version, _)| version).join(", "));
@@ -66,18 +73,39 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             }
         };
         println!("== Linux {} ({})", kernel.release, kernel.package);
-        let done = guest::run(&kernel, &options.machine, &jobs, &directories, &place.join(version))?;
-        let run = Run::new(version, &kernel.release, &done);
-        print!("{}", run.summary());
-        if options.choice.shows_output() {
-            done.iter().for_each(|done| println!("{}", done.output));
-        }
-        (is_good, had) = (is_good && run.is_good(), true);
-        if options.record {
-            table::record(run)?;
-        }
+        had = true;
+        guest::run(&kernel, &options.machine, &jobs, &directories, &place.join(version), &mut |done| {
+            is_good &= options.take(&done, version, &kernel.release)?;
+            Ok(())
+        })?;
     }
     ensure!(had, "no kernel could be had");
-    ensure!(is_good, "not every test passed");
+    ensure!(is_good, if options.choice.is_line() { "the line failed" } else { "not every test passed" });
     Ok(())
+}
+
+impl Options {
+    /// Shows what came of a job, and adds it to the record; was it good?
+    fn take(&self, done: &guest::Done, version: &str, release: &str) -> Result<bool> {
+        if self.choice.is_line() {
+            println!("{}", done.output);
+            return Ok(done.status == Some(0));
+        }
+        let job = record::job(done, &self.choice.env, &root())?;
+        println!("{:>10}: {}, {} s", job.name, job.cell(), job.seconds);
+        job.failures().for_each(|name| println!("            FAILED: {name}"));
+        job.skipped.iter().for_each(|(line, times)| println!("            SKIPPED: {line} ({times})"));
+        let is_good = job.is_good();
+        if self.record {
+            record::write(&root(), record::Entry { version, release, job, is_part: self.choice.is_part() })?;
+            write_pages()?;
+        }
+        Ok(is_good)
+    }
+}
+
+/// Those that show what ran in which kernel.
+fn write_pages() -> Result<()> {
+    page::write(&root())?;
+    crate::trust::write(&root())
 }

@@ -47,19 +47,22 @@ fn say(built: modules::Built) -> Result<()> {
 /// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
 const HOSTS: &str = "hosts";
 
-/// The shorter ones first, and last the one that leaves the system changed.
-const SUITES: [Suite; 17] = [
+/// Last the one that leaves the system changed.
+const SUITES: [Suite; 20] = [
     suite("forkless-tests", "faults", 20, nothing),
-    suite("forkless-tests", "handle", 20, nothing),
+    suite("forkless-tests", "handle", 30, nothing),
     suite("forkless-tests", "visibility", 20, nothing),
     suite("forkless-tests", "death", 20, nothing),
-    suite("forkless-tests", "launchers", 20, nothing),
+    suite("forkless-tests", "launchers", 30, nothing),
     suite("forkless-tests", "procfs", 20, nothing),
-    suite("forkless-tests", "capture", 20, nothing),
+    suite("forkless-tests", "capture", 30, nothing),
+    suite("forkless-tests", "pipeline", 30, nothing),
+    suite("forkless-tests", "shell", 30, nothing),
     suite("forkless-tests", "settings", 40, nothing),
     suite("forkless-tests", "zygote", 40, nothing),
     suite("forkless-tests", "races", 60, nothing),
     suite("forkless-tests", "awaited", 30, nothing),
+    suite("forkless-tests", "leaks", 30, nothing),
     suite("forkless-tests", "behaviour", 90, nothing),
     suite("forkless-capi", "c", 60, |target| dist::install_once(&target.join("tmp/c"), target)),
     suite("forkless-preload", "preload", 60, |target| dist::install_once(&target.join("tmp/preload"), target)),
@@ -67,6 +70,14 @@ const SUITES: [Suite; 17] = [
     suite("forkless-python", "python", 60, python),
     suite("forkless-tests", HOSTS, 60, nothing),
 ];
+
+/// The scenarios of signals that dump core.
+const DUMPS: &str = "dumps";
+
+/// All that can be run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    std::iter::once(DUMPS).chain(SUITES.iter().map(|suite| suite.test))
+}
 
 /// Which jobs, and how.
 #[derive(clap::Args)]
@@ -78,7 +89,7 @@ pub struct Choice {
     #[arg(long, value_name = "WORD")]
     test: Vec<String>,
     /// Run this line of bash in the guest instead of the tests
-    #[arg(long, value_name = "LINE")]
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["record", "only", "test"])]
     run: Option<String>,
     /// How many times as long as usual a test may take
     #[arg(long, default_value_t = 15)]
@@ -88,7 +99,10 @@ pub struct Choice {
     scale: f64,
     /// Words NAME=VALUE for the environment of the jobs
     #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<String>,
+    pub env: Vec<String>,
+    /// How many minutes a test program may take (default: as long as each needs)
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -120,9 +134,8 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
         return Ok(vec![Job { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
     }
-    let names: Vec<&str> = std::iter::once("dumps").chain(SUITES.iter().map(|suite| suite.test)).collect();
-    if let Some(unknown) = choice.only.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("no job {unknown}: there are {}", names.join(", "));
+    if let Some(unknown) = choice.only.iter().find(|only| !names().any(|name| name == only.as_str())) {
+        bail!("no job {unknown}: there are {}", names().collect::<Vec<_>>().join(", "));
     }
     let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
     let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen(suite.test)).collect();
@@ -131,7 +144,7 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
     }
     let mut jobs = Vec::new();
-    if chosen("dumps") && choice.test.is_empty() {
+    if chosen(DUMPS) && choice.test.is_empty() {
         jobs.push(dumps(choice, &built)?);
     }
     for suite in suites {
@@ -145,7 +158,8 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
         let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
         writeln!(script, "exec {program} --show-output{threads}{words}")?;
-        jobs.push(Job { name: suite.test.into(), script, limit: Duration::from_secs(suite.limit * 60) });
+        let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
+        jobs.push(Job { name: suite.test.into(), script, limit });
     }
     Ok(jobs)
 }
@@ -163,9 +177,14 @@ impl Message {
 }
 
 impl Choice {
-    /// Of a line of the caller's, who has no other way to see it.
-    pub fn shows_output(&self) -> bool {
+    /// A line of the caller's, whose output and status are all there is to see.
+    pub fn is_line(&self) -> bool {
         self.run.is_some()
+    }
+
+    /// Some tests of each program alone?
+    pub fn is_part(&self) -> bool {
+        !self.test.is_empty()
     }
 
     fn environment(&self) -> String {
@@ -196,11 +215,12 @@ fn build(suites: &[&Suite]) -> Result<Vec<Message>> {
     cargo.current_dir(root()).args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     // Whichever is chosen: with one of its tests cargo builds the helper programs of a package.
     cargo.args(["-p", "forkless-tests", "--test", SUITES[0].test]);
+    // All packages in any case: others than the last time's would have other features, and be built anew.
+    for suite in SUITES.iter().filter(|suite| suite.package != "forkless-tests") {
+        cargo.args(["-p", suite.package]);
+    }
     for suite in suites {
         cargo.args(["--test", suite.test]);
-        if suite.package != "forkless-tests" {
-            cargo.args(["-p", suite.package]);
-        }
     }
     let done = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
     if !done.status.success() {
@@ -237,7 +257,7 @@ echo "test result: . $passed passed; $failed failed; 0 ignored"
 "#,
         choice.environment()
     );
-    Ok(Job { name: "dumps".into(), script, limit: Duration::from_secs(600) })
+    Ok(Job { name: DUMPS.into(), script, limit: Duration::from_secs(600) })
 }
 
 /// A word for a shell.

@@ -20,7 +20,7 @@ sub _stream {
     my ($self, $number, $mode) = @_;
     return $self->{stream}{$number} if $self->{stream}{$number};
     my $fd = $self->_take_fd($number) // return Forkless::Error::give($self);
-    # Not a word where the caller's own STDIN or STDOUT is closed, and this gets its number.
+    # No warning if the caller's STDIN or STDOUT is closed and this handle gets its number.
     no warnings 'io';
     open my $handle, $mode, $fd or return;
     if ($mode ne '<&=') {
@@ -35,10 +35,10 @@ sub stdin  { return $_[0]->_stream(0, '>&=') }
 sub stdout { return $_[0]->_stream(1, '<&=') }
 sub stderr { return $_[0]->_stream(2, '<&=') }
 
-# The other one of a pair of sockets.
+# The parent's socket of a pair.
 sub socket { return $_[0]->_stream($_[1], '+<&=') }
 
-# Readable when the program has ended: for a loop of events.
+# Readable when the program has ended, for event loops.
 sub pidfd {
     my ($self) = @_;
     return $self->{pidfd} if $self->{pidfd};
@@ -48,7 +48,7 @@ sub pidfd {
     return $self->{pidfd} = $handle;
 }
 
-# A descriptor that the child has handed back.
+# A handle of the next descriptor that the child has handed back.
 sub handed_back {
     my ($self) = @_;
     my $fd = $self->_take_handed_back // return Forkless::Error::give($self);
@@ -57,7 +57,7 @@ sub handed_back {
     return $handle;
 }
 
-# A program that reads would else be waited for for ever.
+# Otherwise wait would block for ever on a program that reads its standard input until end of file.
 sub _close_stdin {
     my ($self) = @_;
     my $stdin = delete $self->{stream}{0};
@@ -69,7 +69,7 @@ sub _close_stdin {
     return close $handle;
 }
 
-# The status, as $?; undef and ETIMEDOUT if it has not ended by then.
+# Returns the status, as $?; undef and ETIMEDOUT at the timeout.
 sub wait {
     my ($self, $timeout) = @_;
     if (defined $self->{status}) {
@@ -88,7 +88,7 @@ sub _ended {
     return $?;
 }
 
-# Also when it is stopped (0x7f in the lower byte) or goes on (0xffff), as of waitpid(2).
+# Also returns when the child is stopped (0x7f in the lower byte) or continued (0xffff), as waitpid(2) does.
 sub wait_change {
     my ($self, $timeout) = @_;
     my @answer = $self->_wait_change($timeout);
@@ -134,7 +134,7 @@ sub terminate_group {
 sub usage { return $_[0]->_usage // Forkless::Error::give($_[0]) }
 sub route { return $_[0]->_route // Forkless::Error::give($_[0]) }
 
-# Gives it up: its pid, for waitpid.
+# Release the child and return its pid, for waitpid.
 sub release { return $_[0]->_release // Forkless::Error::give($_[0]) }
 
 1;
@@ -145,7 +145,7 @@ __END__
 
 =head1 NAME
 
-Forkless::Child - a program that was started: its streams, its end, signals to it
+Forkless::Child - a child process: streams, waiting, signals
 
 =head1 SYNOPSIS
 
@@ -159,8 +159,8 @@ Forkless::Child - a program that was started: its streams, its end, signals to i
 
 =head1 DESCRIPTION
 
-C<spawn> and C<launch> of L<Forkless::Command> return objects of this class. Dropping the object neither kills the child nor leaves a
-zombie, unless C<kill_on_free> was set. Signal handlers run while these methods wait, and may die.
+C<spawn> and C<launch> of L<Forkless::Command> return objects of this class. When the object is destroyed, the child continues, unless
+C<kill_on_free> was set; it never becomes a permanent zombie. Signal handlers run while these methods wait, and may die.
 
 A method that fails returns undef and sets C<$!> and C<$Forkless::error>, or throws the error if the command has C<raise>: L<Forkless::Error>.
 
@@ -172,13 +172,13 @@ The process ID.
 
 =head2 stdin, stdout, stderr
 
-Our ends of its pipes, as handles.
+The parent's ends of the child's pipes, as handles.
 
 =head2 socket
 
     my $handle = $child->socket(6);
 
-Our end of a pair of sockets.
+The parent's socket of a pair whose other socket is this descriptor of the child.
 
 =head2 wait
 
@@ -196,7 +196,7 @@ The status, once the child has been waited for; undef before.
 
     my $status = $child->wait_change($seconds);
 
-As C<wait>, but returns also when the child is stopped or continued. The status is that of waitpid(2).
+As C<wait>, but also returns when the child is stopped or continued. The status is that of waitpid(2).
 
 =head2 wait_exec
 
@@ -215,7 +215,7 @@ Sends a signal, by name or number, to the child or to the process group that it 
     $child->kill;
     $child->kill('INT');
 
-As C<signal>. The default is SIGKILL.
+As C<signal>, with SIGKILL as default.
 
 =head2 terminate, terminate_group
 
@@ -241,26 +241,26 @@ These are for AnyEvent, IO::Async and Mojolicious. F<eg/anyevent.pl> is a whole 
 
 =head2 handed_back
 
-A handle of a descriptor that the child has passed back (the setting C<hand_back>).
+A handle of the next descriptor that the child has handed back (setting C<hand_back>).
 
 =head2 usage
 
-A hash of what the child has used, once it has been waited for: C<wall>, C<user> and C<system> in seconds, C<max_rss_kib>, C<minor_faults>, C<major_faults>,
+A hash of the resources that the child used, once it has been waited for: C<wall>, C<user> and C<system> in seconds, C<max_rss_kib>, C<minor_faults>, C<major_faults>,
 C<blocks_in>, C<blocks_out>, C<voluntary_switches>, C<involuntary_switches>.
 
 =head2 route
 
-How the child was launched, in words.
+A description of how the child was launched.
 
 =head2 missed
 
-The best-effort steps that failed and were skipped, a message for each.
+A list of messages, one for each best-effort step that failed and was skipped.
 
 =head2 release
 
     my $pid = $child->release;
 
-Gives the child up. The pid is for C<waitpid>.
+Returns the pid, for C<waitpid>, and gives up the child: the other methods then throw an exception.
 
 =head1 FUNCTIONS
 

@@ -8,7 +8,7 @@ use Forkless::Error;
 our $VERSION = '0.1.0';
 
 my %STREAM = (stdin => 0, stdout => 1, stderr => 2);
-# Words for what C has numbers for: the first argument of these.
+# Names for the numbers that these settings take as first argument.
 my %NAMESPACE = (
     time => 0x80, mount => 0x20000, cgroup => 0x2000000, uts => 0x4000000, ipc => 0x8000000, user => 0x10000000,
     pid => 0x20000000, network => 0x40000000,
@@ -36,7 +36,7 @@ sub new {
     my $self = $class->_new($words[0]) or return Forkless::Error::give({ raise => $raise });
     $self->{raise} = $raise;
     $self->set(args => [@words[1 .. $#words]]) or return;
-    # perl ignores this one, and programs are not used to that.
+    # perl ignores SIGFPE, and programs do not expect to inherit that.
     $self->set(signal_default => 'FPE') or return;
     while (my ($name, $value) = splice @settings, 0, 2) {
         next if $name eq 'cmd' || $name eq 'raise';
@@ -45,7 +45,7 @@ sub new {
     return $self;
 }
 
-# A setting of new's.
+# Apply one setting of new.
 sub _setting {
     my ($self, $name, $value) = @_;
     return $self->stream($STREAM{$name}, $value) if exists $STREAM{$name};
@@ -55,7 +55,7 @@ sub _setting {
     return $self->environment($value)                           if $name eq 'environment';
     my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
-    # [[a, b], [c, d]]: twice. [a, b]: once, or twice if it takes one thing.
+    # [[a, b], [c, d]]: two calls. [a, b]: one call, or two if the setting takes one argument.
     my @calls = ref $value->[0] eq 'ARRAY' && $kinds !~ /\AL/ ? @$value : length $kinds == 1 ? map { [$_] } @$value : $value;
     for my $call (@calls) {
         $self->set($name, @$call) or return;
@@ -76,7 +76,7 @@ sub set {
     my ($self, $name, @values) = @_;
     if (@values && !ref $values[0] && $WORDS{$name}) {
         my $words = $WORDS{$name};
-        $values[0] = $words->{ $values[0] } // Forkless::_croak("$name: no such word: $values[0]") if $values[0] !~ /\A\d+\z/;
+        $values[0] = $words->{ $values[0] } // Forkless::_croak("$name: no such name: $values[0]") if $values[0] !~ /\A\d+\z/;
     }
     return Forkless::Command::_set($self, $name, @values) ? $self : Forkless::Error::give($self);
 }
@@ -107,7 +107,7 @@ sub environment {
     return $self->_each($all, sub { $self->variable(@_) });
 }
 
-# What the program finds at a descriptor.
+# Redirect a descriptor of the program.
 sub stream {
     my ($self, $number, $what) = @_;
     return $self->set(fd_inherit => $number) if !defined $what;
@@ -119,7 +119,7 @@ sub stream {
     if (!ref $what && ref \$what ne 'GLOB') {
         return $self->set("fd_$what", $number)                   if $what =~ /\A(?:inherit|null|pipe|socketpair)\z/;
         return $self->set(fd_dup => $number, $STREAM{$what})     if exists $STREAM{$what};
-        Forkless::_croak("descriptor $number: no handle, number, file or word: $what") if $what !~ /\A\d+\z/;
+        Forkless::_croak("descriptor $number: expected a handle, a number, a file or a name such as 'pipe': $what") if $what !~ /\A\d+\z/;
     }
     return $self->set(fd => $number, $what);
 }
@@ -136,7 +136,7 @@ sub launch {
     return $child->_pass_on($self->{raise});
 }
 
-# To its end: the status, as $?.
+# Run until the program has ended. Returns the status, as $?.
 sub status {
     my ($self) = @_;
     my $child = $self->spawn or return;
@@ -209,8 +209,8 @@ Forkless::Command - a program to start, with its settings
 
 =head1 DESCRIPTION
 
-C<< Forkless->new >> makes a command. By default the program has your environment, your working directory and your standard streams. It
-inherits none of your other descriptors, whether they are close-on-exec or not. SIGPIPE and SIGFPE have their default action, and your signal mask is inherited.
+C<< Forkless->new >> creates a command. By default the program inherits the environment, the working directory, the standard streams and the
+signal mask. It inherits no other descriptors, even those that are not close-on-exec. SIGPIPE and SIGFPE are reset to their default action.
 
 Settings are pairs of a name and a value:
 
@@ -227,43 +227,43 @@ The working directory: a path or a handle.
 
 =item env
 
-A hash of variables to set. undef removes one.
+A hash of environment variables to set. undef removes a variable.
 
 =item environment
 
-A hash of all variables.
+A hash that replaces the whole environment.
 
 =item stdin, stdout, stderr
 
-What the program finds at 0, 1 and 2.
+Redirections of the program's descriptors 0, 1 and 2.
 
 =item fds
 
-A hash: what the program finds at other descriptors.
+A hash of further descriptors of the program, by number.
 
     stdin  => 'null',                    # /dev/null
     stdout => ['>>', 'log'],             # a file, opened in the child; also <, >, +<, +>; nothing in procfs
-    stderr => 'stdout',                  # where its own standard output goes
+    stderr => 'stdout',                  # the same as its standard output (2>&1)
     fds    => { 5 => $handle, 6 => 'socketpair' },
 
-Also possible: C<'pipe'>, at 0, 1 and 2; C<'inherit'>; the number of a descriptor. A tied handle or one in memory has no descriptor, and is an
-exception. A handle must be open when the command is run.
+Other values are C<'pipe'> (for 0, 1 and 2), C<'inherit'>, and the number of a descriptor of your process. A handle must be open when the command is
+run. A tied or in-memory handle has no descriptor and throws an exception.
 
 =item raise
 
 With a true value, errors are thrown as L<Forkless::Error> objects.
 
-=item every setting of the library
+=item all other settings
 
-By its name in F<forkless.h>, without C<forkless_command_>, with the arguments of that function:
+Each function C<forkless_command_NAME> of F<forkless.h> is a setting C<NAME>, with the arguments of that function:
 
     umask  => 077,
     setsid => 1,
     rlimit => ['NOFILE', 64, 64],
-    rlimit => [['CPU', 1, 2], ['CORE', 0, 0]],    # twice
+    rlimit => [['CPU', 1, 2], ['CORE', 0, 0]],    # two limits
 
-A descriptor can be a handle, and a signal a name. Limits (C<NOFILE>), namespaces (C<user>), launchers (C<fork>), scheduling policies (C<batch>) and I/O classes
-(C<idle>) have names too. F<docs/settings.md> of the sources describes each setting.
+A descriptor can be a handle. Signals (C<TERM>), limits (C<NOFILE>), namespaces (C<user>), launchers (C<fork>), scheduling policies (C<batch>)
+and I/O classes (C<idle>) can be names. F<docs/settings.md> of the sources describes each setting.
 
 =back
 
@@ -273,40 +273,41 @@ Each setting of the library is also a method that returns the command: C<< $comm
 
 =head2 new
 
-    my $command = Forkless::Command->new(cmd => \@words, %settings);
+    my $command = Forkless::Command->new(cmd => [$program, @arguments], %settings);
 
-As C<< Forkless->new >>.
+The same as C<< Forkless->new >>.
 
 =head2 set
 
     $command->set('rlimit', 'NOFILE', 64, 64);
 
-A setting by its name.
+Applies a setting, given its name.
 
 =head2 stream
 
     $command->stream(1, 'null');
 
-What the program finds at a descriptor, as C<stdout> above.
+Redirects a descriptor of the program, with the values of C<stdout> above.
 
 =head2 cwd, variable, environment
 
     $command->cwd('/')->variable(LC_ALL => 'C')->environment({ PATH => '/bin' });
 
-The working directory; a variable, which undef removes; all variables.
+C<cwd> sets the working directory. C<variable> sets an environment variable; undef removes it. C<environment> replaces the environment.
 
 =head2 call
 
     $command->call($number, $variable, @arguments);
 
-Has the child make a system call by its number. A reference is a pointer to its bytes. A reference to a reference to a number stands for the result of an
-earlier call that was stored in that variable.
+Makes a system call in the child, given its number. The result is stored in the variable (0 to 14; undef: not stored). An argument is a number; a
+reference to a string, which is passed as a pointer to its bytes; or a reference to a reference to the number of a variable, which is passed as
+the stored result of an earlier call.
 
 =head2 spawn
 
     my $child = $command->spawn;
 
-Starts the program and returns a L<Forkless::Child> when it has been executed.
+Starts the program and returns a L<Forkless::Child> once the program has been executed.
 
 =head2 launch
 
@@ -318,14 +319,15 @@ Returns as soon as the child exists. C<wait> or C<wait_exec> of the child report
 
     $command->status == 0 or die;
 
-Runs the program to its end. Returns the status, as C<$?>, which is set too.
+Runs the program and waits for its end. Returns its status, and sets C<$?> to it.
 
 =head2 capture
 
     my $output = $command->capture(input => $text, timeout => 10, limit => 1 << 20);
     print $output->stdout if $output && $output->status == 0;
 
-Runs the program to its end, writes the input, and reads both streams. Signal handlers run when it is over: use C<timeout> rather than C<alarm>. Options:
+Runs the program until it has ended, writes the input, and reads both output streams. Signal handlers run only afterwards: use C<timeout> instead
+of C<alarm>. Options:
 
 =over
 
@@ -335,23 +337,23 @@ Bytes for its standard input.
 
 =item timeout
 
-Seconds, after which the program is sent C<signal>.
+Seconds until the program is sent C<signal> (default: no timeout).
 
 =item signal, grace
 
-The signal (default: SIGKILL), and the seconds until SIGKILL follows.
+The signal to send at the timeout (default: SIGKILL), and the seconds until SIGKILL follows.
 
 =item limit, kill_at_limit
 
-How many bytes of each stream are kept; and whether the program is killed when there are more.
+The number of bytes to keep of each stream (default: all), and whether to kill the program when it writes more.
 
 =item merged
 
-Standard error goes where standard output does.
+Redirects standard error to standard output.
 
 =item linger
 
-How many seconds to read on when the program has ended and others still have its streams open.
+Seconds to keep reading after the program has ended while other processes have its streams open (default: until they close them).
 
 =back
 
@@ -360,14 +362,14 @@ How many seconds to read on when the program has ended and others still have its
     my $prepared = $command->prepare or die "$Forkless::error\n";
     $prepared->spawn for 1 .. 100;
 
-Does the work that all runs share, once, with the environment of now. The object has C<spawn>, C<launch>, C<status>, C<capture> and C<steps>.
-C<Forkless::launch_all> starts several.
+Does the work that is the same for all launches once. The environment is copied at this point. The returned object has the methods C<spawn>,
+C<launch>, C<status>, C<capture> and C<steps>. C<Forkless::launch_all> starts several of them.
 
 =head2 steps
 
     print $prepared->steps;
 
-What the child of a prepared command will do, a line for each step.
+Lists the steps of the child, one per line. Only for prepared commands.
 
 =head1 OUTPUT
 
@@ -385,7 +387,7 @@ The status, as C<$?>.
 
 =item $output->timed_out
 
-Whether the program was ended by the timeout.
+Whether the timeout expired.
 
 =item $output->held_open
 
@@ -393,15 +395,15 @@ Whether another process still had the streams open.
 
 =item $output->stdout_cut, $output->stderr_cut
 
-How many bytes of each stream were beyond the limit.
+The number of bytes of each stream beyond the limit, which were discarded.
 
 =item $output->input_left
 
-How many bytes of the input the program has not read.
+The number of bytes of the input that the program did not read.
 
 =item $output->usage
 
-A hash, as of L<Forkless::Child/usage>.
+The resources used, as in L<Forkless::Child/usage>.
 
 =back
 

@@ -15,7 +15,7 @@ sub step_words {
     return Forkless::step_words($self->{step});
 }
 
-# Dies with the last error, or says nothing, as the object of which this is a method was told.
+# Die with the last error if the object has `raise`; otherwise return nothing.
 sub give {
     my ($object) = @_;
     die $Forkless::error if $object->{raise};
@@ -30,7 +30,7 @@ __END__
 
 =head1 NAME
 
-Forkless::Error - why a program could not be started, or a child not be waited for
+Forkless::Error - the reason why starting a program or waiting for a child failed
 
 =head1 SYNOPSIS
 
@@ -49,7 +49,7 @@ Forkless::Error - why a program could not be started, or a child not be waited f
 A method that fails returns undef or an empty list, sets C<$!>, and leaves an object of this class in C<$Forkless::error>. With the setting C<raise>
 it throws the object instead. As a string the object is its message.
 
-Wrong names, arguments and types are not such errors: they are exceptions, with the line of the caller.
+Wrong names, argument counts and types always throw an exception (a string), with the line of the caller.
 
 =head1 METHODS
 
@@ -59,7 +59,7 @@ The number of the error, as C<$!>.
 
 =head2 message
 
-A sentence with the program, the step that failed, its object and the reason.
+The message: the program, the step that failed, its object and the reason.
 
 =head2 step, step_words
 

@@ -26,9 +26,9 @@ Forkless::FastSpawn - the functions of Proc::FastSpawn, which never fork
 
 =head1 DESCRIPTION
 
-The functions have the prototypes and the meanings of those of L<Proc::FastSpawn>. All are exported.
+The functions have the prototypes and the behaviour of those of L<Proc::FastSpawn>. All are exported.
 
-For programs that say C<use Proc::FastSpawn>, a module of that name is in F<shim>. C<FORKLESS_FASTSPAWN_SHIM=1 perl Makefile.PL> installs it.
+F<shim> has a module named Proc::FastSpawn, for programs that load that name. C<FORKLESS_FASTSPAWN_SHIM=1 perl Makefile.PL> installs it.
 
 =head1 FUNCTIONS
 
@@ -43,7 +43,7 @@ Starts a program, with C<$argv[0]> as its name. The pid is for C<waitpid>.
 
     $pid = spawnp 'sh', ['sh', '-c', 'echo $A'], ['PATH=/bin', 'A=1'];
 
-The same, but searches PATH: that of the new environment if one is given. A file without C<#!> is given to a shell.
+The same, but searches PATH: that of C<@environment> if it is given. A file without C<#!> is run by a shell.
 
 =head2 fd_inherit
 
@@ -58,11 +58,11 @@ Clears or sets the close-on-exec flag of a descriptor.
 
 =item *
 
-The environment may be a hash. It is sorted by name; of entries with the same name the first one counts.
+The environment may be a hash, which is sorted by name. Of array entries with the same name, the first counts.
 
 =item *
 
-A program that cannot be executed is an error: undef, with C<$!>. With the original it may be a child that ends with status 127.
+If the program cannot be executed, the functions return undef and set C<$!>. The original may return the pid of a child that exits with status 127.
 
 =item *
 
@@ -74,7 +74,7 @@ A NUL in an argument is an error, EINVAL.
 
 =back
 
-As with the original, arguments are bytes: wide characters are an exception.
+As with the original, arguments are bytes: wide characters throw an exception.
 
 =head1 SEE ALSO
 

@@ -6,19 +6,19 @@ use Symbol ();
 
 our $VERSION = '0.1.0';
 
-# As perl's own open with these modes, without fork.
+# As perl's open with these modes, without fork.
 sub popen {
     my ($mode, @command) = @_;
     my $reads = { '-|' => 1, 'r' => 1, '|-' => 0, 'w' => 0 }->{ $mode // '' };
-    Forkless::_croak('popen: the mode is -| or |-')             if !defined $reads;
+    Forkless::_croak('popen: expected the mode -| or |-')       if !defined $reads;
     Forkless::_croak('popen: no command')                       if !@command;
-    Forkless::_croak('popen: the command -, a fork, is open\'s') if @command == 1 && $command[0] eq '-';
+    Forkless::_croak('popen: the command - (a fork) is not supported: use open') if @command == 1 && $command[0] eq '-';
     my ($handle, $pid) = Forkless::_popen($reads, @command);
     return if !defined $handle;
     return wantarray ? ($handle, $pid) : $handle;
 }
 
-# A handle that open3 was given, or makes in the caller's variable: one end of a pipe, of which this gives the other.
+# One end of a pipe as a handle: the caller's, or a new one that is stored in the caller's variable. Returns both ends.
 sub _plug {
     my ($me, $package, $place, $is_input) = @_;
     my $handle = $$place;
@@ -33,7 +33,7 @@ sub _plug {
     return { ours => $ours, theirs => $theirs, fd => fileno $theirs };
 }
 
-# "<&HANDLE", ">&3": what the program gets is a copy.
+# "<&HANDLE", ">&3": the program gets a copy of this descriptor.
 sub _copy {
     my ($me, $package, $name) = @_;
     return { fd => $1, number => $1 } if $name =~ /\A=?(\d+)\z/;
@@ -59,11 +59,11 @@ sub _give_away {
     return close $copy->{handle};
 }
 
-# $places: references to what the caller has for input, output and errors; no reference for errors: they stay where ours go.
+# $places: references to the caller's arguments for input, output and errors. Without the third, standard error is inherited.
 sub _open {
     my ($me, $places, @command) = @_;
     my $package = caller 1;
-    Forkless::_croak("$me: the command -, a fork, is IPC::Open3's") if @command == 1 && $command[0] eq '-';
+    Forkless::_croak("$me: the command - (a fork) is not supported: use IPC::Open3") if @command == 1 && $command[0] eq '-';
     my ($in, $out, $err) = @$places;
     my $is_same = $err && (!$$err || defined $$out && $$err eq $$out);
     my $input   = _end($me, $package, $in,  1);

@@ -16,7 +16,7 @@ sub new {
     return $self;
 }
 
-# The child is the set's from now on: what comes back is a key.
+# The child belongs to the set from now on. Returns its key.
 sub insert {
     my ($self, $child, $value) = @_;
     my $number = ++$self->{last};
@@ -35,7 +35,7 @@ sub _take {
     return @$entry;
 }
 
-# The next to have ended and its value. Nothing if the time is up, or there is no child.
+# The next child that has ended, and its value. Empty list at the timeout or if the set is empty.
 sub wait {
     my ($self, $timeout) = @_;
     my @answer = $self->_wait($timeout, $self->{children}) or return;
@@ -61,7 +61,7 @@ sub signal {
     return $self->_signal($key, Forkless::Child::signal_number($signal)) ? 1 : Forkless::Error::give($self);
 }
 
-# Readable when a child has ended: then call wait(0) until it gives none.
+# Readable when a child has ended; then call wait(0) until it returns an empty list.
 sub handle {
     my ($self) = @_;
     return $self->{handle} if $self->{handle};

@@ -3,7 +3,7 @@ use v5.16;
 use warnings;
 use Exporter 'import';
 
-# What a test looks at from outside: descriptors, children, a program's answer.
+# What tests observe from outside: descriptors, children, the output of a program.
 
 # Whatever the tests were started with: directories that only others may enter make EACCES of ENOENT, and ignored signals stay so.
 $ENV{PATH} = '/usr/local/bin:/usr/bin:/bin';

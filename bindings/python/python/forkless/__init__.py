@@ -1,17 +1,17 @@
-"""subprocess for Linux, without fork: the same names and meanings, at the speed of exec from any process, however big.
+"""A replacement for subprocess that never forks: the time of a launch does not grow with the process's memory. Linux only.
 
     import forkless as subprocess
 
-changes one program; `forkless.install()` all that the process does by way of the standard module. What only forkless can do, namespaces,
-limits, filters and more, are further keywords: see `forkless.Settings`.
+replaces the module in one program. `forkless.install()` makes the standard module launch through forkless in the whole process. Features that
+only forkless has, such as namespaces, limits and seccomp filters, are further keywords: see `forkless.Settings`.
 """
 
 import sys
 
 if "t" in sys.abiflags:
-    # The limited API, in which the native part is written, has no such build; and that part is not safe without the lock.
+    # The native module uses the limited API, which free-threaded builds do not support, and it relies on the GIL.
     raise ImportError(
-        "forkless needs a Python with the global interpreter lock: this one is free-threaded, and cannot load extensions of the limited API",
+        "forkless needs a Python with the global interpreter lock: this build is free-threaded and cannot load extensions of the limited API",
         name=__name__,
     )
 
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name):
-    # For annotations alone: `typing` takes longer to import than all that is needed to launch.
+    # Imported on demand, because it is only needed for annotations and `typing` takes longer to import than this package.
     if name != "Settings":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ._settings import Settings

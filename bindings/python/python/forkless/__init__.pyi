@@ -1,7 +1,7 @@
-# The names of `subprocess` have the types that they have there; further keywords are those of Settings.
+# The names of `subprocess` have the types that they have there. Further keywords are those of Settings.
 #
-# A process or its output is of str where text, encoding, errors or universal_newlines say so, of bytes where nothing does, and not known
-# where a variable decides: six overloads each.
+# A process or its output is of str if text, encoding, errors or universal_newlines select it, of bytes if none is given, and unknown if a
+# variable decides: six overloads each.
 
 import resource
 import subprocess

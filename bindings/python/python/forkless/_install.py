@@ -1,4 +1,4 @@
-"""The standard module, served by forkless."""
+"""Makes the standard module launch through forkless."""
 
 import _posixsubprocess
 import os
@@ -12,10 +12,10 @@ _undo = []
 
 
 def install():
-    """Lets the standard `subprocess` module launch through forkless, and what stands on it: asyncio, and multiprocessing's spawn and
-    forkserver. Nothing changes for their callers but the speed; what forkless cannot serve (preexec_fn) goes the old way.
+    """Makes the standard `subprocess` module launch through forkless, and so asyncio, and multiprocessing's spawn and forkserver. Their
+    behaviour stays the same. Launches that forkless does not support (preexec_fn) still use the original functions.
 
-    It says whether anything is served: an interpreter whose inner calls are not known here keeps its own. Safe to call twice.
+    Returns whether anything was replaced: in an unknown version of Python the originals stay. Calling it again has no effect.
     """
     if _undo:
         return True
@@ -34,16 +34,16 @@ def install():
 
 
 def uninstall():
-    """Takes `install` back."""
+    """Reverts `install`."""
     while _undo:
         owner, name, old, new = _undo.pop()
-        # What somebody else has put there since is theirs.
+        # Keep a replacement that other code has installed since.
         if vars(owner).get(name) is new:
             setattr(owner, name, old)
 
 
 def is_installed():
-    """Is the standard module served by forkless?"""
+    """Whether the standard module launches through forkless."""
     return bool(_undo)
 
 
@@ -52,16 +52,17 @@ def _set(owner, name, new):
     setattr(owner, name, new)
 
 
-# How many words the interpreter's fork_exec takes, by version.
+# The number of parameters of the interpreter's fork_exec, by version.
 _FORK_EXEC = {(3, 9): 21, (3, 10): 21, (3, 11): 23, (3, 12): 23, (3, 13): 23}
 
 
-# Children that a signal stopped before they executed their programs, and that would be reaped here if nobody had their handles.
+# Handles of children that were stopped by a signal before they executed their programs. A dropped handle would be reaped by a later
+# launch, and the caller's waitpid would fail.
 _stopped = {}
 
 
 def fork_exec(*words):
-    """`_posixsubprocess.fork_exec`, for who calls it beside Popen: multiprocessing, above all."""
+    """Replaces `_posixsubprocess.fork_exec`, which multiprocessing calls directly."""
     if len(words) != _FORK_EXEC[sys.version_info[:2]] or not isinstance(words[0], (list, tuple)):
         return _standard_fork_exec(*words)
     args, executables, close_fds, pass_fds, cwd, env = words[:6]
@@ -70,7 +71,7 @@ def fork_exec(*words):
     rest = list(words[16:])
     process_group = rest.pop(0) if len(words) == 23 else -1
     gid, gids, uid, umask, preexec_fn = rest[:5]
-    # It is here for the result alone.
+    # The error pipe is not passed on: errors are raised here.
     passed = [fd for fd in pass_fds if fd != errpipe]
     plain = preexec_fn is None and len(executables) == 1 and os.path.dirname(executables[0]) and not (
         start_new_session and process_group >= 0
@@ -80,7 +81,7 @@ def fork_exec(*words):
     if env is not None:
         # A list of b"NAME=value".
         env = dict(entry.partition(b"=")[::2] for entry in env)
-    # In text, as Popen's callers have it in errors.
+    # As str, because errors of Popen have a str here.
     program = os.fsdecode(executables[0])
     try:
         pid, kept, _ = _forkless.spawn(

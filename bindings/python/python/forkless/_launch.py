@@ -1,4 +1,4 @@
-"""How a `subprocess.Popen` starts its child here: the inner call of the standard class, served by forkless where it can be."""
+"""Replaces the internal call with which `subprocess.Popen` starts its child."""
 
 import io
 import os
@@ -8,7 +8,7 @@ import warnings
 
 from . import _forkless
 
-# What Popen.__init__ calls, in the interpreters that are known: 3.9 and 3.10, and 3.11 on.
+# The parameters of Popen._execute_child: in Python 3.9 and 3.10, and from 3.11 on.
 _WORDS = [
     "self", "args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags", "shell",
     "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite", "restore_signals", "gid", "gids", "uid", "umask",
@@ -16,25 +16,25 @@ _WORDS = [
 ]  # fmt: skip
 _KNOWN = (_WORDS, [*_WORDS, "process_group"])
 
-# The most descriptors that one command can name here.
+# The maximum number of descriptors in one command.
 _MOST_FDS = 1000
 
 original = subprocess.Popen._execute_child
 
 
 def is_known(function=original):
-    """Is this the inner call as it is known here?"""
+    """Whether this is a known version of Popen._execute_child."""
     return _words_of(function) in _KNOWN
 
 
 def _words_of(function):
-    """The names of its parameters, where it is written in Python. (`inspect` takes longer to import than all of this package.)"""
+    """The names of a Python function's parameters. (`inspect` takes longer to import than this whole package.)"""
     code = getattr(function, "__code__", None)
     return list(code.co_varnames[: code.co_argcount]) if code else None
 
 
 def command_of(args, executable, shell):
-    """The argument list and the program, from what the caller calls so."""
+    """The argument list and the program, from the arguments of Popen."""
     if isinstance(args, (str, bytes)):
         args = [args]
     elif isinstance(args, os.PathLike):
@@ -53,7 +53,7 @@ def command_of(args, executable, shell):
 
 
 def program_of(args, executable, shell):
-    """The program, for errors: None where it cannot be told."""
+    """The program to name in errors, or None if it is unknown."""
     if executable is not None or shell:
         return executable or "/bin/sh"
     if isinstance(args, (str, bytes, os.PathLike)):
@@ -61,13 +61,13 @@ def program_of(args, executable, shell):
     return args[0] if isinstance(args, (list, tuple)) and args else None
 
 
-# Files whose frames are not the caller's.
+# Frames of these files are skipped when a warning is attributed to the caller.
 _STANDARD = subprocess.Popen.__init__.__code__.co_filename
 _OURS = os.path.dirname(__file__)
 
 
 def warn(message, category):
-    """Warns of what the caller of this package does, at the caller's line."""
+    """Issues a warning at the line that called this package."""
     frame, level = sys._getframe(), 1
     while frame is not None and (frame.f_code.co_filename == _STANDARD or os.path.dirname(frame.f_code.co_filename) == _OURS):
         frame, level = frame.f_back, level + 1
@@ -75,12 +75,12 @@ def warn(message, category):
 
 
 def warns_of_encoding():
-    """Does this interpreter warn of text in an encoding that nobody has named? (Python 3.11, where it is told to.)"""
+    """Whether the interpreter warns of a missing encoding argument (Python 3.11 with -X warn_default_encoding)."""
     return getattr(sys.flags, "warn_default_encoding", 0) and hasattr(subprocess, "_text_encoding")
 
 
 def encoding():
-    """The encoding of text of which nothing was said."""
+    """The default encoding of text."""
     if sys.flags.utf8_mode:
         return "utf-8"
     said = "locale" if getattr(sys.flags, "warn_default_encoding", 0) else None
@@ -92,14 +92,14 @@ def execute_child(
     p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
     start_new_session, process_group=-1, *, settings=None,
 ):  # fmt: skip
-    """Starts the child of a Popen; `settings`: what the standard class has not.
+    """Starts the child of a Popen. `settings`: keywords that the standard class does not have.
 
-    Three things go to the standard module: a function before exec, which needs fork; a session and a group at once, which the kernel
-    refuses in its own words; and more descriptors than a command here can name.
+    Three cases are left to the standard function: preexec_fn, which needs fork; start_new_session together with process_group, where the
+    kernel's error is wanted; and more descriptors than one command supports.
     """
     if preexec_fn is not None or (start_new_session and process_group >= 0) or len(pass_fds) > _MOST_FDS:
         if settings:
-            raise ValueError(f"{', '.join(settings)}: not with preexec_fn, nor with a session and a process_group at once")
+            raise ValueError(f"{', '.join(settings)}: not supported with preexec_fn, nor with start_new_session and process_group together")
         words = (
             args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
             p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask, start_new_session,
@@ -107,11 +107,11 @@ def execute_child(
         if _words_of(original) == _KNOWN[1]:
             return original(popen, *words, process_group)
         if process_group >= 0:
-            raise ValueError("process_group: not with preexec_fn before Python 3.11")
+            raise ValueError("process_group: not supported with preexec_fn before Python 3.11")
         return original(popen, *words)
     args, executable = command_of(args, executable, shell)
     sys.audit("subprocess.Popen", executable, args, cwd, env)
-    # Where this raises, Popen.__init__ closes the child's ends.
+    # If this raises, Popen.__init__ closes the child's ends.
     try:
         popen.pid, kept, popen.returncode = _forkless.spawn(
             args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
@@ -127,12 +127,12 @@ def execute_child(
 
 
 def close_ends(popen, *ends):
-    """Closes the child's ends of pipes, and the null device, as Popen.__init__ expects it of the inner call."""
+    """Closes the child's ends of pipes, and the null device. Popen.__init__ expects that of _execute_child."""
     null = getattr(popen, "_devnull", None)
     for theirs, ours in ends:
         if theirs != -1 and ours != -1 and theirs != null:
             os.close(theirs)
     if null is not None:
         os.close(null)
-    # Else Popen.__init__ would close them a second time after an exception.
+    # Otherwise Popen.__init__ would close them again after an exception.
     popen._closed_child_pipe_fds = True

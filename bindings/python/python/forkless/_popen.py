@@ -1,4 +1,4 @@
-"""`forkless.Popen`: the standard class, with another way to start and to wait, and keywords for what only forkless can do."""
+"""`forkless.Popen`: the standard class with its own implementation of starting and waiting, and with further keywords."""
 
 import os
 import select
@@ -13,16 +13,16 @@ _F_SETPIPE_SZ = 1031
 
 
 class PreexecWarning(RuntimeWarning):
-    """A preexec_fn was given: the launch forks, at a cost that grows with the caller's memory."""
+    """preexec_fn makes the launch fork. The cost of that grows with the caller's memory."""
 
 
 class Popen(subprocess.Popen):
-    """A child: `subprocess.Popen` in all it does and is, started without fork, whatever of its keywords is used.
+    """A child process: a `subprocess.Popen` that is started without fork (except with preexec_fn).
 
-    Beside them it takes the keywords of `forkless.Settings`, process_group and pipesize on every Python, and:
+    In addition to the standard keywords it takes those of `forkless.Settings`, process_group and pipesize on every version of Python, and:
 
-    kill_group: the child leads a process group (process_group=0, unless it has one or a session of its own), and `kill()`, also that of
-    `run` at a time-out, ends all of it.
+    kill_group: the child leads a process group (process_group=0, unless process_group or start_new_session is given), and `kill()` kills
+    the whole group, also when `run` times out.
     """
 
     _forkless_kept = None
@@ -37,7 +37,7 @@ class Popen(subprocess.Popen):
     ):  # fmt: skip
         self._settings = {name: value for name, value in settings.items() if value is not None}
         if preexec_fn is not None:
-            _launch.warn("preexec_fn forks: see Settings for what needs none", PreexecWarning)
+            _launch.warn("preexec_fn forks: forkless.Settings has alternatives that do not", PreexecWarning)
         if encoding is None and (text or universal_newlines or errors) and _launch.warns_of_encoding():
             _launch.warn("'encoding' argument not specified.", EncodingWarning)
             encoding = _launch.encoding()
@@ -76,21 +76,22 @@ class Popen(subprocess.Popen):
     if _launch.is_known():
 
         def _execute_child(self, *words):
-            # The last one, where there is one, is a group; it has come around the outer call, which not everywhere knows it.
+            # The standard process_group is ignored: it was passed around the standard __init__, which does not accept it in every
+            # version.
             _launch.execute_child(self, *words[:22], self._group, settings=self._settings)
 
     else:
 
         def _execute_child(self, *words):
-            # An interpreter that is not known here starts it in its own way, and what it has no word for cannot be.
+            # Unknown version of Python: the standard function starts the child, so forkless's own keywords cannot take effect.
             if self._settings or self._group >= 0:
-                raise NotImplementedError("settings and process_group: not known to work with this version of Python")
+                raise NotImplementedError("settings and process_group are not supported with this version of Python")
             super()._execute_child(*words)
 
     def fileno(self):
-        """A pidfd, readable when the child has ended: for select, poll and event loops. It is closed with this object.
+        """A pidfd, which is readable when the child has ended, for select, poll and event loops. It is closed with this object.
 
-        It can be had until the child has been waited for.
+        Raises ProcessLookupError if the child has already been waited for.
         """
         if self._pidfd is None:
             if self.returncode is not None:
@@ -106,17 +107,18 @@ class Popen(subprocess.Popen):
         return error
 
     def kill(self):
-        """SIGKILL; with kill_group, to the whole group."""
+        """Sends SIGKILL to the child; with kill_group, to its whole process group."""
         if self._kills_group:
             self.signal_group(signal.SIGKILL)
         else:
             super().kill()
 
     def signal_group(self, number):
-        """Sends a signal to the process group that the child leads: to the child and to what it has started. Nothing happens where
-        nobody is left, nor when the child has been waited for: the number may by then be another group's.
+        """Sends a signal to the process group that the child leads. Does nothing if the group is empty, or if the child has been waited
+        for: its number may then belong to another group.
         """
-        # Its zombie keeps the number from others. Who holds the lock is waiting for it, and cannot be waited for here.
+        # While the child is not reaped, its number is not reused. If another thread has the lock, it is waiting for the child, and this
+        # thread must not block on it.
         locked = self._waitpid_lock.acquire(False)
         try:
             if self.returncode is None:
@@ -128,8 +130,8 @@ class Popen(subprocess.Popen):
                 self._waitpid_lock.release()
 
     def terminate_group(self, grace, number=signal.SIGTERM):
-        """Asks the group that the child leads to end, waits for the child for `grace` seconds at most, then kills who is left of it; the
-        return code.
+        """Sends the signal to the process group that the child leads, waits up to `grace` seconds for the child's end, and then kills the
+        remaining processes of the group. Returns the return code.
         """
         self.signal_group(number)
         self.signal_group(signal.SIGCONT)
@@ -138,28 +140,28 @@ class Popen(subprocess.Popen):
         return self.wait()
 
     def _ended(self, deadline):
-        """Sleeps until the child has ended, or the time is up: then it is false. Does not reap it."""
+        """Sleeps until the child has ended; returns false at the deadline. Does not reap the child."""
         try:
             poll = select.poll()
             poll.register(self.fileno(), select.POLLIN)
         except ProcessLookupError:
             return True
-        # Rounded up, so as not to wake up too early for nothing.
+        # Rounded up, so that it does not wake just before the deadline.
         left = max(0, deadline - time.monotonic())
         return bool(poll.poll(int(left * 1000) + (left > 0)))
 
     def _wait(self, timeout):
         if timeout is None or self.returncode is not None:
             return super()._wait(timeout)
-        if timeout != timeout:  # Not a number: a time that never comes.
+        if timeout != timeout:  # NaN: no timeout, as in the standard class
             return super()._wait(None)
         deadline = time.monotonic() + timeout
         try:
             self._ended(deadline)
         except (OSError, OverflowError):
-            pass  # no pidfd can be had, or the time has no end
-        # The standard class looks at once, and then again and again, up to 50 ms apart: now there is something to see, but where another
-        # thread has been quicker, or a tracer is told first.
+            pass  # no pidfd is available, or the timeout is too large for poll
+        # The standard class checks at once and then polls with pauses of up to 50 ms. Its first check succeeds now, unless another
+        # thread has reaped the child, or a tracer has not yet been notified.
         try:
             return super()._wait(max(0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as error:
@@ -175,7 +177,7 @@ class Popen(subprocess.Popen):
 
     @property
     def usage(self):
-        """What the child, and the children it waited for, have used, when `wait` has seen its end: as `os.wait4` tells it."""
+        """The resource usage of the child and of the children that it waited for, as of `os.wait4`; None before `wait` returned its end."""
         if self._usage is None:
             return None
         import resource
@@ -184,7 +186,7 @@ class Popen(subprocess.Popen):
         return resource.struct_rusage((*times, *counts))
 
     def _lost(self):
-        """Somebody else has reaped the child, or the kernel did because SIGCHLD is ignored."""
+        """The child was reaped by other code, or by the kernel because SIGCHLD is ignored."""
         code = None
         if self._forkless_kept is not None:
             try:
@@ -192,12 +194,12 @@ class Popen(subprocess.Popen):
             except OSError:
                 pass
         if code is None:
-            return self.pid, 0  # as the standard class takes it to be
+            return self.pid, 0  # as the standard class does
         return self.pid, code << 8 if code >= 0 else -code
 
 
 class _Descriptor:
-    """A number that is closed when nobody has this any more."""
+    """A file descriptor that is closed with the last reference to this object."""
 
     __slots__ = ("number", "_close")
 

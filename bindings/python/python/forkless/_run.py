@@ -1,4 +1,4 @@
-"""`run` and its like."""
+"""`run`, `call`, `check_output` and similar functions."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from ._popen import Popen
 
 PIPE = subprocess.PIPE
 
-# The standard functions, with another Popen in their sight: what they do, and say of bad words, is what this interpreter's do.
+# The standard functions with `Popen` replaced in their globals. So their behaviour and messages are those of this version of Python.
 _names = dict(vars(subprocess), Popen=Popen)
 
 
@@ -25,20 +25,20 @@ def _ours(name):
 
 call, check_call, check_output = _ours("call"), _ours("check_call"), _ours("check_output")
 getstatusoutput, getoutput = _ours("getstatusoutput"), _ours("getoutput")
-_run = _ours("run")  # Beneath the one below, which the others call.
+_run = _ours("run")  # called by `run` below, which the other functions call
 
-# What makes streams those of text.
+# Keywords that select text streams.
 _OF_TEXT = ("text", "universal_newlines", "encoding", "errors")
 
 
 def run(*popenargs, input=None, capture_output=False, timeout=None, check=False, memory_file=False, **kwargs):
-    """Runs a program to its end: `subprocess.run`, which see. Beside its keywords it takes those of `Popen` here, and:
+    """Runs a program and waits for its end, as `subprocess.run` does. It takes the keywords of that function, those of `Popen`, and:
 
-    memory_file: what is captured goes to files in memory instead of pipes, so that nobody has to read meanwhile. It pays for output of many
-    megabytes. The program may have written to it out of order; whoever still has it open when the program ends is not waited for.
+    memory_file: capture output in memfds instead of pipes, so that it need not be read while the program runs. This is faster for output of
+    many megabytes. Other processes that still have the memfd open when the program ends are not waited for.
     """
     if timeout is None and len(popenargs) == 1 and not memory_file:
-        # In one native call, if that makes no difference.
+        # One native call, if it gives the same result.
         done = _forkless.run(popenargs[0], input, capture_output, kwargs)
         if done is None and not kwargs.keys().isdisjoint(_OF_TEXT):
             done = _run_text(popenargs[0], input, capture_output, **kwargs)
@@ -56,7 +56,7 @@ _names["run"] = run
 
 
 def _check(popenargs, input, capture_output, kwargs):
-    """What the standard function refuses by itself, before there is a Popen; in its words."""
+    """Raises the errors that the standard function raises before it creates a Popen, with the same messages."""
     if input is not None and kwargs.get("stdin") is not None:
         why = "stdin and input arguments may not both be used."
     elif capture_output and (kwargs.get("stdout") is not None or kwargs.get("stderr") is not None):
@@ -74,7 +74,7 @@ def _program(popenargs, kwargs):
 
 
 def _run_text(args, input, capture_output, *, text=None, universal_newlines=None, encoding=None, errors=None, **kwargs):
-    """The same with streams of text; None where the standard class has more to say, or there is no text at all."""
+    """The same with text streams. None if the standard class must handle it, or if no text streams were requested."""
     if not (text or universal_newlines or encoding or errors) or text is False or universal_newlines is False:
         return None
     if not encoding and _launch.warns_of_encoding():
@@ -128,13 +128,13 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
 
 
 def _content(file):
-    """All of a file, from its beginning."""
+    """The content of a file."""
     if file is None:
         return None
     size = os.fstat(file).st_size
     parts = []
     while size:
-        # The kernel gives up to 2 GiB at a time.
+        # One read(2) returns at most 2 GiB.
         part = os.pread(file, size, sum(map(len, parts)))
         if not part:
             break
@@ -147,9 +147,9 @@ def prepare(
     args, *, executable=None, stdin=None, stdout=None, stderr=None, pass_fds=(), cwd=None, env=None, start_new_session=False,
     process_group=None, shell=False, **settings,
 ):  # fmt: skip
-    """A command whose plan is made once, to be run often, by its methods. Environment and PATH are those of now.
+    """Prepares a command that is run several times: returns a `Prepared`. Environment and PATH are copied now.
 
-    Streams: PIPE (made anew for each run), DEVNULL, a descriptor or a file, which must stay open; for stderr also STDOUT. Further keywords
+    Streams: PIPE (a new one for each run), DEVNULL, a descriptor or a file, which must stay open; for stderr also STDOUT. Further keywords
     are those of `Settings`.
     """
     try:
@@ -163,7 +163,7 @@ def prepare(
         raise
 
 
-# What editors and `help` show: the parameters that the functions above hand on as they get them.
+# Signatures for `help` and editors: the functions above take the parameters as *args and **kwargs.
 
 
 def _of_run(

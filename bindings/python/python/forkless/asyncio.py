@@ -1,6 +1,6 @@
-"""Children that are awaited: `create_subprocess_exec` and `create_subprocess_shell` with the names and meanings of asyncio.
+"""Subprocesses for asyncio: `create_subprocess_exec` and `create_subprocess_shell`, as in the standard module.
 
-A child is watched by its pidfd, in the running event loop, whichever that is (uvloop too): no thread, no signal handler, no child watcher.
+The running event loop (also uvloop) watches the child's pidfd: no thread, no signal handler, no child watcher.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 
 _LIMIT = 2**16
 
-# Keywords that the class Popen has to work out; the others go to the native call as they are.
+# Keywords that need the class Popen. The others are passed to the native call unchanged.
 _OF_POPEN = frozenset(("user", "group", "extra_groups", "umask", "pipesize", "preexec_fn", "startupinfo", "creationflags", "kill_group"))
 
-# What makes no sense where streams are of bytes, and unbuffered.
+# Keywords that are refused because streams are unbuffered bytes.
 _REFUSED = ("universal_newlines", "text", "encoding", "errors", "bufsize", "shell")
 
 
 async def create_subprocess_exec(program, *args, stdin=None, stdout=None, stderr=None, limit=_LIMIT, **kwargs):
-    """Starts a program: as asyncio's. Further keywords are those of `forkless.Popen`."""
+    """Starts a program, as asyncio's function does. Further keywords are those of `forkless.Popen`."""
     return await _create([program, *args], stdin, stdout, stderr, limit, kwargs)
 
 
 async def create_subprocess_shell(cmd, stdin=None, stdout=None, stderr=None, limit=_LIMIT, **kwargs):
-    """Has `/bin/sh` run a line: as asyncio's. Further keywords are those of `forkless.Popen`."""
+    """Runs a command line with `/bin/sh`, as asyncio's function does. Further keywords are those of `forkless.Popen`."""
     if not isinstance(cmd, (bytes, str)):
         raise ValueError("cmd must be a string")
     program = kwargs.get("executable") or "/bin/sh"
@@ -49,13 +49,13 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
     try:
         process = Process(handle, loop)
     except BaseException:
-        handle.kill()  # there is no pidfd, or the loop can watch none
+        handle.kill()  # there is no pidfd, or the loop cannot watch descriptors
         raise
     if handle.stdin is handle.stdout is handle.stderr is None:
         return process
     connecting = loop.create_task(process._connect(limit))
     try:
-        # Not to be cancelled half-way: uvloop would close a descriptor that its file closes again.
+        # Shielded from cancellation: uvloop would close a descriptor that the file object closes again.
         await asyncio.shield(connecting)
     except BaseException:
         connecting.add_done_callback(process._abandon)
@@ -64,16 +64,16 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
 
 
 async def _executed(handle):
-    """Until the program has been executed, which takes some 50 µs, the loop does what else there is to do. Raises why it could not be.
+    """Waits until the program has been executed (about 50 µs) while the loop runs other tasks. Raises the error of a failed launch.
 
-    A launch that is alone sleeps for moments instead: on a busy machine its child may be waiting for this very processor, and the loop's own
-    sleep is a millisecond at least.
+    If no other launch is in progress, it sleeps briefly instead: on a busy machine the child may be waiting for this CPU, and the loop's own
+    sleep takes at least a millisecond.
     """
     turns = 0
     _underway.add(handle)
     try:
         while not handle.has_executed(_MOMENT if 0 < turns < _TURNS and len(_underway) == 1 else None):
-            # Soon, or else the machine is busy, and better left alone.
+            # After many turns the machine is busy: check less often.
             await asyncio.sleep(0 if turns < _TURNS else 0.0005)
             turns += 1
     except asyncio.CancelledError:
@@ -83,18 +83,18 @@ async def _executed(handle):
         _underway.discard(handle)
 
 
-# So many times it is looked at once more as soon as the loop has come round; a moment, in seconds.
+# The number of checks without a pause, and the length of a brief sleep, in seconds.
 _TURNS, _MOMENT = 20, 0.0001
 
-# Launches, in all loops.
+# Launches in progress, in all loops.
 _underway = set()
 
 
 def _start(words, stdin, stdout, stderr, kwargs):
-    """A handle: the native one, or a Popen, which have what is needed here in common."""
+    """Starts the child. Returns the native handle or a Popen; this module only uses attributes that both have."""
     for word in _REFUSED:
         if kwargs.get(word):
-            raise ValueError(f"{word} must be {False if word in ('shell', 'universal_newlines') else None}: streams are of bytes here")
+            raise ValueError(f"{word} must be {False if word in ('shell', 'universal_newlines') else None}: streams are bytes")
     kwargs = {word: value for word, value in kwargs.items() if word not in _REFUSED}
     if not _OF_POPEN.isdisjoint(kwargs):
         return Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, **kwargs)
@@ -114,7 +114,7 @@ def _start(words, stdin, stdout, stderr, kwargs):
 
 
 class Process:
-    """A child that is awaited: the names and meanings of `asyncio.subprocess.Process`."""
+    """A child process, with the interface of `asyncio.subprocess.Process`."""
 
     def __init__(self, handle, loop):
         self._handle = handle
@@ -124,7 +124,7 @@ class Process:
         self._transports = []
         self.pid = handle.pid
         self.stdin = self.stdout = self.stderr = None
-        # The loop keeps this object from now on until the child has ended, so that it is reaped whoever forgets it.
+        # The loop keeps a reference to this object until the child has ended, so that it is reaped even if the caller drops it.
         self._pidfd = handle.fileno()
         loop.add_reader(self._pidfd, self._on_end)
 
@@ -133,7 +133,7 @@ class Process:
 
     @property
     def returncode(self):
-        """The return code; None while the child runs."""
+        """The return code, or None while the child runs."""
         return self._returncode
 
     async def _connect(self, limit):
@@ -159,33 +159,33 @@ class Process:
         try:
             code = self._handle.poll()
         except OSError:
-            # Somebody else has reaped it; asyncio's words for that.
-            warnings.warn(f"the exit status of process {self.pid} is lost: it is taken for 255", RuntimeWarning, stacklevel=1)
+            # It was reaped by other code. asyncio warns in the same words and uses 255.
+            warnings.warn(f"the exit status of process {self.pid} is lost: 255 is reported instead", RuntimeWarning, stacklevel=1)
             code = 255
         if code is None:
-            return  # woken for nothing
+            return  # spurious wake-up
         self._loop.remove_reader(self._pidfd)
         self._returncode = code
         self._ended.set_result(code)
 
     def _abandon(self, connecting):
-        """After a failure: nobody is left who could wait for it."""
+        """Kills the child after a failed creation: the caller has no object to wait for."""
         if not connecting.cancelled():
-            connecting.exception()  # it has been told
+            connecting.exception()  # already raised: mark it as retrieved
         if self._returncode is None:
             self.kill()
         for transport in self._transports:
             transport.close()
 
     async def wait(self):
-        """Waits for the child to end; its return code."""
+        """Waits for the child to end. Returns its return code."""
         if self._returncode is None:
-            # Several may wait, and one that is cancelled does not cancel the others.
+            # Cancelling one waiter must not cancel the others.
             await asyncio.shield(self._ended)
         return self._returncode
 
     async def communicate(self, input=None):
-        """Feeds standard input, reads both outputs to their ends and waits: the outputs, None where there is no pipe."""
+        """Writes standard input, reads both outputs until end of file, and waits for the child. Returns the outputs, None for one that is no pipe."""
         _, stdout, stderr = await asyncio.gather(self._feed(input), _read(self.stdout), _read(self.stderr))
         await self.wait()
         return stdout, stderr
@@ -194,26 +194,26 @@ class Process:
         if self.stdin is None:
             return
         try:
-            # uvloop refuses to write to what the program has closed.
+            # uvloop raises an error on writing to a pipe that the program has closed.
             if input is not None and not self.stdin.is_closing():
                 self.stdin.write(input)
             await self.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it reads no more
+            pass  # the program has closed its standard input
         self.stdin.close()
 
     def send_signal(self, signal):
-        """Sends a signal. Raises ProcessLookupError if the child has ended and been seen to."""
+        """Sends a signal. Raises ProcessLookupError if the child has ended and was reaped."""
         if self._returncode is not None:
             raise ProcessLookupError
         self._handle.send_signal(signal)
 
     def terminate(self):
-        """SIGTERM."""
+        """Sends SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self):
-        """SIGKILL; with kill_group, to the whole group."""
+        """Sends SIGKILL to the child; with kill_group, to its whole process group."""
         if self._returncode is not None:
             raise ProcessLookupError
         self._handle.kill()
@@ -224,7 +224,7 @@ async def _read(stream):
 
 
 class _Input(asyncio.streams.FlowControlMixin, asyncio.Protocol):
-    """The protocol of a standard input: it is never read from."""
+    """The protocol of a standard input, which is only written to."""
 
     def __init__(self, loop):
         super().__init__(loop=loop)
@@ -239,7 +239,7 @@ class _Input(asyncio.streams.FlowControlMixin, asyncio.Protocol):
         return self._closed
 
 
-# What editors and `help` show.
+# Signatures for `help` and editors.
 
 
 def _of_exec(

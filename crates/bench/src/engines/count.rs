@@ -98,9 +98,7 @@ fn trace(root: u32, ready: Sender<()>) -> Result<u64> {
             }
         }
         unseen.remove(&pid);
-        if unseen.is_empty()
-            && let Some(ready) = ready.take()
-        {
+        if let Some(ready) = ready.take_if(|_| unseen.is_empty()) {
             let _ = ready.send(());
         }
         if libc::WIFSTOPPED(status) {

@@ -400,10 +400,11 @@ impl Engine<'_> {
 impl Drop for Engine<'_> {
     fn drop(&mut self) {
         // A small one is started anew in less time than it takes to think about it.
-        if let (Some(process), Some((engines, kind))) = (self.process.take(), self.home.take())
-            && kind.parent_mib > 0
-            && let Ok(mut idle) = engines.idle.lock()
-        {
+        let (Some(process), Some((engines, kind))) = (self.process.take(), self.home.take()) else { return };
+        if kind.parent_mib == 0 {
+            return;
+        }
+        if let Ok(mut idle) = engines.idle.lock() {
             idle.push((kind, process));
         }
     }

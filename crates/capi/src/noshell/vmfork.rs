@@ -73,7 +73,7 @@ unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
     }
     // Refused: the handlers are put away in the child, and none may run before that.
     // Put back below; by raw system call, since libc leaves its own two signals out.
-    let mask = sys::set_signal_mask(signals::BLOCKED_IN_CALLER)?;
+    let mask = sys::set_signal_mask(signals::blocked_in_caller())?;
     called.mask = Some(mask);
     // SAFETY: as above.
     let answer = unsafe { sys::clone_call(flags, stack.bottom() + STACK, null_mut(), null_mut(), call, called) };

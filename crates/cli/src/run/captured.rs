@@ -1,4 +1,4 @@
-//! Output that is captured and shown when the program has ended (`--capture`).
+//! Output that is captured and printed when the program has ended (`--capture`).
 
 use std::{
     io::{self, Write},
@@ -15,24 +15,25 @@ use rustix::{
 
 use super::failure::say;
 
-/// When what was kept is shown.
+/// When the captured output is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// When the program has ended.
+    /// Print the output when the program has ended
     Always,
-    /// When it has failed: ended with another code than 0, by a signal, or too late.
+    /// Print it only after a failure: an exit code other than 0, a signal or a timeout
     OnFailure,
 }
 
-/// As much as is read at once: what a pipe holds by default.
+/// Size of one read: the default capacity of a pipe.
 const AT_ONCE: usize = 64 * 1024;
 
-/// As much as is read after the program's end: more than a pipe holds. Something that it has left running may write on.
+/// Limit of what is read after the program has ended: more than a pipe holds. Without it, a background process that keeps
+/// writing would keep forkless reading for ever.
 const AFTER_END: usize = 4 << 20;
 
 const NAMES: [&str; 2] = ["standard output", "standard error"];
 
-/// What the program has written so far.
+/// The output of the program so far.
 #[derive(Debug)]
 pub(crate) struct Captured {
     streams: [Stream; 2],
@@ -40,7 +41,7 @@ pub(crate) struct Captured {
     buffer: Box<[u8]>,
 }
 
-/// A stream; without a pipe it has ended, or is not kept.
+/// A stream; without a pipe it has ended or is not captured.
 #[derive(Debug, Default)]
 struct Stream {
     pipe: Option<OwnedFd>,
@@ -49,7 +50,7 @@ struct Stream {
 }
 
 impl Captured {
-    /// Has the command write its standard output and standard error to us, but for one that is `taken`; false if both are.
+    /// Redirects standard output and standard error to pipes, except those that are `taken`; returns false if both are.
     pub(crate) fn ask(command: &mut Command, taken: [bool; 2]) -> bool {
         for number in (1..).zip(taken).filter(|(_, taken)| !taken).map(|(number, _)| number) {
             command.fd(Stdio::piped(), number);
@@ -57,7 +58,7 @@ impl Captured {
         taken != [true, true]
     }
 
-    /// Takes our ends of the pipes.
+    /// Takes the read ends of the pipes and makes them non-blocking.
     ///
     /// # Errors
     /// Those of `fcntl(2)`.
@@ -71,13 +72,13 @@ impl Captured {
         Ok(Self { streams, limit, buffer: vec![0; AT_ONCE].into() })
     }
 
-    /// Adds the files that it waits for; [`carry`](Self::carry) is told what has come of them.
+    /// Adds the pipes to the files to poll; [`carry`](Self::carry) takes the resulting events.
     pub(crate) fn wants<'a>(&'a self, files: &mut Vec<PollFd<'a>>) {
         let pipes = self.streams.iter().filter_map(|stream| stream.pipe.as_ref());
         files.extend(pipes.map(|pipe| PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN)));
     }
 
-    /// Reads where there is something.
+    /// Reads from each pipe that has an event.
     pub(crate) fn carry(&mut self, came: &[PollFlags]) -> io::Result<()> {
         let open = self.streams.iter_mut().filter(|stream| stream.pipe.is_some());
         for (stream, _) in open.zip(came).filter(|(_, came)| !came.is_empty()) {
@@ -86,8 +87,8 @@ impl Captured {
         Ok(())
     }
 
-    /// After the program's end: what is in the pipes by now. What something else, that has them open, writes later is not
-    /// waited for.
+    /// After the program has ended: reads what the pipes hold by now. Does not wait for other processes that still have
+    /// the pipes open.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         for stream in &mut self.streams {
             let mut late = 0;
@@ -102,21 +103,21 @@ impl Captured {
         Ok(())
     }
 
-    /// Shows it, each stream on ours.
+    /// Prints each stream to the corresponding stream of forkless.
     pub(crate) fn show(&self) -> io::Result<()> {
         let [out, err] = &self.streams;
         let mut ours = io::stdout();
         ours.write_all(&out.bytes).and_then(|()| ours.flush())?;
         io::stderr().write_all(&err.bytes)?;
         for (stream, name) in self.streams.iter().zip(NAMES).filter(|(stream, _)| stream.dropped > 0) {
-            say(format_args!("{} bytes of {name} more than --limit-output were dropped", stream.dropped));
+            say(format_args!("--limit-output: dropped {} bytes of {name}", stream.dropped));
         }
         Ok(())
     }
 }
 
 impl Stream {
-    /// One read of what is there; gives how much it was, 0 if nothing is.
+    /// Reads once without waiting; returns the number of bytes, 0 if there are none.
     fn take(&mut self, buffer: &mut [u8], limit: usize) -> io::Result<usize> {
         let Some(pipe) = &self.pipe else { return Ok(0) };
         let answer = loop {

@@ -1,4 +1,4 @@
-//! Why there is no exit code of a program, and what ours is then.
+//! Errors of `forkless run` and the exit code of each.
 
 use std::{
     fmt,
@@ -9,12 +9,12 @@ use std::{
 
 use forkless::Step;
 
-/// The exit codes of env(1): we have failed, the program cannot be run, there is none.
+/// The exit codes of env(1): forkless failed, the program cannot be executed, the program was not found.
 pub(crate) const FAILED: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Why there is no exit code of a program.
+/// Why the program did not run, with the exit code of forkless.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -22,14 +22,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something before the launch.
+    /// An error before the launch.
     pub(crate) fn before(message: impl fmt::Display) -> Self {
         Self { code: FAILED, message: message.to_string() }
     }
 }
 
 impl From<io::Error> for Failure {
-    /// An error of the launch: 127 and 126 are about the program; everything else is ours.
+    /// An error of the launch: 127 or 126 if executing the program failed, else 125.
     fn from(error: io::Error) -> Self {
         let exec = forkless::Error::of(&error).filter(|e| e.step() == Step::Exec);
         let code = match exec.map(forkless::Error::errno) {
@@ -41,12 +41,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A file of the user's that a setting is about.
+/// Opens a file that an option names.
 pub(crate) fn open(flag: &str, path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
 }
 
-/// On standard error; where that is gone, as a terminal that has hung up, there is nobody to be told.
+/// Prints a message to standard error. Errors are ignored: there is nowhere to report that standard error is closed.
 pub(crate) fn say(words: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "forkless: {words}");
 }

@@ -1,4 +1,4 @@
-//! `forkless run`: one program with the launch options of the library, and its exit code.
+//! `forkless run`: runs one program with the settings of the library and exits with its exit code.
 
 mod captured;
 mod failure;
@@ -36,10 +36,10 @@ use self::{
 
 /// The exit code of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// What is added to the number of a signal.
+/// The exit code for a signal is this plus the number of the signal, as in sh(1).
 const SIGNALLED: u8 = 128;
 
-/// Runs the program and says how we are to exit.
+/// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
@@ -58,7 +58,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     set_process(command, options)?;
     let terminal = open_terminal(command, options)?;
     if options.capture.is_some() && !Captured::ask(command, taken(options)) {
-        return Err(Failure::before("--capture has nothing to keep: standard output and error go elsewhere"));
+        return Err(Failure::before("--capture: both standard output and standard error are redirected"));
     }
     if options.explain {
         explain(&mut asked, options)?;
@@ -66,8 +66,8 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
 
     let watch = Watch::new(terminal.is_some())
-        .map_err(|error| Failure::before(format_args!("cannot watch for signals: {error}")))?;
-    // After the signals are watched for: none of them can end us any more before the group is removed.
+        .map_err(|error| Failure::before(format_args!("cannot install signal handlers: {error}")))?;
+    // Created after the signal handlers are installed: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
     if let Some(group) = &group {
         group.join(asked.settings())?;
@@ -78,26 +78,26 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
     }
-    // The files that we opened for the program are its own now; a pipe of ours kept open would keep its reader waiting.
+    // Closes the files opened for the program: a pipe that stays open here would keep its reader from seeing the end.
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
-    // A signal of ours would have met the shell.
+    // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
     let code = exit_code(ending, options.preserve_status);
     if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
-        let failed = |error| Failure::before(format_args!("cannot write what the program has written: {error}"));
+        let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
     }
     if let Some(words) = options.skipped() {
-        say(format_args!("gone on without: {}: {words}", Step::Landlock.words()));
+        say(format_args!("skipped: {}: {words}", Step::Landlock.words()));
     }
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
-        say(format_args!("gone on without: {}", words.strip_prefix(&failed).unwrap_or(&words)));
+        say(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
     }
     if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
         say(format_args!("{words}"));
@@ -109,19 +109,19 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         }
     }
     if let Some(Err(error)) = group.map(OwnGroup::end) {
-        say(format_args!("not removed: {error}"));
+        say(format_args!("cannot remove the cgroup: {error}"));
     }
     Ok(code)
 }
 
-/// What is to be run.
+/// What to run: a program or a shell line.
 enum Asked {
     Program(Command),
     Line(ShellCommand),
 }
 
 impl Asked {
-    /// With the variables that stand before the program.
+    /// Also returns the variables given before the program.
     fn of(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
         if let Some(line) = &options.shell {
             return Ok((Self::Line(forkless::shell(line.as_bytes())), Vec::new()));
@@ -142,8 +142,8 @@ impl Asked {
         }
     }
 
-    /// `launch` and not `spawn`: the time-out also holds while the program is still being read from a slow disk. A line waits,
-    /// since it may have to be the shell's after all.
+    /// Uses `launch` rather than `spawn`, so that the timeout also covers reading the program from a slow disk. A line needs
+    /// `spawn`: if its program is not found, the shell runs the line.
     fn launch(&mut self) -> io::Result<(Child, Option<ShellEnding>)> {
         match self {
             Self::Program(command) => Ok((command.launch()?, None)),
@@ -151,7 +151,7 @@ impl Asked {
         }
     }
 
-    /// The way that a line took, or would take.
+    /// How a line was started, or would be started.
     fn line_route(&self) -> Option<ShellRoute> {
         match self {
             Self::Program(_) => None,
@@ -160,18 +160,20 @@ impl Asked {
     }
 }
 
-/// Variables that stand before the program, as in env(1), then the program with its arguments.
-/// Standard output and standard error: does each go somewhere else than to us?
+/// Are standard output and standard error redirected, so that they cannot be captured?
 fn taken(options: &RunOptions) -> [bool; 2] {
     let numbered = |number| options.fd.iter().chain(&options.open).any(|request| request.number == number);
     [options.stdout.is_some() || numbered(1), options.stderr.is_some() || numbered(2)]
 }
 
+/// Splits the arguments, as env(1) does, into variables and the program with its arguments.
 fn split_words(words: &[OsString]) -> Result<(Vec<Assignment>, &[OsString]), Failure> {
     let mut assignments = Vec::new();
     for (index, word) in words.iter().enumerate() {
         match parse::split(word, b'=') {
-            Some((name, _)) if name.is_empty() => return Err(Failure::before(format_args!("{word:?} has no name"))),
+            Some((name, _)) if name.is_empty() => {
+                return Err(Failure::before(format_args!("{word:?}: the variable has no name; use NAME=VALUE")));
+            }
             Some(assignment) => assignments.push(assignment),
             None => return Ok((assignments, &words[index..])),
         }
@@ -199,11 +201,11 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
     let mut taken = BTreeMap::new();
     for (flag, number, source) in streams.chain(passed).chain(opened) {
         if let Some(other) = taken.insert(number, flag) {
-            return Err(Failure::before(format_args!("{flag}: fd {number} is given twice, also by {other}")));
+            return Err(Failure::before(format_args!("{flag}: fd {number} is already set by {other}")));
         }
         let stdio = match source {
             Source::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
-            // A plan that is only shown must not empty a file; any other one looks the same in it.
+            // `--explain` must not truncate the file. Any other file gives the same output.
             Source::File(..) if options.explain => stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number)?,
             _ => stdio(source, number)?,
         };
@@ -213,7 +215,7 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
     Ok(())
 }
 
-/// For who opens a file in the child: `open(2)`'s.
+/// The flags of open(2) for a file that the child opens.
 fn open_flags(mode: Mode) -> i32 {
     match mode {
         Mode::Read => libc::O_RDONLY,
@@ -223,12 +225,12 @@ fn open_flags(mode: Mode) -> i32 {
     }
 }
 
-/// Files are opened here and not in the child: their paths are then relative to where the user is, not to `--chdir`.
+/// Opens files here and not in the child, so that relative paths do not depend on `--chdir`.
 fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
     Ok(match source {
         Source::Inherit => Stdio::inherit(),
         Source::Null => Stdio::null(),
-        // SAFETY: what whoever started this program has left open at the number is theirs to name.
+        // SAFETY: the descriptor was inherited from the caller of this program, who asks to pass it on.
         Source::Fd(ours) => unsafe { Stdio::fd(*ours) },
         Source::SameAs(other) if *other == number => Stdio::inherit(),
         Source::SameAs(other) => Stdio::dup_of(*other),
@@ -263,10 +265,10 @@ fn explain(asked: &mut Asked, options: &RunOptions) -> Result<(), Failure> {
     io::stdout().write_all(lines.as_bytes()).map_err(failed)
 }
 
-/// The terminal that the program is on, if it is to have one.
+/// Opens the pseudo-terminal of `--pty`.
 fn open_terminal(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
     let Some(size) = options.child.pty else { return Ok(None) };
-    // Two readers of one input would each get a part of it.
+    // If the program reads standard input directly, forkless must not: each would get only a part of it.
     let reads = !matches!(options.stdin, Some(Source::Inherit | Source::Fd(0)));
     let terminal = Terminal::open(size, reads).map_err(Failure::before)?;
     if let Some(pty) = terminal.pty() {
@@ -287,7 +289,7 @@ fn set_process(command: &mut Command, options: &RunOptions) -> Result<(), Failur
 
 fn patience(options: &RunOptions) -> Patience {
     Patience {
-        // As in timeout(1), 0 is no time-out.
+        // As in timeout(1), 0 means no timeout.
         timeout: options.timeout.filter(|time| !time.is_zero()),
         signal: options.signal,
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
@@ -312,7 +314,7 @@ fn program_code(status: ExitStatus) -> u8 {
     }
 }
 
-/// What a program used, in a block of lines.
+/// The output of `--usage`.
 struct UsageBlock<'a> {
     program: &'a OsString,
     usage: &'a Usage,
@@ -328,10 +330,10 @@ impl fmt::Display for UsageBlock<'_> {
         writeln!(out, "  user time     {:.6} s", usage.user_time.as_secs_f64())?;
         writeln!(
             out,
-            "  system time   {:.6} s ({share:.0} % of one core with the user time)",
+            "  system time   {:.6} s (user and system: {share:.0} % of one CPU)",
             usage.system_time.as_secs_f64()
         )?;
-        writeln!(out, "  memory, most  {} KiB", usage.max_rss_kib)?;
+        writeln!(out, "  peak memory   {} KiB", usage.max_rss_kib)?;
         writeln!(out, "  page faults   {} minor, {} major", usage.minor_faults, usage.major_faults)?;
         writeln!(
             out,

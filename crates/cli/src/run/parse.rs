@@ -1,4 +1,4 @@
-//! Values of options, from words to types.
+//! Parsers of option values.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,16 +9,16 @@ use std::{
 
 use signal_hook::low_level::signal_name;
 
-/// What a standard stream of the program is.
+/// Where a file descriptor of the program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Ours.
+    /// The stream of forkless.
     Inherit,
     /// `/dev/null`.
     Null,
-    /// A file descriptor of ours.
+    /// A file descriptor that forkless inherited.
     Fd(i32),
-    /// The same as another one of the program's.
+    /// The same file as another descriptor of the program.
     SameAs(i32),
     /// A file.
     File(PathBuf, Mode),
@@ -29,22 +29,22 @@ pub(crate) enum Source {
 pub(crate) enum Mode {
     /// It must exist.
     Read,
-    /// Made or emptied.
+    /// Created or truncated.
     Write,
-    /// Made or kept.
+    /// Created if it does not exist; writes append.
     Append,
-    /// Made or kept, also read.
+    /// Created if it does not exist, not truncated.
     ReadWrite,
 }
 
-/// A file at a number of the user's choice.
+/// A file for a given descriptor number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FdRequest {
     pub(crate) number: i32,
     pub(crate) source: Source,
 }
 
-/// A signal, or all that can be changed.
+/// A signal, or all signals that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signals {
     All,
@@ -52,11 +52,11 @@ pub(crate) enum Signals {
 }
 
 impl Signals {
-    /// Numbers of the signals meant.
+    /// The numbers of the signals.
     pub(crate) fn numbers(self) -> Vec<i32> {
         match self {
             Self::One(number) => vec![number],
-            // Nothing can be changed about these two, and 32 and 33 belong to libc.
+            // KILL and STOP cannot be changed; 32 and 33 are reserved by libc.
             Self::All => (1..=64).filter(|n| ![libc::SIGKILL, libc::SIGSTOP, 32, 33].contains(n)).collect(),
         }
     }
@@ -119,7 +119,7 @@ pub(crate) fn fd_request(word: OsString) -> Result<FdRequest, String> {
     Ok(FdRequest { number, source })
 }
 
-/// The value of `--open`: of the sources of `--fd`, files.
+/// The value of `--open`: the same as for `--fd`, but only files.
 pub(crate) fn open_request(word: OsString) -> Result<FdRequest, String> {
     match fd_request(word)? {
         request @ FdRequest { source: Source::File(..), .. } => Ok(request),
@@ -129,7 +129,7 @@ pub(crate) fn open_request(word: OsString) -> Result<FdRequest, String> {
 
 fn file(path: OsString, mode: Mode) -> Result<Source, String> {
     if path.is_empty() {
-        return Err("the file has no name".to_owned());
+        return Err("the file name is empty".to_owned());
     }
     Ok(Source::File(path.into(), mode))
 }
@@ -137,12 +137,12 @@ fn file(path: OsString, mode: Mode) -> Result<Source, String> {
 /// A file descriptor number.
 pub(crate) fn fd_number(word: &OsStr) -> Result<i32, String> {
     let digits = word.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-    digits.and_then(|text| text.parse().ok()).ok_or_else(|| format!("{word:?} is no file descriptor number"))
+    digits.and_then(|text| text.parse().ok()).ok_or_else(|| format!("{word:?} is not a file descriptor number"))
 }
 
 /// A signal by name, with or without `SIG`, or by number.
 pub(crate) fn signal(word: &str) -> Result<i32, String> {
-    let unknown = || format!("no signal is called {word:?}");
+    let unknown = || format!("no signal {word:?}: use a name such as TERM, or a number from 1 to 64");
     if let Ok(number) = word.parse::<i32>() {
         return if (1..=64).contains(&number) { Ok(number) } else { Err(unknown()) };
     }
@@ -157,7 +157,7 @@ pub(crate) fn signal(word: &str) -> Result<i32, String> {
     (1..=31).find(called).or_else(|| rarely_named(name)).ok_or_else(unknown)
 }
 
-/// Signals that signal-hook has no name for.
+/// Signals for which signal-hook has no name.
 fn rarely_named(name: &str) -> Option<i32> {
     match name {
         "PWR" => Some(libc::SIGPWR),
@@ -174,10 +174,10 @@ pub(crate) fn signals(word: &str) -> Result<Signals, String> {
 
 /// An octal number up to `most`.
 pub(crate) fn octal(word: &str, most: u32) -> Result<u32, String> {
-    // Without this, "+7" would be a number.
+    // Without this check, "+7" would be accepted.
     let plain = word.bytes().all(|b| b.is_ascii_digit());
     let number = u32::from_str_radix(word, 8).ok().filter(|number| plain && *number <= most);
-    number.ok_or_else(|| format!("must be an octal number up to {most:o}"))
+    number.ok_or_else(|| format!("must be an octal number of at most {most:o}"))
 }
 
 /// A number, decimal or with `0x`; a negative one means its two's complement.
@@ -189,22 +189,22 @@ pub(crate) fn number(word: &str) -> Result<u64, String> {
     };
     match number {
         Ok(number) if !digits.contains('+') => Ok(if negative { number.wrapping_neg() } else { number }),
-        _ => Err(format!("{word:?} is no number")),
+        _ => Err(format!("{word:?} is not a number")),
     }
 }
 
-/// The same, of 32 bits.
+/// A number as above, of at most 32 bits.
 pub(crate) fn number32(word: &str) -> Result<u32, String> {
-    number(word)?.try_into().map_err(|_| format!("{word:?} is above 32 bits"))
+    number(word)?.try_into().map_err(|_| format!("{word:?} does not fit in 32 bits"))
 }
 
 /// A time: a decimal number of seconds, or with one of the units `ms`, `s`, `m`, `h` and `d`.
 pub(crate) fn duration(word: &str) -> Result<Duration, String> {
-    // "ms" comes before "s", which it ends with.
+    // "ms" must come before "s": both are suffixes of "200ms".
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
     let (number, unit) =
         units.iter().find_map(|(name, seconds)| Some((word.strip_suffix(name)?, *seconds))).unwrap_or((word, 1.0));
-    // Without this, "inf" and "nan" would be numbers.
+    // Without this check, "inf" and "nan" would be accepted.
     let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let value = number.parse::<f64>().ok().filter(|_| plain).ok_or("must be like 10, 1.5s, 200ms, 5m, 2h or 1d")?;
     Duration::try_from_secs_f64(value * unit).map_err(|_| "is too long".to_owned())
@@ -222,23 +222,25 @@ pub(crate) fn amount(word: &str) -> Result<u64, String> {
     let (digits, shift) =
         units.iter().find_map(|(unit, bits)| Some((word.strip_suffix(unit)?, *bits))).unwrap_or((word, 0));
     let number = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u64>().ok() } else { None };
-    // The highest number is what the kernel calls unlimited; who means that says so.
+    // The highest number means unlimited to the kernel; require the word instead.
     let number = number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n != UNLIMITED);
-    number.ok_or_else(|| format!("{word:?} is no limit: must be a number, with K, M, G or T, or unlimited"))
+    number.ok_or_else(|| {
+        format!("{word:?} is not an amount: must be a number, optionally with K, M, G or T, or unlimited")
+    })
 }
 
 /// `IN:OUT:COUNT`, ids inside and outside, as for unshare(1).
 pub(crate) fn id_map(word: &str) -> Result<[u32; 3], String> {
-    // Without this, "+7" would be a number.
+    // Without this check, "+7" would be accepted.
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let numbers: Option<Vec<u32>> = word.split(':').map(|part| part.parse().ok()).collect();
     match numbers.as_deref() {
         Some(&[inside, outside, count]) if plain && count > 0 => Ok([inside, outside, count]),
-        _ => Err("must be IN:OUT:COUNT".to_owned()),
+        _ => Err("must be IN:OUT:COUNT, three numbers with COUNT at least 1".to_owned()),
     }
 }
 
-/// What stands before and after the first `separator`.
+/// Splits at the first `separator`.
 pub(crate) fn split(word: &OsStr, separator: u8) -> Option<(OsString, OsString)> {
     let bytes = word.as_bytes();
     let at = bytes.iter().position(|b| *b == separator)?;
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_those_of_timeout() {
+    fn duration_accepts_the_forms_of_timeout() {
         for (word, ms) in [("10", 10_000), ("1.5s", 1_500), ("200ms", 200), ("2m", 120_000), ("0", 0), (".5", 500)] {
             assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
         }
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_by_name_and_number() {
+    fn signal_accepts_names_and_numbers() {
         for (word, number) in [("TERM", 15), ("SIGTERM", 15), ("term", 15), ("9", 9), ("USR1", 10), ("WINCH", 28)] {
             assert_eq!(signal(word), Ok(number), "{word}");
         }
@@ -276,7 +278,7 @@ mod tests {
         }
         assert_eq!(signals("all"), Ok(Signals::All));
         assert!(!Signals::All.numbers().contains(&9));
-        // Every number below 32 that Linux on these machines uses has a name here.
+        // Every signal number below 32 has a name.
         let names = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP \
                      TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";
         for (index, name) in names.split_whitespace().enumerate() {
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_streams_and_numbers() {
+    fn streams_and_descriptors_accept_each_kind_of_source() {
         assert_eq!(input("null".into()), Ok(Source::Null));
         assert_eq!(input("fd:7".into()), Ok(Source::Fd(7)));
         assert_eq!(input("./null".into()), Ok(Source::File("./null".into(), Mode::Read)));
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_octal_hexadecimal_and_negative() {
+    fn numbers_may_be_octal_hexadecimal_or_negative() {
         assert_eq!(octal("077", 0o777), Ok(0o77));
         for word in ["", "8", "1000", "+7", "-1", "0x1"] {
             assert!(octal(word, 0o777).is_err(), "{word}");
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_three_numbers() {
+    fn id_map_requires_three_numbers() {
         assert_eq!(id_map("0:1000:1"), Ok([0, 1000, 1]));
         for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1", "+0:1000:1"] {
             assert!(id_map(word).is_err(), "{word}");
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn assignments_need_a_name() {
+    fn assignment_requires_a_name() {
         assert_eq!(assignment("A=b=c".into()), Ok(("A".into(), "b=c".into())));
         assert_eq!(assignment("A=".into()), Ok(("A".into(), "".into())));
         assert!(assignment("A".into()).is_err());

@@ -1,7 +1,7 @@
-//! The program on a terminal of its own (`--pty`): what passes between that and us.
+//! `--pty`: relays between the pseudo-terminal of the program and the standard streams of forkless.
 //!
-//! Nothing here waits: [`Watch`](super::wait::Watch) sleeps for all that there is to wait for, so that signals and the
-//! time-out hold whatever the program, or the reader of our output, does not do.
+//! Nothing here blocks. [`Watch`](super::wait::Watch) polls all files together with signals and the timeout, so that these
+//! work even if the program or the reader of the output does nothing.
 
 use std::{
     collections::VecDeque,
@@ -24,22 +24,22 @@ use rustix::{
 };
 use signal_hook::{consts::SIGTSTP, low_level::emulate_default_handler};
 
-/// How long to sleep between two looks at what nobody tells us: that input has been taken, that we are in the foreground.
+/// Polling interval for state without an event: that input was read, and that forkless is in the foreground.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// More than can be under way in a terminal.
+/// Limit of buffered output: more than a terminal holds.
 const UNDER_WAY: usize = 64 * 1024;
 
-/// What a pipe takes without waiting, once it takes anything: PIPE_BUF.
+/// PIPE_BUF: what a pipe that is ready for writing takes without blocking.
 const AT_ONCE: usize = 4096;
 
-/// Ctrl-D.
+/// Ctrl-D, which ends input.
 const END_KEY: u8 = 4;
 
-/// The size that the terminal is to have.
+/// The size of the new terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// That of the terminal that we are on, whatever becomes of it.
+    /// That of the terminal of forkless, also when it is resized.
     Ours,
     Fixed(PtySize),
 }
@@ -53,42 +53,43 @@ pub(crate) fn size(word: &str) -> Result<Size, String> {
     match word.split_once('x').and_then(|(rows, columns)| Some((number(rows)?, number(columns)?))) {
         Some((rows, columns)) => Ok(Size::Fixed(PtySize::new(rows, columns))),
         None if word == OURS => Ok(Size::Ours),
-        None => Err("must be like 24x80: rows, then columns".to_owned()),
+        None => Err("must be ROWSxCOLUMNS, such as 24x80".to_owned()),
     }
 }
 
-/// The program's terminal.
+/// The pseudo-terminal of the program.
 pub(crate) struct Terminal {
-    /// None: it has been hung up.
+    /// None: hung up.
     pty: Option<Pty>,
-    /// The other side, as long as the program runs: it may close the terminal and open it again, which is no end.
+    /// The follower side, open while the program runs. Without it, a program that closes the terminal and opens it again
+    /// would look like a hangup.
     follower: Option<OwnedFd>,
     size: Size,
     input: Input,
     raw: Option<RawMode<Stdin>>,
-    /// On its way to the program.
+    /// Input not yet written to the program.
     typed: VecDeque<u8>,
-    /// On its way to our output.
+    /// Output not yet written to standard output.
     shown: VecDeque<u8>,
     output: Output,
     failed: Option<io::Error>,
 }
 
-/// What our standard input is to the program.
+/// How standard input is relayed to the program.
 #[derive(Clone, Copy)]
 enum Input {
-    /// Not read: the program itself has it, or nobody has a use for it any more.
+    /// Not read: the program reads it directly, or nothing reads it any more.
     Unread,
-    /// Our terminal: read, in raw mode, while we are in its foreground.
+    /// A terminal: read in raw mode while forkless is in its foreground.
     Keys { raw: bool },
-    /// Something with an end; what was last read of it.
+    /// A file or a pipe; the last byte read.
     Bytes { last: u8 },
-    /// That end: when to look whether the program has taken note of it; whether it has been typed as a key.
+    /// The end of a file or a pipe: when to check whether the program has read it, and whether it was sent as a key.
     Ended { look: Instant, typed: bool },
 }
 
 impl Terminal {
-    /// Opens it. `reads`: what comes to our standard input is for this terminal.
+    /// Opens a pseudo-terminal. `reads`: relay standard input to it.
     pub(crate) fn open(size: Size, reads: bool) -> io::Result<Self> {
         let pty = Pty::open(wanted(size).unwrap_or_default())?;
         let input = match reads {
@@ -99,7 +100,7 @@ impl Terminal {
         if matches!(input, Input::Keys { .. }) {
             pty.copy_modes(io::stdin())?;
         } else {
-            // What nobody types nobody wants to see.
+            // Input from a file or a pipe must not be echoed into the output.
             pty.echo(false)?;
         }
         pty.set_nonblocking(true)?;
@@ -116,12 +117,12 @@ impl Terminal {
         })
     }
 
-    /// The terminal to put the program on.
+    /// The pseudo-terminal for the program.
     pub(crate) fn pty(&self) -> Option<&Pty> {
         self.pty.as_ref()
     }
 
-    /// Gives it the size of ours.
+    /// Copies the size of the terminal of forkless.
     pub(crate) fn fit(&self) -> io::Result<()> {
         match (&self.pty, self.size, wanted(self.size)) {
             (Some(pty), Size::Ours, Some(size)) => pty.resize(size),
@@ -129,14 +130,14 @@ impl Terminal {
         }
     }
 
-    /// Stops us, as Ctrl-Z stops other programs, with our terminal as it was; the program goes on until its own is full.
+    /// Stops forkless on SIGTSTP, with its terminal modes restored. The program runs on until its terminal is full.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.raw = None;
         emulate_default_handler(SIGTSTP)?;
         self.continued()
     }
 
-    /// After a stop our terminal's modes are somebody else's, and its size may be another one.
+    /// After a stop, the shell has changed the modes of the terminal, and its size may have changed.
     pub(crate) fn continued(&mut self) -> io::Result<()> {
         if let Input::Keys { raw } = &mut self.input {
             *raw = false;
@@ -144,21 +145,21 @@ impl Terminal {
         self.fit()
     }
 
-    /// Does what is due; says when something will be due again.
+    /// Does what is due and returns how long to sleep until the next time.
     pub(crate) fn look(&mut self) -> io::Result<Option<Duration>> {
         match self.input {
             Input::Keys { raw } => {
-                // Begun in the background, or sent there: the terminal and its modes are those of whoever is in front.
+                // In the background, the terminal and its modes belong to the foreground job.
                 let is_ours = is_in_foreground();
                 match if is_ours && !raw { self.take_keys() } else { Ok(()) } {
                     Ok(()) => self.input = Input::Keys { raw: is_ours },
-                    // It has been hung up, and SIGHUP comes with SIGCONT.
+                    // The terminal has been hung up; SIGHUP arrives with SIGCONT.
                     Err(error) if error.raw_os_error() == Some(libc::EIO) => self.hang_up(),
                     Err(error) => return Err(error),
                 }
                 Ok((!is_ours).then_some(LOOK_EVERY))
             }
-            Input::Ended { .. } => self.say_the_end_again().map(Some),
+            Input::Ended { .. } => self.repeat_eof().map(Some),
             Input::Bytes { .. } | Input::Unread => Ok(None),
         }
     }
@@ -170,9 +171,9 @@ impl Terminal {
         }
     }
 
-    /// Input that has ended stays so for everyone who asks, but a terminal says it to one read only, and to none if the
-    /// program throws away what was typed before.
-    fn say_the_end_again(&mut self) -> io::Result<Duration> {
+    /// Sends the end of input again. At the end of a file every read returns 0, but a terminal reports it to one read only,
+    /// and to none if the program flushes its input.
+    fn repeat_eof(&mut self) -> io::Result<Duration> {
         let (Input::Ended { look, typed }, Some(pty), Some(follower)) = (&mut self.input, &self.pty, &self.follower)
         else {
             return Ok(LOOK_EVERY);
@@ -183,13 +184,13 @@ impl Terminal {
         }
         if !is_readable(follower)? {
             match pty.send_eof() {
-                // In raw mode there is no end, only a key; pressed again and again it would be input for ever.
+                // In raw mode Ctrl-D is an ordinary key. It is sent once: repeated, it would be endless input.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
                     if !mem::replace(typed, true) {
                         let _ = { pty }.write(&[END_KEY]);
                     }
                 }
-                // There is no room, or the program has gone.
+                // The terminal is full, or the program has ended.
                 Err(_) | Ok(()) => {}
             }
         }
@@ -209,7 +210,7 @@ impl Terminal {
         reads && self.pty.is_some() && self.typed.is_empty()
     }
 
-    /// Adds the files that it waits for; [`carry`](Self::carry) is told what has come of them.
+    /// Adds the files to poll; [`carry`](Self::carry) takes the resulting events.
     pub(crate) fn wants<'a>(&'a self, files: &mut Vec<PollFd<'a>>) {
         if let Some(pty) = self.pty.as_ref().filter(|_| !self.wants_pty().is_empty()) {
             files.push(PollFd::new(pty, self.wants_pty()));
@@ -222,7 +223,7 @@ impl Terminal {
         }
     }
 
-    /// Moves what there is, as far as there is room.
+    /// Relays what can be read and written without blocking.
     pub(crate) fn carry(&mut self, came: &[PollFlags]) -> io::Result<()> {
         let mut came = came.iter().copied();
         let mut next = |wanted: bool| if wanted { came.next() } else { None }.unwrap_or(PollFlags::empty());
@@ -260,13 +261,13 @@ impl Terminal {
     fn input_has_ended(&mut self) {
         match (self.input, &self.pty) {
             (Input::Bytes { last }, Some(pty)) => {
-                // In the midst of a line the first one ends the line. What goes wrong here is seen at the next look.
+                // In the middle of a line, the first Ctrl-D only ends the line. `repeat_eof` handles errors.
                 for _ in 0..if last == b'\n' { 1 } else { 2 } {
                     let _ = pty.send_eof();
                 }
                 self.input = Input::Ended { look: Instant::now() + LOOK_EVERY, typed: false };
             }
-            // Our terminal has gone.
+            // The terminal of forkless is gone.
             _ => self.hang_up(),
         }
     }
@@ -276,12 +277,12 @@ impl Terminal {
         match pty.write(self.typed.as_slices().0) {
             Ok(count) => drop(self.typed.drain(..count)),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // Nobody is there to read it.
+            // The program has ended: nothing reads the input.
             Err(_) => self.typed.clear(),
         }
     }
 
-    /// Gives how much there was.
+    /// Returns the number of bytes.
     fn read_pty(&mut self) -> io::Result<usize> {
         let Some(pty) = &mut self.pty else { return Ok(0) };
         let mut buffer = [0; 4 * AT_ONCE];
@@ -300,7 +301,7 @@ impl Terminal {
             Ok(count) => drop(self.shown.drain(..count)),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => {
-                // Whoever read it has had enough, and so has the program: SIGHUP, where without a terminal it gets SIGPIPE.
+                // The reader has closed the output. The program gets SIGHUP, as it would get SIGPIPE without a terminal.
                 if errno != Errno::PIPE {
                     self.failed = Some(errno.into());
                 }
@@ -316,7 +317,7 @@ impl Terminal {
         self.input = Input::Unread;
     }
 
-    /// Takes what the program has left behind in it. Its processes in the background lose it: SIGHUP.
+    /// Reads the remaining output after the program has ended. Its background processes then get SIGHUP.
     pub(crate) fn program_has_ended(&mut self) -> io::Result<()> {
         self.follower = None;
         self.input = Input::Unread;
@@ -331,21 +332,22 @@ impl Terminal {
         Ok(())
     }
 
-    /// Has everything been written that was there to be?
+    /// Has all output been written?
     pub(crate) fn is_done(&self) -> bool {
         self.pty.is_none() && self.shown.is_empty()
     }
 
-    /// Why not everything that it showed could be written.
+    /// Why some output could not be written.
     pub(crate) fn failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
 }
 
-/// Our standard output, not waited for.
+/// Standard output, written without blocking.
 struct Output {
-    /// A terminal takes what it likes of a large write, and waits for the rest: so it is opened anew, since others who
-    /// have ours may not expect it to be non-blocking. None: it is no terminal, or not ours to open.
+    /// A large write to a terminal blocks until all of it is taken, so a terminal is opened again as non-blocking. Setting
+    /// O_NONBLOCK on standard output would change it for all processes that share it. None: not a terminal, or it cannot
+    /// be opened.
     own: Option<OwnedFd>,
 }
 
@@ -354,7 +356,7 @@ const OURS_ANEW: &str = "/proc/self/fd/1";
 impl Output {
     fn new() -> Self {
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // To open a master anew would make another terminal.
+        // Opening /dev/ptmx again would create another terminal.
         let is_master = |path: &PathBuf| path.ends_with("ptmx");
         let path = fs::read_link(OURS_ANEW).ok().filter(|path| isatty(stdio::stdout()) && !is_master(path));
         Self { own: path.and_then(|_| rustix::fs::open(OURS_ANEW, flags, Mode::empty()).ok()) }
@@ -372,17 +374,18 @@ impl AsFd for Output {
     }
 }
 
-/// The size to give: none where ours is to be taken and not known.
+/// The size to set; none if the size of the current terminal is unknown.
 fn wanted(size: Size) -> Option<PtySize> {
     let ours = [stdio::stdin(), stdio::stdout(), stdio::stderr()].into_iter().filter_map(|fd| PtySize::of(fd).ok());
     match size {
         Size::Fixed(size) => Some(size),
-        // A terminal that nobody has told its size has none.
+        // A terminal whose size was never set reports 0x0.
         Size::Ours => ours.into_iter().find(|size| size.rows > 0 && size.columns > 0),
     }
 }
 
-/// Are we in the foreground of the terminal that is our standard input? One that does not control us has none.
+/// Is forkless in the foreground of the terminal on standard input? A terminal other than the controlling one has no
+/// foreground group.
 fn is_in_foreground() -> bool {
     tcgetpgrp(stdio::stdin()).map_or(true, |group| group == getpgrp())
 }
@@ -399,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_rows_and_columns() {
+    fn pty_size_is_rows_then_columns() {
         assert_eq!(size("24x80"), Ok(Size::Fixed(PtySize::new(24, 80))));
         assert_eq!(size("ours"), Ok(Size::Ours));
         for word in ["", "24", "24x", "x80", "0x80", "24x0", "24x80x1", "-1x80", "+1x80", "65536x1", "24 x 80"] {

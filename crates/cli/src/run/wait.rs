@@ -1,4 +1,4 @@
-//! Waiting for the program: its end, signals to us, and the time-out.
+//! Waits for the program to end, relays signals, and enforces the timeout.
 
 use std::{
     io,
@@ -20,19 +20,19 @@ use signal_hook::{
 
 use super::{captured::Captured, terminal::Terminal};
 
-/// How long to sleep between two looks at a child without a pidfd.
+/// Polling interval for a child without a pidfd.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the user said about the time the program has.
+/// The timeout options, and where signals go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// None: for ever.
+    /// None: no timeout.
     pub(crate) timeout: Option<Duration>,
-    /// Sent then.
+    /// The signal to send on timeout.
     pub(crate) signal: i32,
-    /// From then until KILL.
+    /// The time from that signal to KILL.
     pub(crate) kill_after: Option<Duration>,
-    /// Whether the program leads a process group of its own, which is then what signals go to.
+    /// The program leads a process group; signals are sent to the group.
     pub(crate) own_group: bool,
 }
 
@@ -40,25 +40,25 @@ pub(crate) struct Patience {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     pub(crate) status: ExitStatus,
-    /// The last signal that was sent because of the time-out.
+    /// The last signal sent because of the timeout.
     pub(crate) timed_out: Option<i32>,
 }
 
-/// Takes the signals that would end us before the program's status is known.
+/// Handles the signals that would otherwise kill forkless before the program's status is known.
 ///
-/// Made before the launch, so that none is lost in between. INT and QUIT from a terminal go to the whole group, the
-/// program included, so they are only kept from ending us; TERM and HUP are sent to us alone and are passed on.
+/// Create it before the launch, so that no signal is lost in between. A terminal sends INT and QUIT to the whole foreground
+/// group, including the program, so they are only ignored here. TERM and HUP reach forkless alone and are relayed.
 pub(crate) struct Watch(SignalDelivery<UnixStream, SignalOnly>);
 
 impl Watch {
-    /// `terminal`: those too that are about a terminal of the program's.
+    /// `terminal`: also handle TSTP, CONT and WINCH, which `--pty` needs.
     ///
     /// # Errors
-    /// When there is no file descriptor left.
+    /// If no file descriptor is left.
     pub(crate) fn new(terminal: bool) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        // Where the caller had a signal ignored (nohup, a job in the background), it stays ignored, for the program too:
-        // a handler of ours would turn into the default action at exec.
+        // A signal that forkless inherited as ignored (nohup, a background job) stays ignored. A handler would be reset to
+        // the default action at exec, and the program would no longer ignore it.
         let mut signals = vec![SIGINT, SIGQUIT, SIGTERM, SIGHUP];
         if terminal {
             signals.extend([SIGTSTP, SIGCONT, SIGWINCH]);
@@ -67,11 +67,11 @@ impl Watch {
         SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
     }
 
-    /// Waits for the program to end, and sees to its terminal, if it has one, until everything is out, or to what of its
-    /// output is captured.
+    /// Waits for the program to end. Meanwhile relays its pseudo-terminal, until all output is written, or captures its
+    /// output.
     ///
     /// # Errors
-    /// When it was not started after all, its status is lost, or what it showed could not be written.
+    /// If the program was not started, its status is lost, or its output cannot be written.
     pub(crate) fn wait(
         mut self,
         child: &mut Child,
@@ -81,7 +81,7 @@ impl Watch {
     ) -> io::Result<Ending> {
         let mut deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut timed_out = None;
-        // It may have become another one since the terminal was opened.
+        // The size may have changed since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
         loop {
             if let Some(status) = self.pause(child, deadline, terminal.as_mut(), captured.as_deref_mut())? {
@@ -102,7 +102,7 @@ impl Watch {
                 let signal = if timed_out.is_none() { patience.signal } else { SIGKILL };
                 send(child, signal, patience.own_group)?;
                 if signal != SIGKILL {
-                    // A stopped program would sleep through the signal.
+                    // A stopped program does not act on a signal other than KILL until it is continued.
                     send(child, SIGCONT, patience.own_group)?;
                 }
                 let more = if timed_out.is_none() { patience.kill_after } else { None };
@@ -112,8 +112,8 @@ impl Watch {
         }
     }
 
-    /// Sleeps until the program has ended, a signal has come, something has passed through the terminal or the time is up;
-    /// the status in the first case.
+    /// Sleeps until the program has ended, a signal has arrived, a relayed file is ready or the time is up. Returns the
+    /// status if the program has ended.
     fn pause(
         &self,
         child: &mut Child,
@@ -134,7 +134,7 @@ impl Watch {
             captured.wants(&mut files);
         }
         let came = sleep(files, [left, due, look].into_iter().flatten().min())?;
-        // It is one or the other.
+        // --pty and --capture exclude each other.
         if let Some(terminal) = terminal {
             terminal.carry(&came[others..])?;
         } else if let Some(captured) = captured {
@@ -147,7 +147,7 @@ impl Watch {
         }
     }
 
-    /// After the program's end: what it has shown is written, unless a signal that would have ended us comes meanwhile.
+    /// After the program has ended: writes the remaining output, until a signal arrives that would have killed forkless.
     fn finish(&mut self, mut terminal: Terminal) -> io::Result<()> {
         terminal.program_has_ended()?;
         while !terminal.is_done() {
@@ -163,14 +163,14 @@ impl Watch {
                 }
             }
         }
-        let failed = |error| io::Error::other(format!("cannot write what the program shows: {error}"));
+        let failed = |error| io::Error::other(format!("cannot write the program's output: {error}"));
         terminal.failure().map_or(Ok(()), |error| Err(failed(error)))
     }
 }
 
-/// Sleeps until something has come of one of the files, or the time is up (none: never); what has come of each.
+/// Polls the files until one is ready or the time is up (None: no limit). Returns the events of each file.
 fn sleep(mut files: Vec<PollFd<'_>>, limit: Option<Duration>) -> io::Result<Vec<PollFlags>> {
-    // A time too long for the kernel is for ever.
+    // A time too long for the kernel means no limit.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     match poll(&mut files, limit.as_ref()) {
         Ok(_) => Ok(files.iter().map(PollFd::revents).collect()),
@@ -179,22 +179,23 @@ fn sleep(mut files: Vec<PollFd<'_>>, limit: Option<Duration>) -> io::Result<Vec<
     }
 }
 
-/// Sends a signal to the program, or to its group where it leads one.
+/// Sends a signal to the program, or to its process group if it leads one.
 fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
     if !own_group {
         return child.signal(signal);
     }
     let Ok(group) = i32::try_from(child.id()) else { return child.signal(signal) };
-    // The child is not reaped yet, so its id is not another's; and an id is never 0 or 1, for which a negative number
-    // would mean something else.
+    // The child is not reaped yet, so its PID has not been reused. A PID is never 0 or 1, whose negatives kill(2) would treat
+    // differently.
     if sys::kill(-group, signal).is_ok() {
         return Ok(());
     }
-    // It has not come to make its group yet, or has moved on: then it alone.
+    // The group does not exist yet, or the program has left it: signal the program alone.
     child.signal(signal)
 }
 
-/// Do we ignore it?
+/// Is the signal ignored in this process?
+
 pub(crate) fn is_ignored(signal: i32) -> bool {
     sys::signal_action(signal.unsigned_abs()).is_ok_and(|action| handler(&action) == libc::SIG_IGN)
 }

@@ -1,6 +1,6 @@
-//! `forkless run` as root and as an ordinary user, for the tests of its settings.
+//! Runs `forkless run` as root and as an ordinary user, for the tests of its settings.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, reason = "each test program uses only a part of it")]
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! What has been captured: read into memory, or a file in memory that is mapped.
+//! Captured output: bytes that were read into memory, or a memfd that is mapped.
 
 use crate::error::Error;
 use crate::step::Step;
@@ -15,12 +15,12 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
-/// Bytes that a program wrote. It is a `[u8]` for all purposes.
+/// Bytes that a program wrote. It dereferences to `[u8]`.
 pub struct Content(Kept);
 
 enum Kept {
     Read(Vec<u8>),
-    /// `seen` of the bytes that are mapped.
+    /// A mapping of `len` bytes, of which the first `seen` are the output.
     Mapped {
         at: NonNull<u8>,
         len: usize,
@@ -28,13 +28,13 @@ enum Kept {
     },
 }
 
-// SAFETY: a private owner of memory that nobody can write to.
+// SAFETY: the only owner of memory that nobody can write to.
 unsafe impl Send for Content {}
 // SAFETY: as above.
 unsafe impl Sync for Content {}
 
 impl Content {
-    /// No more than so many bytes of it.
+    /// The first `limit` bytes of it.
     fn up_to(mut self, limit: usize) -> Self {
         match &mut self.0 {
             Kept::Read(bytes) => bytes.truncate(limit),
@@ -43,7 +43,15 @@ impl Content {
         self
     }
 
-    /// The bytes as a vector; copied if they are in a mapped file.
+    /// The bytes as a vector. They are copied if they are in a memfd.
+    ///
+    /// ```
+    /// use forkless::{Capture, Command};
+    /// let captured = Command::new("echo").arg("hello").capture(&Capture::new())?;
+    /// let bytes: Vec<u8> = captured.stdout.into_vec();
+    /// assert_eq!(bytes, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
             Kept::Read(bytes) => std::mem::take(bytes),
@@ -84,7 +92,7 @@ impl PartialEq<[u8]> for Content {
 }
 
 impl fmt::Debug for Content {
-    /// As a string, the way [`Output`](std::process::Output) is shown.
+    /// As a string, like [`Output`](std::process::Output).
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self) {
             Ok(text) => text.fmt(out),
@@ -102,7 +110,7 @@ impl Drop for Content {
     }
 }
 
-/// A file in memory for a program to write to. It cannot become longer than its limit.
+/// A memfd for a program to write to. It cannot become longer than its limit.
 pub(super) struct MemoryFile {
     file: OwnedFd,
     limit: u64,
@@ -115,14 +123,14 @@ impl MemoryFile {
             io::Error::from(if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error })
         };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Not executable, which kernels before 6.3 do not know how to say.
+        // MFD_NOEXEC_SEAL is EINVAL before Linux 6.3.
         let file = match memfd_create("captured", flags | MemfdFlags::NOEXEC_SEAL) {
             Err(Errno::INVAL) => memfd_create("captured", flags),
             answer => answer,
         };
         let file = file.map_err(failed)?;
-        // The length is the limit from the beginning, in a file that has nothing in it yet; how much has been written is told by
-        // the offset, which the program shares with us. More than our own limit would be SIGXFSZ, to us; the program has it too.
+        // The file has its final length from the start, and the file offset, which is shared with the program, shows how much
+        // has been written. A length above RLIMIT_FSIZE would raise SIGXFSZ in the caller; the program has the same limit.
         let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX as u64);
         let limit = most.min(limit as u64);
         ftruncate(&file, limit).map_err(failed)?;
@@ -132,9 +140,9 @@ impl MemoryFile {
         Ok(Self { file, limit })
     }
 
-    /// What has been written. Nobody can write any more from now on.
+    /// What the program has written. It seals the file, so that nobody can write to it any more.
     pub(super) fn content(self) -> io::Result<Content> {
-        // The program may have set it to anything; what is mapped beyond the file's end would be SIGBUS.
+        // The program may have set the offset to anything. Reading a mapping beyond the file's end would raise SIGBUS.
         let most = if planted!("capture-offset-believed") { u64::MAX } else { self.limit };
         let offset = tell(&self.file)?.min(most);
         let is_sealed = planted!("capture-file-still-written") || fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok();
@@ -147,14 +155,14 @@ impl MemoryFile {
             return Ok(Vec::new().into());
         }
         if !is_sealed {
-            // Somebody has mapped it for writing, or has sealed the seals: what we map could change under our hands.
+            // A process has mapped it for writing, or has sealed the seals: a mapping could change while it is read.
             let _ = fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE);
             let mut bytes = self.copy(len)?;
             bytes.truncate(written(&bytes));
             return Ok(bytes.into());
         }
-        // Not populated: the kernel maps 16 pages at a fault, which costs half of what mapping all at once does.
-        // SAFETY: a new mapping, chosen by the kernel, of a file that nobody can write to or make shorter.
+        // Without MAP_POPULATE: the kernel maps 16 pages at each fault, which costs half as much as mapping all at once.
+        // SAFETY: a new mapping, at an address that the kernel chooses, of a file that nobody can write to or make shorter.
         let at = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &self.file, 0) }?;
         // SAFETY: mmap does not give address 0.
         let mapped = Content(Kept::Mapped { at: unsafe { NonNull::new_unchecked(at.cast()) }, len, seen: len });
@@ -162,7 +170,7 @@ impl MemoryFile {
         Ok(mapped.up_to(seen))
     }
 
-    /// Where the last page behind `from` ends that has been written to; 0 if there is none.
+    /// The end of the last page after `from` that has been written to; 0 if there is none.
     fn end_of_data(&self, from: u64) -> u64 {
         let mut end = 0;
         while let Ok(data) = seek(&self.file, SeekFrom::Data(from.max(end))) {

@@ -1,13 +1,13 @@
-//! The loop that feeds children, reads what they write, and ends them when it is time.
+//! The loop that feeds children, reads what they write, and ends them at the timeout or the limit.
 
 use super::Timing;
 use super::reader::{Progress, Reader};
 use crate::child::Child;
 use crate::error::Error;
+use crate::kernel::{SIGCONT, SIGKILL};
 use crate::quiet::write_quietly;
 use crate::step::Step;
 use forkless_core::planted;
-use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
@@ -18,18 +18,18 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The streams of one or several children, and when it is enough.
+/// The streams of one or several children, and their timeouts.
 pub(crate) struct Drive {
     pub(crate) readers: [Option<Reader>; 2],
     pub(crate) input: Option<Input>,
     /// Bytes for which there is no pipe.
     pub(crate) input_left: usize,
     pub(crate) timing: Timing,
-    /// It matters when the children end.
+    /// Whether the children's ends matter, and not only those of their streams.
     pub(crate) watches: bool,
 }
 
-/// What is left to be written.
+/// The bytes that remain to be written.
 pub(crate) struct Input {
     pipe: OwnedFd,
     bytes: Arc<[u8]>,
@@ -41,9 +41,9 @@ impl Input {
         Self { pipe, bytes, written: 0 }
     }
 
-    /// As much as the pipe takes now; true when there is no more to do.
+    /// Writes as much as the pipe takes now; true when nothing is left to do.
     fn write(&mut self) -> io::Result<bool> {
-        /// A reader that keeps up would keep us here, away from the other streams and the clock.
+        /// A program that reads as fast as this writes must not keep the loop from the other streams and the clock.
         const TURN: usize = 1 << 20;
         let until = self.bytes.len().min(self.written + TURN);
         while self.written < until {
@@ -52,7 +52,7 @@ impl Input {
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => {}
                     ErrorKind::WouldBlock => return Ok(false),
-                    // It does not want to know.
+                    // The program reads no more of it.
                     ErrorKind::BrokenPipe => return Ok(true),
                     _ => return Err(error),
                 },
@@ -62,7 +62,7 @@ impl Input {
     }
 }
 
-/// What came of it.
+/// The result of the loop.
 pub(crate) struct Driven {
     pub(crate) readers: [Option<Reader>; 2],
     pub(crate) input_left: usize,
@@ -73,7 +73,8 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// How a child ended. One that we have killed so early that it never came to its program was not one that failed to start.
+    /// How a child ended. A child that the loop has killed before its exec counts as killed, and not as one that failed
+    /// to start.
     pub(crate) fn status(&self, waited: io::Result<ExitStatus>) -> io::Result<ExitStatus> {
         match (waited, self.sent) {
             (Err(error), Some(signal)) if is_of_a_signal(&error) && !planted!("capture-no-time-is-a-failure") => {
@@ -84,17 +85,17 @@ impl Driven {
     }
 }
 
-/// Was the child killed before it could execute the program?
+/// Whether the child was killed before it could execute the program.
 fn is_of_a_signal(error: &io::Error) -> bool {
     Error::of(error).is_some_and(|error| error.errno().is_none() && error.step() != Step::Check)
 }
 
-/// How far the children have been told to end.
+/// How far the ending of the children has come.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// Until this time, if there is one.
+    /// They run until this time, if there is one.
     Runs(Option<Instant>),
-    /// They were asked to, and are killed at this time.
+    /// They were sent the first signal, and are killed at this time.
     Asked(Option<Instant>),
     Killed,
 }
@@ -112,17 +113,17 @@ struct Run<'a> {
 }
 
 impl Drive {
-    /// Reads to the ends of the streams.
+    /// Reads to the ends of the streams, without limits.
     pub(crate) fn plain(stdout: Option<OwnedFd>, stderr: Option<OwnedFd>) -> Self {
         let readers = [stdout, stderr].map(|stream| stream.map(|fd| Reader::new(fd, usize::MAX, false)));
         Self { readers, input: None, input_left: 0, timing: Timing::ENDLESS, watches: false }
     }
 
-    /// Runs until the streams have ended, or, where that is watched, until the children have and there is no more patience with
-    /// the streams. The children may still have to be waited for.
+    /// Runs until the streams have ended, or, where the children are watched, until the children have ended and the
+    /// streams are not waited for any longer. The children may still have to be waited for.
     ///
     /// # Errors
-    /// A launch that failed, and errors of reading; the children have been killed and reaped then.
+    /// A launch that failed, and errors of reading. The children have been killed and reaped then.
     pub(crate) fn run(self, children: &mut [Child]) -> io::Result<Driven> {
         let deadline = self.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let input_left = self.input_left;
@@ -136,7 +137,7 @@ impl Drive {
             }
             Err(error) => {
                 if run.signal(SIGKILL).is_ok() {
-                    // All that can be waited for; why that fails, if it does, is not what is to be told.
+                    // All of them are waited for. The first error is reported, not one of these waits.
                     run.children.iter_mut().for_each(|child| _ = child.wait());
                 }
                 Err(error)
@@ -145,7 +146,7 @@ impl Drive {
     }
 }
 
-/// The descriptors of one poll, by what they are.
+/// A descriptor of the poll.
 #[derive(Debug, Clone, Copy)]
 enum What {
     Input,
@@ -154,14 +155,14 @@ enum What {
 }
 
 impl Run<'_> {
-    /// Gives whether somebody else holds the streams open.
+    /// Returns whether another process holds the streams open.
     fn go(&mut self) -> io::Result<bool> {
         if let Some(input) = &self.drive.input {
             let flags = fcntl_getfl(&input.pipe)?;
             fcntl_setfl(&input.pipe, flags | OFlags::NONBLOCK)?;
         }
         if self.drive.watches {
-            // The program, which may open its output for reading, must not get us to wait for bytes that it has taken back.
+            // A program can open its own output and read it. Bytes that it took back must not make this process wait.
             self.drive.readers.iter_mut().flatten().for_each(Reader::never_wait);
         }
         // Most programs take a short input at once.
@@ -185,10 +186,10 @@ impl Run<'_> {
         }
     }
 
-    /// Takes what is in the streams now, and with it all that the children have written, who have ended; however much others may
-    /// go on writing. Gives whether these are still there.
+    /// Reads what is in the streams now, and no more: all that the ended children have written, however much others go
+    /// on writing. Returns whether another process still has the streams open.
     fn drain(&mut self) -> io::Result<bool> {
-        /// As much as a pipe is made to hold at most, unless root makes it.
+        /// The largest size of a pipe that an unprivileged process can set.
         const UNKNOWN: u64 = 1 << 20;
         self.end_groups()?;
         let count = if planted!("capture-not-drained") { 0 } else { self.drive.readers.len() };
@@ -197,7 +198,7 @@ impl Run<'_> {
             reader.never_wait();
             let Some(fd) = reader.open() else { continue };
             let until = reader.taken() + ioctl_fionread(fd).unwrap_or(UNKNOWN);
-            // Once more than is needed: it may be the end.
+            // One read more than needed: it may report the end.
             while self.read(n)? == Progress::More && self.drive.readers[n].as_ref().is_some_and(|r| r.taken() <= until)
             {
             }
@@ -205,7 +206,8 @@ impl Run<'_> {
         Ok(self.drive.readers.iter().flatten().any(|reader| reader.open().is_some()))
     }
 
-    /// The children have ended: if that was, or is by now, for want of time, so do those that they have left in their groups.
+    /// The children have ended. If the timeout has passed by now, or has ended them, the rest of their process groups
+    /// is killed.
     fn end_groups(&mut self) -> io::Result<()> {
         match self.stage {
             Stage::Runs(until) if until.is_none_or(|until| until > Instant::now()) => Ok(()),
@@ -213,7 +215,7 @@ impl Run<'_> {
         }
     }
 
-    /// How long the next turn may take; ends the children if it is time.
+    /// How long the next turn may take. Ends the children when their time has come.
     fn patience(&mut self) -> io::Result<Option<Duration>> {
         let now = Instant::now();
         if let Some(ended) = self.ended {
@@ -244,26 +246,28 @@ impl Run<'_> {
         }
     }
 
-    /// To those that still run, and with each its process group if it leads one; SIGKILL also to the groups of those that do not.
+    /// Signals the children that still run, with their process groups if they lead one. SIGKILL also goes to the groups
+    /// of those that have ended.
     ///
     /// # Errors
-    /// One that may not be killed: it would be waited for in vain.
+    /// One of a child that may not be killed: waiting for it would not end.
     fn signal(&mut self, signal: i32) -> io::Result<()> {
-        /// A child that is stopped before exec does not come to it.
+        /// A child that is stopped before exec never executes its program.
         const UNTIL_EXEC: Duration = Duration::from_millis(100);
         if self.children.iter().any(Child::is_running) {
             self.sent = Some(signal);
         }
         let mut told = Ok(());
         for child in self.children.iter_mut() {
-            // Killed before exec it would have failed to start, where its time was up. (An error is found again when it is
-            // waited for.)
+            // A child that is killed before exec would be reported as one that failed to start, though it timed out. (An error
+            // of this wait comes again when the child is waited for.)
             let executed = !child.is_running() || child.wait_exec_timeout(UNTIL_EXEC).unwrap_or(true);
             if child.leads_group() && (child.is_running() || signal == SIGKILL && !planted!("capture-group-left")) {
-                // Nobody may be left of it, or nobody that we may signal; before Linux 6.9 it cannot be found without its leader.
+                // The error is ignored: the group may be empty, or have no process that may be signalled, and before Linux 6.9
+                // it cannot be found after its leader was reaped.
                 let _ = child.signal_group(signal);
             }
-            // Before exec it may not lead its group yet.
+            // Before exec the child may not lead its group yet, so it is signalled itself too.
             if !child.leads_group() || !executed || signal == SIGKILL {
                 let answer = child.signal(signal);
                 if signal == SIGKILL {
@@ -277,9 +281,9 @@ impl Run<'_> {
         told
     }
 
-    /// Sleeps until something happens, or for so long, and answers it.
+    /// Sleeps until something happens, or for so long, and handles it.
     fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<()> {
-        /// How often children are looked at that cannot be polled.
+        /// The interval at which children without a pidfd are looked at.
         const LOOK: Duration = Duration::from_millis(20);
         let patience =
             if blind && self.ended.is_none() { Some(patience.map_or(LOOK, |time| time.min(LOOK))) } else { patience };
@@ -322,13 +326,13 @@ impl Run<'_> {
         }
         if self.drive.watches && self.ended.is_none() && !self.children.iter().any(Child::is_running) {
             self.ended = Some(Instant::now());
-            // Nobody is left who would read it.
+            // No child is left to read it.
             self.input_left += self.end_input();
         }
         Ok(())
     }
 
-    /// Has a child ended?
+    /// Reaps the child if it has ended.
     fn look(&mut self, n: usize) -> io::Result<()> {
         match self.children[n].try_wait() {
             Err(error) if self.sent.is_some() && is_of_a_signal(&error) => Ok(()),
@@ -347,16 +351,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Closes the input; gives how much of it was not written.
+    /// Closes the input, and returns the number of bytes that were not written.
     fn end_input(&mut self) -> usize {
         self.drive.input.take().map_or(0, |input| input.bytes.len() - input.written)
     }
 
-    /// Reads of a stream that has something.
+    /// Reads from a stream that is ready.
     fn take(&mut self, n: usize) -> io::Result<()> {
-        // Also where it has only been hung up: what is written just before the last writer goes may be there nevertheless, since
-        // the kernel looks at both without a lock (pipe_poll() in fs/pipe.c).
-        /// The other streams, and the clock, are looked at again after so many reads.
+        // A read follows even if the poll reported only POLLHUP: bytes that the last writer wrote just before it closed may be
+        // there, because the kernel checks both without a lock (pipe_poll() in fs/pipe.c).
+        /// After so many reads, the other streams and the clock get their turn.
         const READS: usize = 16;
         for _ in 0..READS {
             let more = self.read(n)? == Progress::More;
@@ -367,7 +371,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One read; too much is the end of the children.
+    /// Reads once. More than the limit kills the children, if that is set.
     fn read(&mut self, n: usize) -> io::Result<Progress> {
         let Some(reader) = &mut self.drive.readers[n] else { return Ok(Progress::End) };
         match reader.read()? {

@@ -1,4 +1,4 @@
-//! Reading one stream of a child's into memory.
+//! Reading one output stream of a child into memory.
 
 use forkless_core::planted;
 use rustix::buffer::spare_capacity;
@@ -8,18 +8,18 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Room for the first read: most programs write less.
+/// Capacity for the first read. Most programs write less.
 const FIRST: usize = 8 * 1024;
 
-/// As much as a pipe holds by default, and the least that is read for once a stream has turned out to be a long one.
+/// What a pipe holds by default, and the least capacity for each further read of a long stream.
 const PIPE: usize = 64 * 1024;
 
-/// What the pipe of a program that writes much is made to hold, so that reader and writer take turns less often. Measured with
-/// 64 MiB on 2 cores: twice to eight times the default gain alike (a tenth to a third), sixteen times gain less, since that
-/// does not stay in the processor's cache.
+/// The size that the pipe of a long stream is given, so that reader and writer switch less often. Measured with 64 MiB
+/// on 2 CPUs: twice to eight times the default gain the same (a tenth to a third); sixteen times gain less, because
+/// that does not stay in the CPU's cache.
 const LARGE_PIPE: usize = 256 * 1024;
 
-/// A stream, and what has come from it.
+/// A stream, and the bytes that have been read from it.
 pub(crate) struct Reader {
     fd: OwnedFd,
     bytes: Vec<u8>,
@@ -32,14 +32,14 @@ pub(crate) struct Reader {
     never_waits: bool,
 }
 
-/// What a read came to.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     More,
-    /// Nothing is there now.
+    /// Nothing is available now.
     Nothing,
     End,
-    /// There is more than the limit, and that is the end of it.
+    /// There is more than the limit, and the children are to be killed for it.
     TooMuch,
 }
 
@@ -57,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// The stream to be polled, as long as it has not ended.
+    /// The descriptor to poll, until the stream has ended.
     pub(crate) fn open(&self) -> Option<BorrowedFd<'_>> {
         self.is_open.then(|| self.fd.as_fd())
     }
@@ -67,7 +67,7 @@ impl Reader {
         self.bytes.len() as u64 + self.cut
     }
 
-    /// Reads do not wait from now on. The reading end is ours alone, so the flag is nobody else's.
+    /// Makes reads nonblocking from now on. The flag affects nobody else: only this process has the reading end.
     pub(crate) fn never_wait(&mut self) {
         if !self.never_waits {
             let flags = fcntl_getfl(&self.fd).map(|flags| fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK));
@@ -75,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// One read of what is there.
+    /// Reads once.
     pub(crate) fn read(&mut self) -> io::Result<Progress> {
         let room = self.limit - self.bytes.len().min(self.limit);
         if room == 0 {
@@ -83,7 +83,7 @@ impl Reader {
         }
         if self.bytes.capacity() - self.bytes.len() < FIRST {
             let more = if self.bytes.is_empty() { FIRST } else { PIPE.max(self.bytes.len()) };
-            // No further than the limit: who sets one wants no more memory used.
+            // Not more than the limit: it is also a limit on memory.
             self.bytes.try_reserve_exact(more.min(room))?;
         }
         let before = self.bytes.len();
@@ -113,22 +113,23 @@ impl Reader {
         Ok(Progress::More)
     }
 
-    /// The stream has turned out to be a long one: fewer turns for both sides, and reads that go on until nothing is there.
+    /// Prepares for a long stream: a larger pipe, so that reader and writer switch less often, and nonblocking reads,
+    /// which go on until nothing is available.
     fn enlarge(&mut self) {
         self.is_large = true;
-        // Not made smaller, should the program have made it larger.
+        // Never made smaller: the program may have made it larger.
         if fcntl_getpipe_size(&self.fd).is_ok_and(|size| size < LARGE_PIPE) {
             let _ = fcntl_setpipe_size(&self.fd, LARGE_PIPE);
         }
         self.never_wait();
     }
 
-    /// May be read again without being asked whether anything is there.
+    /// Whether the stream may be read again without a poll.
     pub(crate) fn is_large(&self) -> bool {
         self.is_large && self.never_waits && self.is_open
     }
 
-    /// One read of what is not wanted.
+    /// Reads once, and drops the bytes.
     fn skip(&mut self) -> io::Result<Progress> {
         let mut nowhere = [0; 16 * 1024];
         let count = loop {
@@ -151,7 +152,7 @@ impl Reader {
     }
 }
 
-/// What has come, and how much was dropped.
+/// The bytes that were read, and the number of those that were dropped.
 pub(crate) fn finish(reader: Option<Reader>) -> (Vec<u8>, u64) {
     reader.map_or((Vec::new(), 0), |reader| (reader.bytes, reader.cut))
 }

@@ -1,4 +1,4 @@
-//! Waiting for what `cgroup.events` tells: whether a group has processes, and whether they are frozen.
+//! Waiting for `cgroup.events`: whether a cgroup has processes, and whether they are frozen.
 
 use super::about;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,13 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Waits until `line` is one of the file's, for `limit` at most; says whether it is.
+/// Waits until the file has this line, for `limit` at most. Returns whether it has.
 pub(super) fn wait(group: &Path, line: &str, limit: Duration) -> io::Result<bool> {
     let path = group.join("cgroup.events");
     let deadline = Instant::now().checked_add(limit);
     let answer = File::open(&path).and_then(|file| {
         loop {
-            // Reading is what the kernel counts changes from: one that comes after it ends the sleep.
+            // Read before each sleep: the kernel wakes the poll for changes since the last read.
             if says(&file, line)? {
                 return Ok(true);
             }
@@ -22,7 +22,7 @@ pub(super) fn wait(group: &Path, line: &str, limit: Duration) -> io::Result<bool
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
             }
-            // A time too long for the kernel is for ever.
+            // A time that the kernel cannot hold means no limit.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut [PollFd::new(&file, PollFlags::PRI)], left.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}

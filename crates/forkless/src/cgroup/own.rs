@@ -1,4 +1,4 @@
-//! Where the caller's own group is: a path below a mount, which two files of /proc tell apart.
+//! Finding the directory of the caller's own cgroup: a path below a mount point, from two files of /proc.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ pub(super) fn directory() -> io::Result<PathBuf> {
     let groups = fs::read("/proc/self/cgroup")?;
     let group = group(&groups).ok_or_else(|| missing("this kernel has none of version 2"))?;
     let mounts = fs::read("/proc/self/mountinfo")?;
-    // What was mounted last may hide what was before.
+    // The last mount is tried first: it may hide the earlier ones.
     let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| place(line, &group)).collect();
     found.reverse();
     found.into_iter().find(|directory| directory.join("cgroup.procs").exists()).ok_or_else(|| {
@@ -20,31 +20,31 @@ pub(super) fn directory() -> io::Result<PathBuf> {
     })
 }
 
-/// The path in the line of version 2 in /proc/self/cgroup, which is `0::/path`.
+/// The path in the line of version 2 in /proc/self/cgroup, `0::/path`.
 fn group(groups: &[u8]) -> Option<PathBuf> {
     let path = groups.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     Some(OsString::from_vec(path.to_vec()).into())
 }
 
-/// The directory of `group` below the mount of this line, if it is one of version 2 and the group below its root:
+/// The directory of `group` below the mount of this line, if the mount is of version 2 and `group` is below its root:
 /// `proc_pid_mountinfo(5)`.
 fn place(line: &[u8], group: &Path) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (root, mount_point) = (fields.nth(3)?, fields.next()?);
-    // A varying number of fields ends in a dash; the kind comes after it.
+    // A dash ends a variable number of fields. The file system type follows it.
     fields.find(|field| *field == b"-")?;
     if fields.next()? != b"cgroup2" {
         return None;
     }
     let inside = group.strip_prefix(unescaped(root)).ok()?;
-    // Outside of our namespace's root, the path begins with "..", and what it means depends on who reads it.
+    // Outside of this cgroup namespace's root the path begins with "..", and its meaning depends on the reader.
     let plain = inside.components().all(|part| part.as_os_str().as_bytes() != b"..");
     let mount_point = unescaped(mount_point);
-    // Joined with nothing, a path would end in a slash.
+    // A path joined with an empty one would end in a slash.
     plain.then(|| if inside.as_os_str().is_empty() { mount_point } else { mount_point.join(inside) })
 }
 
-/// A path in which the kernel has written spaces and the like as `\040`.
+/// A path in which the kernel has escaped spaces and some other bytes as `\040`.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -77,12 +77,12 @@ mod tests {
         let whole = "38 31 0:35 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw";
         assert_eq!(below(whole, "/a/b").as_deref(), Some("/sys/fs/cgroup/unified/a/b"));
         assert_eq!(below(whole, "/").as_deref(), Some("/sys/fs/cgroup/unified"));
-        // The root of the mount is a group, as in a container without a namespace of control groups.
+        // The root of the mount is a cgroup, as in a container without a cgroup namespace.
         let part = "38 31 0:35 /box/7 /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
         assert_eq!(below(part, "/box/7/in").as_deref(), Some("/sys/fs/cgroup/in"));
         assert_eq!(below(part, "/box/77"), None);
         assert_eq!(below(part, "/"), None);
-        // Our group is outside of the namespace whose root is mounted.
+        // The cgroup is outside of the cgroup namespace whose root is mounted.
         assert_eq!(below(whole, "/../other"), None);
         let odd = r"38 31 0:35 / /mnt/a\040b\134c rw - cgroup2 none rw";
         assert_eq!(below(odd, "/x").as_deref(), Some(r"/mnt/a b\c/x"));

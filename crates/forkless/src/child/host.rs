@@ -1,4 +1,4 @@
-//! What hosts need that have signals and waits of their own: interpreters, event loops.
+//! Waits for hosts that have a signal handling of their own: interpreters, event loops.
 
 use super::Child;
 use crate::wait;
@@ -6,15 +6,15 @@ use std::io;
 use std::process::ExitStatus;
 
 impl Child {
-    /// As [`wait`](Self::wait), but ended by a signal handler that has run meanwhile, and the child's standard input stays
-    /// open. For hosts that act upon signals between system calls, as interpreters do.
+    /// Does what [`wait`](Self::wait) does, but returns early when a signal handler has run. The child's standard input
+    /// stays open. For interpreters, which act on signals between system calls.
     ///
     /// ```
     /// use std::io::ErrorKind;
     /// let mut child = forkless::Command::new("true").spawn()?;
     /// let status = loop {
     ///     match child.wait_interruptible() {
-    ///         Err(error) if error.kind() == ErrorKind::Interrupted => { /* what a handler has noted is done here */ }
+    ///         Err(error) if error.kind() == ErrorKind::Interrupted => { /* act on what the handler has noted */ }
     ///         answer => break answer?,
     ///     }
     /// };
@@ -23,7 +23,7 @@ impl Child {
     /// ```
     ///
     /// # Errors
-    /// `Interrupted`, after which it can be called again; else as for [`wait`](Self::wait).
+    /// `Interrupted`, after which it can be called again; otherwise as for [`wait`](Self::wait).
     pub fn wait_interruptible(&mut self) -> io::Result<ExitStatus> {
         if let Some(answer) = self.known() {
             return answer;

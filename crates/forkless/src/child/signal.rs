@@ -1,9 +1,9 @@
-//! Signals to a child and to its process group, and the ends made of them.
+//! Signals to a child and to its process group, and ending a child by them.
 
 use super::{Child, Inner};
+use crate::kernel::{SIGCONT, SIGKILL};
 use crate::wait;
 use forkless_core::planted;
-use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,18 +22,18 @@ impl Inner {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
             },
-            // Not reaped by us, so the pid is still the child's.
+            // This handle has not reaped it, so the PID is still the child's.
             None => sys::kill(self.pid, signal),
         };
         if answer == Err(errno::ESRCH) { Ok(()) } else { answer }
     }
 
-    /// The same by `kill(2)`, where `pidfd_send_signal(2)` has failed as it does where a filter refuses it. If the child may
-    /// really not be signalled the answer is the same.
+    /// The same by `kill(2)`, for hosts where a filter may refuse `pidfd_send_signal(2)`. If the child really may not
+    /// be signalled, `kill(2)` fails in the same way.
     ///
-    /// The number is the child's as long as nobody has reaped it. (Another part of the program that reaps children not its
-    /// own, and that between these two calls, would find its number used up and begun again as well: there are some
-    /// thousands before.)
+    /// The PID is the child's until somebody reaps it. (Another part of the program might reap foreign children, and do
+    /// so between these two calls. Even then the kernel would have to use up some thousands of other PIDs before it
+    /// gives this one to another process.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
         if self.pid == wait::NOBODY {
             return Err(refusal);
@@ -42,16 +42,17 @@ impl Inner {
             // Our child, which has not been reaped.
             return sys::kill(self.pid, signal);
         }
-        // Reaped by another; or, in a forked copy of this process, no child of ours.
+        // Reaped by another part of the program; or this is a forked copy of the process, whose child it is not.
         match wait::wait_ended(self.pid, Some(pidfd), Duration::ZERO) {
             Ok(true) => Ok(()),
             _ => Err(refusal),
         }
     }
 
-    /// `kill(2)` of the group, where nobody else can have its number: see [`signal_by_pid`](Self::signal_by_pid).
+    /// `kill(2)` of the group, only while its number cannot belong to another group: see
+    /// [`signal_by_pid`](Self::signal_by_pid).
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
-        // A number is not given to another process, nor to a group, while a process has it, be it a zombie.
+        // The kernel gives a PID to no other process or group while a process has it, even a zombie.
         if planted!("signal-to-a-strangers-group") {
             return sys::kill(-self.pid, signal);
         }
@@ -63,44 +64,76 @@ impl Inner {
     }
 }
 
-/// What `pidfd_send_signal(2)` fails with where it is missing or a filter refuses it. EPERM may also be what it says.
+/// Whether `pidfd_send_signal(2)` is missing here, or may have been refused by a filter. EPERM may also be the kernel's
+/// own answer.
 fn is_refusal(error: i32) -> bool {
     matches!(error, errno::ENOSYS | errno::EPERM | errno::EACCES)
 }
 
 impl Child {
     /// Kills the child with SIGKILL. Not an error if it has already ended.
+    ///
+    /// ```
+    /// use std::os::unix::process::ExitStatusExt;
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// child.kill()?;
+    /// assert_eq!(child.wait()?.signal(), Some(9));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `EPERM` if the child now has a user whose processes the caller may not signal.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal(SIGKILL)
     }
 
-    /// Sends a signal to the child. Not an error if it has already ended.
+    /// Sends a signal, by its number, to the child. Not an error if it has already ended.
+    ///
+    /// ```
+    /// use std::os::unix::process::ExitStatusExt;
+    /// let mut child = forkless::Command::new("sleep").arg("60").spawn()?;
+    /// child.signal(15)?; // SIGTERM
+    /// assert_eq!(child.wait()?.signal(), Some(15));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `EINVAL` if there is no such signal, `EPERM` if the child has become someone whom we may not signal.
+    /// `EINVAL` if there is no such signal, `EPERM` if the child now has a user whose processes the caller may not
+    /// signal.
     pub fn signal(&mut self, signal: i32) -> io::Result<()> {
         self.inner.signal(signal).map_err(io::Error::from_raw_os_error)
     }
 
-    /// Sends a signal to the child's process group, of which it must be the leader
-    /// ([`process_group(0)`](crate::Command::process_group) or [`setsid`](crate::Command::setsid)): to the child and what it
-    /// has started, also when the child itself has ended. Not an error if there is nobody left.
+    /// Sends a signal, by its number, to the child's process group: to the child and to the processes that it has
+    /// started, even after the child itself has ended. Not an error if no process is left.
+    ///
+    /// The child must be the group's leader: [`process_group(0)`](crate::Command::process_group) or
+    /// [`setsid`](crate::Command::setsid).
+    ///
+    /// ```
+    /// use std::os::unix::process::ExitStatusExt;
+    /// let mut command = forkless::Command::new("sh");
+    /// let mut child = command.args(["-c", "sleep 60; true"]).process_group(0).spawn()?;
+    /// child.signal_group(15)?; // the shell and its sleep
+    /// assert_eq!(child.wait()?.signal(), Some(15));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `EINVAL` if there is no such signal or the child leads no group; `EPERM` if none of them may be signalled; `ECHILD` if
-    /// the child has been waited for and the kernel is older than 6.9, or there is no pidfd: the group's number may by then
-    /// be another's.
+    /// `EINVAL` if there is no such signal or the child leads no group; `EPERM` if none of them may be signalled;
+    /// `ECHILD` if the child has been waited for and the kernel is older than 6.9, or there is no pidfd: the group's
+    /// number may then belong to another group.
     pub fn signal_group(&mut self, signal: i32) -> io::Result<()> {
         if !self.inner.leads_group {
             let why = "the child leads no process group: process_group(0) or setsid(true)";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         if !(0..=64).contains(&signal) {
-            // The kernel's EINVAL would also mean that it does not know the call.
+            // Checked here, because the kernel's EINVAL could also mean that it does not know the flag of the group.
             return Err(io::Error::from_raw_os_error(errno::EINVAL));
         }
-        // Launched a moment ago, it may not have made its group yet, and is the only one that would be in it. Asked first:
-        // it may execute its program meanwhile.
+        // A child that was just launched may not have made its group yet, and would be its only member. This is read before
+        // the signal is sent, because the child may execute its program in between.
         let is_early = self.inner.pending.as_ref().is_some_and(|pending| !pending.has_left());
         match self.to_group(signal) {
             Err(errno::ESRCH) if is_early => self.signal(signal),
@@ -111,8 +144,8 @@ impl Child {
 
     fn to_group(&self, signal: i32) -> sys::Result<()> {
         let by_pidfd = match &self.inner.pidfd {
-            // The kernel looks for the group by what the pidfd holds, not by a number: a later group of the same number is
-            // another one to it.
+            // The kernel finds the group by the object behind the pidfd, not by a number, so it never signals a later group
+            // that has the same number.
             Some(pidfd) => sys::pidfd_signal_group(pidfd.as_raw_fd(), signal),
             None => Err(errno::ENOSYS),
         };
@@ -123,8 +156,10 @@ impl Child {
         }
     }
 
-    /// Asks the child to end by `signal` (15 is SIGTERM), waits for `grace` at most, then kills it with SIGKILL; waits for
-    /// its end. A stopped child is continued, so that it hears; its standard input is closed after the signal.
+    /// Asks the child to end with `signal` (15 is SIGTERM), waits for `grace` at most, kills it with SIGKILL if it
+    /// still runs, and waits for its end.
+    ///
+    /// A stopped child is continued, so that it can handle the signal. Its standard input is closed after the signal.
     ///
     /// ```
     /// use std::{os::unix::process::ExitStatusExt, time::Duration};
@@ -146,12 +181,21 @@ impl Child {
         self.wait()
     }
 
-    /// As [`terminate`](Self::terminate), for the child's process group: whoever of it is left after `grace`, be it without
-    /// the child, is killed.
+    /// Does what [`terminate`](Self::terminate) does for the child's process group: processes of the group that are
+    /// left after `grace` are killed, even if the child itself has ended.
     ///
-    /// Groups tell nobody that they have become empty, so once the child has ended it looks at growing intervals of at most
-    /// 20 ms; before Linux 6.9, or without a pidfd, whoever is left is killed as soon as the child has ended. A process that
-    /// has left the group is not found; a control group ([`Cgroup`](crate::Cgroup)) cannot be left.
+    /// Nothing reports that a group has become empty, so once the child has ended this polls at growing intervals of at
+    /// most 20 ms. Before Linux 6.9, or without a pidfd, the rest of the group is killed as soon as the child has
+    /// ended. A process that has left the group is not found; a cgroup ([`Cgroup`](crate::Cgroup)) cannot be left.
+    ///
+    /// ```
+    /// use std::{os::unix::process::ExitStatusExt, time::Duration};
+    /// let mut command = forkless::Command::new("sh");
+    /// let mut child = command.args(["-c", "sleep 60 & wait"]).process_group(0).spawn()?;
+    /// let status = child.terminate_group(15, Duration::from_secs(10))?;
+    /// assert_eq!(status.signal(), Some(15));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`signal_group`](Self::signal_group) and [`wait`](Self::wait).
@@ -162,11 +206,11 @@ impl Child {
         self.end_input();
         let ended = wait::wait_ended(self.inner.pid, self.inner.pidfd.as_ref(), grace)?;
         if !ended || !self.sees_group() {
-            // Not reaped yet: nobody else can have the number of its group.
+            // Not reaped yet, so no other group can have this number.
             self.signal_group(SIGKILL)?;
             return self.wait();
         }
-        // Reaped first: as a zombie it is still one of its group.
+        // Reaped before the group is probed: a zombie still counts as a member.
         let status = self.wait();
         let mut pause = Duration::from_micros(200);
         while self.probe_group() == Some(Ok(())) {
@@ -181,16 +225,16 @@ impl Child {
         status
     }
 
-    /// Signal 0 to the group by the pidfd: is anybody in it?
+    /// Sends signal 0 to the group by the pidfd: whether any process is in it.
     fn probe_group(&self) -> Option<sys::Result<()>> {
         self.inner.pidfd.as_ref().map(|pidfd| sys::pidfd_signal_group(pidfd.as_raw_fd(), 0))
     }
 
-    /// Can the group be asked for when its leader has been reaped? Asked before that.
+    /// Whether the group can still be looked at after its leader has been reaped. To be called before that.
     fn sees_group(&self) -> bool {
         match self.probe_group() {
             Some(Ok(()) | Err(errno::ESRCH)) => true,
-            // It may be the call that is refused, and not to signal them.
+            // A filter may have refused the call itself. If kill(2) gives EPERM too, the processes may not be signalled.
             Some(Err(errno::EPERM)) => self.inner.group_by_pid(0, errno::EPERM) == Err(errno::EPERM),
             _ => false,
         }

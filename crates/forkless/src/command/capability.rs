@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 macro_rules! capabilities {
     ($($name:ident = $number:literal, $text:literal;)*) => {
-        /// A capability: `capabilities(7)`, by its number.
+        /// A capability, by its number: `capabilities(7)`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -73,23 +73,40 @@ capabilities! {
 pub struct CapabilitySet(u64);
 
 impl CapabilitySet {
-    /// None.
+    /// No capability.
     pub const EMPTY: Self = Self(0);
 
-    /// All, those not yet invented included.
+    /// All capabilities, also those that future kernels add.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The set of these bits.
+    /// Makes the set of these bits: bit n is capability n.
+    ///
+    /// ```
+    /// use forkless::{Capability, CapabilitySet};
+    /// let set = CapabilitySet::from_bits(1 << 5);
+    /// assert!(set.contains(Capability::Kill));
+    /// ```
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Its bits.
+    /// Returns the set as bits: bit n is capability n.
+    ///
+    /// ```
+    /// use forkless::{Capability, CapabilitySet};
+    /// assert_eq!(CapabilitySet::from_iter([Capability::Chown, Capability::Kill]).bits(), 1 | 1 << 5);
+    /// ```
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Is it in the set?
+    /// Reports whether the capability is in the set.
+    ///
+    /// ```
+    /// use forkless::{Capability, CapabilitySet};
+    /// assert!(CapabilitySet::ALL.contains(Capability::SysAdmin));
+    /// assert!(!CapabilitySet::EMPTY.contains(Capability::SysAdmin));
+    /// ```
     pub const fn contains(self, capability: Capability) -> bool {
         self.0 >> capability as u8 & 1 == 1
     }
@@ -104,7 +121,7 @@ impl FromIterator<Capability> for CapabilitySet {
 impl FromStr for Capability {
     type Err = String;
 
-    /// By name, with or without `CAP_`, in any case.
+    /// Parses a name, with or without `CAP_`, in upper or lower case.
     fn from_str(name: &str) -> Result<Self, String> {
         let upper = name.to_ascii_uppercase();
         let short = upper.strip_prefix("CAP_").unwrap_or(&upper);

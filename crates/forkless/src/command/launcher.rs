@@ -1,23 +1,25 @@
-//! Which launcher makes the child, and what only one of them can do.
+//! The choice of the launcher, and what only one launcher can do.
 
 use crate::command::Command;
-use crate::compile::Plan;
-use crate::launch::{Closure, Launcher};
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use std::io;
 use std::sync::Arc;
 
 impl Command {
-    /// The way the child is made; [`Launcher::Clone`] unless told otherwise. `fork(3)`, `posix_spawn(3)`.
+    /// Selects how the child is made (default: [`Launcher::Clone`]).
     ///
-    /// All play the same plan, and the child finds the same. What one of them cannot do is refused when the plan is made.
+    /// All launchers play the same plan, and the program finds the same. What one of them cannot do is refused when the
+    /// plan is made.
     ///
-    /// - [`Launcher::Fork`]: the child has a copy of the caller's memory, at a cost that grows with that. Handlers of
-    ///   `pthread_atfork(3)` run. For [`pre_exec`](Self::pre_exec), and where no child may share memory (user-mode
-    ///   emulation). The child's exit signal is SIGCHLD from the start, so one that fails before exec is seen by the
-    ///   program's SIGCHLD handler, as with `std::process`.
-    /// - [`Launcher::PosixSpawn`]: what the C library makes of it, for comparison and where a policy wants it. It tells an
-    ///   errno and not the step, and what it has no word for is refused: `docs/settings.md` has the list. `launch` returns
-    ///   as late as `spawn`, and a child that is stopped before exec stops the caller with it.
+    /// - [`Launcher::Fork`]: the child has a copy of the caller's memory (`fork(3)`), at a cost that grows with that
+    ///   memory. Handlers of `pthread_atfork(3)` run. It is for [`pre_exec`](Self::pre_exec), and for systems on which
+    ///   no child may share memory (user-mode emulation). The child's exit signal is SIGCHLD from the start: the
+    ///   program's SIGCHLD handler also sees a child that fails before exec, as with `std::process`.
+    /// - [`Launcher::PosixSpawn`]: the C library's `posix_spawn(3)`, for comparison, and for callers whose policy
+    ///   demands it. It reports an errno and not the step. Settings that it does not have are refused:
+    ///   `docs/settings.md` has the list. `launch` returns as late as `spawn`, and a child that is stopped before exec
+    ///   stops the caller with it.
     ///
     /// ```
     /// use forkless::{Command, Launcher};
@@ -31,17 +33,20 @@ impl Command {
         self
     }
 
-    /// The kernel reaps the child when it ends: `CLONE_AUTOREAP` of `clone3(2)`, Linux 7.1. For children that nobody waits for, and for
-    /// programs in which somebody else waits for all children: no zombie is left, no `waitpid(-1)` elsewhere gets the status, and
-    /// the child's end raises no SIGCHLD (its stops do).
+    /// Lets the kernel reap the child when it ends: `CLONE_AUTOREAP` of `clone3(2)`, Linux 7.1.
     ///
-    /// - The exit status comes by the handle's pidfd alone, which keeps it. [`Child::usage`](crate::Child::usage) is none.
-    /// - A dropped child is nobody's concern: [`reap_orphans`](crate::reap_orphans) has it no longer than until its exec.
-    /// - A wait for all children waits for the child too, and then goes without it.
-    /// - Refused ([`Step::Check`](crate::Step::Check)) with other launchers, a zygote, [`pidfd(false)`](Self::pidfd),
-    ///   [`seccomp`](Self::seccomp) and [`exec`](Self::exec).
+    /// It is for children that no one waits for, and for programs in which other code waits for all children. No zombie
+    /// is left, no `waitpid(-1)` elsewhere gets the status, and the child's end raises no SIGCHLD (its stops do).
     ///
+    /// - The exit status comes by the handle's pidfd alone, which keeps it. [`Child::usage`](crate::Child::usage) is
+    ///   none.
+    /// - A dropped child needs no reaping: [`reap_orphans`](crate::reap_orphans) has it no longer than until its exec.
+    /// - A wait for all children (`waitpid(-1)`) waits for the child too, and then returns without it.
+    ///
+    /// # Errors
     /// An older kernel is an error of [`Step::Clone`](crate::Step::Clone), EINVAL; nothing is launched instead.
+    /// [`Step::Check`](crate::Step::Check): together with another launcher, a zygote, [`pidfd(false)`](Self::pidfd),
+    /// [`seccomp`](Self::seccomp) or [`exec`](Self::exec).
     ///
     /// ```
     /// let mut command = forkless::Command::new("true");
@@ -56,63 +61,44 @@ impl Command {
         self
     }
 
-    /// The kernel kills the child with SIGKILL when its handle is dropped, and also when this process ends without dropping it, however
-    /// that comes about: `CLONE_PIDFD_AUTOKILL` of `clone3(2)`, Linux 7.1. It reaps the child too, with all that
-    /// [`autoreap`](Self::autoreap) says.
+    /// Lets the kernel kill the child with SIGKILL when its handle is dropped, or when this process ends in any way:
+    /// `CLONE_PIDFD_AUTOKILL` of `clone3(2)`, Linux 7.1. It reaps the child too, with everything that
+    /// [`autoreap`](Self::autoreap) describes.
     ///
-    /// The child is killed when the last descriptor of the handle's [pidfd](crate::Child::pidfd) is closed. Forked copies of this
-    /// process and copies of the descriptor keep the child alive. The child alone is killed, not what it has started.
+    /// The child is killed when the last descriptor of the handle's [pidfd](crate::Child::pidfd) is closed. Forked
+    /// copies of this process and copies of the descriptor keep the child alive. The child alone is killed, not what it
+    /// has started.
     ///
-    /// Needs [`no_new_privs`](Self::no_new_privs), which the child then has from the start (`CLONE_NNP`), or CAP_SYS_ADMIN: else an
-    /// error of [`Step::Clone`](crate::Step::Clone), EPERM.
+    /// Needs [`no_new_privs`](Self::no_new_privs), which the child then has from the start (`CLONE_NNP`), or
+    /// CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// As for [`autoreap`](Self::autoreap); EPERM at [`Step::Clone`](crate::Step::Clone) without the privilege.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let mut server = Command::new("server").no_new_privs(true).pidfd_autokill(true).spawn()?;
+    /// drop(server); // killed, and reaped
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pidfd_autokill(&mut self, autokill: bool) -> &mut Self {
         self.pidfd_autokill = autokill;
         self
     }
 
-    /// Turns the calling process into the program, with all settings, instead of making a child: `execve(2)`. Comes back
-    /// only if that fails, with the error.
+    /// Adds a closure that the child calls just before exec. Needs [`launcher(Launcher::Fork)`](Self::launcher),
+    /// selected explicitly. Several closures are called in the order in which they were added.
     ///
-    /// - Streams of which nothing was said are those of the process. Other descriptors are closed by exec, unless
-    ///   [`fd`](Self::fd) or [`inherit_all`](Self::inherit_all) says otherwise.
-    /// - Other threads go on until the exec, and end there. Buffers are not written, and nothing is dropped.
-    /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done: [`Stdio::piped`],
-    ///   [`Stdio::socketpair`], [`pty`](Self::pty), [`hand_back`](Self::hand_back), id maps, PID namespaces,
-    ///   [`parent_death_signal`](Self::parent_death_signal), [`autoreap`](Self::autoreap),
-    ///   [`pidfd_autokill`](Self::pidfd_autokill). [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and
-    ///   [`launcher`](Self::launcher) have no meaning here.
-    /// - After an error the signal mask is as it was, and so is what signals do. Whatever else was done before the step
-    ///   that failed remains, as with std's: descriptors are in their places (and those that the program was not to have
-    ///   are close-on-exec), directory, umask, limits, session, ids, namespaces and filters are changed, the last three
-    ///   in the calling thread alone. It is best to end then.
+    /// The child has its descriptors, working directory, ids and signals by then, but the caller's environment. Only a
+    /// seccomp filter comes after it. A closure that ends the child, or executes a program itself, counts as success:
+    /// the exit status shows what came of it.
     ///
-    /// [`Stdio::piped`]: crate::Stdio::piped
-    /// [`Stdio::socketpair`]: crate::Stdio::socketpair
-    ///
-    /// ```no_run
-    /// let error = forkless::Command::new("sh").args(["-c", "ulimit -n"]).rlimit(forkless::Resource::Files, 50, 50).exec();
-    /// panic!("{error}");
-    /// ```
-    pub fn exec(&mut self) -> io::Error {
-        // As a forked child would do it.
-        let launcher = std::mem::replace(&mut self.launcher, Launcher::Fork);
-        let plan = Plan::compile(self, false);
-        self.launcher = launcher;
-        match plan {
-            Ok(plan) => crate::launch::exec(&plan, self.signals.default | self.signals.ignore).into(),
-            Err(error) => error,
-        }
-    }
-
-    /// Calls `f` in the child just before exec: with its descriptors, directory, identity and signals as the program is to
-    /// have them, but the caller's environment. Only a seccomp filter comes after. Several are called in the order in which
-    /// they were given. Needs [`launcher(Launcher::Fork)`](Self::launcher), by name.
-    ///
-    /// - An error fails the launch at [`Step::PreExec`](crate::Step::PreExec), with its `raw_os_error()`, or EINVAL where it
-    ///   has none.
-    /// - A panic goes no further than the child, and fails the launch there too; its message is written to the child's
-    ///   standard error.
-    /// - A closure that ends the child, or executes something itself, has succeeded: what came of it is the exit status.
+    /// # Errors
+    /// - If the closure returns an error, the launch fails at [`Step::PreExec`](crate::Step::PreExec) with its
+    ///   `raw_os_error()`, or EINVAL if it has none.
+    /// - If the closure panics, the launch fails there too. The panic ends in the child; its message is written to the
+    ///   child's standard error.
+    /// - [`Step::Check`](crate::Step::Check): another launcher.
     ///
     /// ```
     /// use forkless::{Command, Launcher};
@@ -125,9 +111,9 @@ impl Command {
     ///
     /// # Safety
     /// As for std's: the child is a copy of the process with one thread. Locks that other threads held at the fork stay
-    /// held, so only what is async-signal-safe may be relied on (`signal-safety(7)`); with glibc and musl, memory may be
-    /// allocated too. Descriptors that the child did not inherit are closed, whatever the closure has captured. It must not
-    /// return from where it was called by other means than returning.
+    /// held, so only what is async-signal-safe may be relied on (`signal-safety(7)`); with glibc and musl, memory may
+    /// be allocated too. Descriptors that the child did not inherit are closed, whatever the closure has captured. The
+    /// closure must leave only by returning.
     pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Self
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,

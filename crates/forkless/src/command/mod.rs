@@ -1,20 +1,18 @@
-//! Command: what the user says. It records words and does nothing else.
+//! `Command`: a program with its arguments and settings. It records them; `verbs.rs` has the methods that start it.
+//!
+//! Longer than most files, because each method has an example.
 
-use crate::child::Child;
-use crate::compile::{Held, Plan};
-use crate::launch::{Closure, Launcher};
-use crate::output;
-use crate::prepared::Prepared;
+use crate::environment::Held;
+use crate::plan::closure::Closure;
+use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
 use forkless_core::sys::signal::SIGPIPE;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
-use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,10 +34,10 @@ pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
 
-/// A program to be started: the names and meanings of [`std::process::Command`], by another way into the kernel.
+/// A program with its arguments and settings, to be started, with the names and meanings of [`std::process::Command`].
 ///
-/// The cost of a launch depends on nothing that the calling process is or has: not its memory, mappings, open
-/// descriptors or threads. It never forks, unless told to ([`launcher`](Self::launcher)).
+/// By default the cost of a launch does not depend on the calling process: not on its memory, mappings, open descriptors or
+/// threads. A launch never forks, unless [`launcher`](Self::launcher) selects that.
 ///
 /// ```
 /// use forkless::Command;
@@ -48,18 +46,70 @@ pub(crate) use setup::{Name, Setup};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
+/// # Methods by purpose
+/// - **Program and arguments**: [`new`](Self::new), [`or_else`](Self::or_else), [`program_fd`](Self::program_fd),
+///   [`arg`](Self::arg), [`args`](Self::args), [`arg0`](Self::arg0), [`scripts_by_shell`](Self::scripts_by_shell),
+///   [`retry_busy`](Self::retry_busy).
+/// - **Environment**: [`env`](Self::env), [`envs`](Self::envs), [`env_remove`](Self::env_remove),
+///   [`env_clear`](Self::env_clear).
+/// - **Standard streams and descriptors**: [`stdin`](Self::stdin), [`stdout`](Self::stdout), [`stderr`](Self::stderr),
+///   [`fd`](Self::fd), [`inherit_all`](Self::inherit_all).
+/// - **Start**: [`spawn`](Self::spawn), [`launch`](Self::launch), [`status`](Self::status), [`output`](Self::output),
+///   [`capture`](Self::capture), [`prepare`](Self::prepare), [`exec`](Self::exec).
+/// - **Handle and end of the child**: [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop),
+///   [`autoreap`](Self::autoreap), [`pidfd_autokill`](Self::pidfd_autokill),
+///   [`parent_death_signal`](Self::parent_death_signal), [`thread_death_signal`](Self::thread_death_signal).
+/// - **Signals**: [`signal_default`](Self::signal_default), [`signal_ignore`](Self::signal_ignore),
+///   [`signal_inherit`](Self::signal_inherit), [`signal_block`](Self::signal_block),
+///   [`inherit_signal_mask`](Self::inherit_signal_mask).
+/// - **User and group ids**: [`uid`](Self::uid), [`gid`](Self::gid), [`groups`](Self::groups), [`user`](Self::user),
+///   [`group_name`](Self::group_name).
+/// - **Limits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
+///   [`cpu_affinity`](Self::cpu_affinity), [`io_priority`](Self::io_priority), [`timer_slack`](Self::timer_slack),
+///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality).
+/// - **Session and terminal**: [`setsid`](Self::setsid), [`process_group`](Self::process_group),
+///   [`controlling_terminal`](Self::controlling_terminal), [`foreground`](Self::foreground), [`pty`](Self::pty).
+/// - **Working directory, root and umask**: [`current_dir`](Self::current_dir),
+///   [`current_dir_fd`](Self::current_dir_fd), [`chroot`](Self::chroot), [`pivot_root`](Self::pivot_root),
+///   [`umask`](Self::umask).
+/// - **Namespaces**: [`unshare`](Self::unshare), [`map_uid`](Self::map_uid), [`map_gid`](Self::map_gid),
+///   [`join`](Self::join), [`hostname`](Self::hostname).
+/// - **Mounts**: [`mount`](Self::mount), [`bind`](Self::bind), [`bind_read_only`](Self::bind_read_only),
+///   [`read_only`](Self::read_only), [`mount_attributes`](Self::mount_attributes), [`file_system`](Self::file_system),
+///   [`attach_mount`](Self::attach_mount), [`overlay`](Self::overlay), [`tmpfs`](Self::tmpfs), [`proc`](Self::proc),
+///   [`devices`](Self::devices), [`make_dir`](Self::make_dir), [`make_symlink`](Self::make_symlink),
+///   [`unmount`](Self::unmount).
+/// - **Cgroup**: [`cgroup`](Self::cgroup).
+/// - **Privileges, Landlock and seccomp**: [`no_new_privs`](Self::no_new_privs), [`bounding_set`](Self::bounding_set),
+///   [`permitted`](Self::permitted), [`effective`](Self::effective), [`inheritable`](Self::inheritable),
+///   [`ambient`](Self::ambient), [`securebits`](Self::securebits), [`landlock`](Self::landlock),
+///   [`seccomp`](Self::seccomp).
+/// - **Launcher and policy**: [`launcher`](Self::launcher), [`pre_exec`](Self::pre_exec),
+///   [`best_effort`](Self::best_effort).
+/// - **Other system calls**: [`call`](Self::call), [`hand_back`](Self::hand_back).
+/// - **Inspection**: [`get_program`](Self::get_program), [`get_args`](Self::get_args), [`get_envs`](Self::get_envs),
+///   [`get_env_clear`](Self::get_env_clear), [`get_current_dir`](Self::get_current_dir).
+///
 /// # What differs from `std`
-/// - The program gets standard input, output and error and the descriptors named by [`fd`](Self::fd), nothing else,
-///   close-on-exec or not; [`inherit_all`](Self::inherit_all) brings back the POSIX rule.
-/// - A [`Child`] that is dropped leaves no zombie behind.
-/// - Errors say which step failed, on what ([`Error::of`](crate::Error::of)); `raw_os_error()` of such an `io::Error`
-///   is `None`, use `kind()` or [`Error::errno`](crate::Error::errno).
-/// - [`pre_exec`](Self::pre_exec) has to be asked for together with fork: the child shares the caller's memory else.
+/// - The program has standard input, output and error and the descriptors set by [`fd`](Self::fd), and no others, whether they
+///   are close-on-exec or not. [`inherit_all`](Self::inherit_all) selects the POSIX rule.
+/// - A [`Child`](crate::Child) that is dropped leaves no zombie behind.
+/// - Errors say which step failed, and on what ([`Error::of`](crate::Error::of)). `raw_os_error()` of such an `io::Error`
+///   is `None`: use `kind()` or [`Error::errno`](crate::Error::errno).
+/// - [`pre_exec`](Self::pre_exec) needs [`Launcher::Fork`], because otherwise the child shares the caller's memory.
 ///
 /// # In the child
-/// In this order: a private descriptor table; descriptors to their numbers; limits and scheduling; session or process
-/// group; terminal; root; groups, group, user; directory; umask; paths opened in the child; further calls; no new
-/// privileges; parent-death signal; signals (SIGPIPE at its default and the caller's mask, unless told otherwise); exec.
+/// The child is cloned into its cgroup and new namespaces. It then takes these steps in this order, whatever the order of the
+/// settings:
+/// 1. namespaces to join; a file-descriptor table of its own, with each descriptor at its number;
+/// 2. host name and mounts; limits and scheduling; session or process group; terminal; new root;
+/// 3. bounding set and securebits; supplementary groups, group, user; working directory;
+/// 4. umask, files that the child opens, further system calls;
+/// 5. no_new_privs, parent-death signal, capability sets, Landlock;
+/// 6. signals: SIGPIPE at its default and the caller's mask, unless settings say otherwise;
+/// 7. closures of `pre_exec`, seccomp filter, exec.
+///
+/// `docs/design/order.md` has the reasons; [`Prepared::steps`](crate::Prepared::steps) shows the steps of a command.
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,
@@ -80,7 +130,7 @@ pub struct Command {
     pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
     pub(crate) scripts_by_shell: bool,
-    /// The master of the terminal that the child is on.
+    /// The master side of the pseudo-terminal that the child gets.
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
     pub(crate) sandbox: Sandbox,
@@ -90,13 +140,13 @@ pub struct Command {
     pub(crate) actions: Vec<posix::FileAction>,
 }
 
-/// What has been worked out beforehand, in a shell's place.
+/// Environment, paths and redirections that this crate has worked out instead of a shell.
 pub(crate) struct Ready {
     /// The whole environment, in this order.
     pub(crate) env: Held,
-    /// The files to try.
+    /// The paths to try, in this order.
     pub(crate) paths: Vec<OsString>,
-    /// After all other descriptors, in this order.
+    /// Made after all other descriptors, in this order.
     pub(crate) redirections: Vec<ReadyFile>,
 }
 
@@ -109,13 +159,13 @@ pub(crate) enum ReadyFile {
 /// Changes to the environment that the child inherits.
 #[derive(Default)]
 pub(crate) struct Environment {
-    /// Start from nothing.
+    /// Does the child start without the variables of the caller?
     pub(crate) clear: bool,
     /// Set (some) or removed (none).
     pub(crate) changes: BTreeMap<OsString, Option<OsString>>,
 }
 
-/// What the program starts with. Bit n-1 is signal n.
+/// The signal actions and the mask that the program starts with. Bit n-1 is signal n.
 #[derive(Clone, Copy)]
 pub(crate) struct Signals {
     pub(crate) default: u64,
@@ -126,16 +176,23 @@ pub(crate) struct Signals {
     pub(crate) bad: Option<i32>,
 }
 
-/// How long to try again while a program is busy: see [`Command::retry_busy`].
+/// The default of [`Command::retry_busy`], in milliseconds.
 const BUSY_MS: u32 = 100;
 
 impl Command {
-    /// A command that runs `program`: a path if it has a slash in it, otherwise searched for in `PATH`, in the child's
-    /// if the command changes it and in the caller's if not. An entry with which the path would be longer than the kernel
-    /// takes (4,095 bytes) is passed over.
+    /// Makes a command that runs `program`, by default without arguments, with the caller's environment, working
+    /// directory and standard streams.
     ///
-    /// By default: no arguments, the caller's environment, directory and standard streams (for [`output`](Self::output):
-    /// no input, captured output).
+    /// A program with a slash in it is a path. Any other is searched for in `PATH`: in the child's if the command
+    /// changes it, otherwise in the caller's. An entry with which the path would be longer than the kernel takes (4,095
+    /// bytes) is skipped.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// assert!(Command::new("true").status()?.success());
+    /// assert!(Command::new("/bin/sh").args(["-c", "exit 0"]).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new<S: AsRef<OsStr>>(program: S) -> Self {
         let program = program.as_ref().to_owned();
         Self {
@@ -167,29 +224,62 @@ impl Command {
         }
     }
 
-    /// Another program to try where the ones before it are not there, as `execvp(3)` goes through `PATH`.
+    /// Adds a fallback, which is tried if the programs before it are not found; `argv[0]` is unchanged. `execvp(3)`
+    /// goes through `PATH` in the same way.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let status = Command::new("no-such-program").or_else("true").status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn or_else<S: AsRef<OsStr>>(&mut self, program: S) -> &mut Self {
         self.candidates.push(program.as_ref().to_owned());
         self
     }
 
-    /// The program as an open descriptor of it: `execveat(2)`. The name given to [`new`](Self::new) is then only what it
-    /// is called, in `argv[0]` and in errors.
+    /// Sets the program to an open file: `execveat(2)`. The name given to [`new`](Self::new) is then only what it is
+    /// called, in `argv[0]` and in errors.
     ///
     /// The child finds the descriptor at a number above all others that it has. For a script it stays open, because the
     /// interpreter opens `/dev/fd/N` to read it; for a binary it is closed by exec.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let shell = std::fs::File::open("/bin/sh")?;
+    /// let status = Command::new("sh").program_fd(shell).args(["-c", "exit 3"]).status()?;
+    /// assert_eq!(status.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn program_fd<F: Into<OwnedFd>>(&mut self, program: F) -> &mut Self {
         self.program_fd = Some(Arc::new(program.into()));
         self
     }
 
-    /// Adds one argument. No shell looks at it.
+    /// Adds one argument. It reaches the program as it is: no shell splits or expands it.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): the argument contains a NUL byte.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("echo").arg("a b").arg("$HOME").output()?;
+    /// assert_eq!(output.stdout, b"a b $HOME\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds several arguments, each as [`arg`](Self::arg) does.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("echo").args(["one", "two"]).output()?;
+    /// assert_eq!(output.stdout, b"one two\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn args<I, S>(&mut self, args: I) -> &mut Self
     where
         I: IntoIterator<Item = S>,
@@ -199,24 +289,48 @@ impl Command {
         self
     }
 
-    /// What the program sees as `argv[0]`, in place of the name it was started by.
+    /// Sets what the program sees as `argv[0]` (default: the name given to [`new`](Self::new)).
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// // A minus sign in front makes it a login shell.
+    /// Command::new("sh").arg0("-sh").status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn arg0<S: AsRef<OsStr>>(&mut self, arg0: S) -> &mut Self {
         let arg0 = arg0.as_ref().to_owned();
         match self.args.first_mut() {
             Some(first) => *first = arg0,
-            // `exactly` may have been given no words at all.
+            // `exactly` may have been given no arguments at all.
             None => self.args.push(arg0),
         }
         self
     }
 
     /// Sets a variable in the child's environment.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): the name or the value contains a NUL byte.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("sh").args(["-c", "echo $GREETING"]).env("GREETING", "hello").output()?;
+    /// assert_eq!(output.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, key: K, value: V) -> &mut Self {
         self.env.changes.insert(key.as_ref().to_owned(), Some(value.as_ref().to_owned()));
         self
     }
 
-    /// Sets variables in the child's environment.
+    /// Sets several variables in the child's environment, each as [`env`](Self::env) does.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("sh").args(["-c", "echo $A $B"]).envs([("A", "1"), ("B", "2")]).output()?;
+    /// assert_eq!(output.stdout, b"1 2\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn envs<I, K, V>(&mut self, vars: I) -> &mut Self
     where
         I: IntoIterator<Item = (K, V)>,
@@ -229,7 +343,15 @@ impl Command {
         self
     }
 
-    /// Removes a variable from the child's environment. A name that no variable can have, with a NUL byte, is no error.
+    /// Removes a variable from the child's environment. It is no error if no variable can have the name, as one with a
+    /// NUL byte.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("sh").args(["-c", "echo ${LC_ALL-unset}"]).env_remove("LC_ALL").output()?;
+    /// assert_eq!(output.stdout, b"unset\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Self {
         if self.env.clear {
             self.env.changes.remove(key.as_ref());
@@ -239,35 +361,83 @@ impl Command {
         self
     }
 
-    /// Empties the child's environment; variables set afterwards are all it has.
+    /// Empties the child's environment. It then has the variables that are set afterwards, and no others.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("env").env_clear().env("LANG", "C").output()?;
+    /// assert_eq!(output.stdout, b"LANG=C\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn env_clear(&mut self) -> &mut Self {
         self.env.clear = true;
         self.env.changes.clear();
         self
     }
 
-    /// The child's working directory. A relative program path is looked up from there.
+    /// Sets the child's working directory: `chdir(2)`. A relative path of the program is looked up from there.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Chdir`](crate::Step::Chdir), and the error names the directory.
+    /// [`Step::Check`](crate::Step::Check): the path contains a NUL byte.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("pwd").current_dir("/").output()?;
+    /// assert_eq!(output.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Self {
         self.directory = Some(dir.as_ref().to_owned());
         self
     }
 
-    /// The child's standard input.
+    /// Sets the child's standard input (default: the caller's; for [`output`](Self::output), empty).
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// use std::io::Write;
+    /// let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    /// child.stdin.take().unwrap().write_all(b"hello")?; // and closes it
+    /// assert_eq!(child.wait_with_output()?.stdout, b"hello");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stdin<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
         self.fd(stdio, 0)
     }
 
-    /// The child's standard output.
+    /// Sets the child's standard output (default: the caller's; for [`output`](Self::output), captured).
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let null = std::fs::File::options().write(true).open("/dev/null")?;
+    /// assert!(Command::new("echo").arg("hello").stdout(null).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stdout<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
         self.fd(stdio, 1)
     }
 
-    /// The child's standard error.
+    /// Sets the child's standard error (default: the caller's; for [`output`](Self::output), captured).
+    ///
+    /// ```
+    /// use forkless::{Command, Stdio};
+    /// let status = Command::new("ls").arg("/no/such/file").stderr(Stdio::null()).status()?;
+    /// assert!(!status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stderr<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
         self.fd(stdio, 2)
     }
 
-    /// What the child finds at descriptor `number`: any source at any number, swaps and cycles included.
+    /// Sets what the child finds at descriptor `number`: any source at any number, swaps and cycles included.
+    ///
+    /// The child has the standard streams and the descriptors that are set by this method. All others are closed,
+    /// unless [`inherit_all`](Self::inherit_all) keeps them.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::PassFd`](crate::Step::PassFd), and the error names the descriptor.
+    /// [`Step::Check`](crate::Step::Check): a negative number, or [`Stdio::piped`] above 2.
     ///
     /// ```
     /// use forkless::{Command, Stdio};
@@ -284,28 +454,72 @@ impl Command {
         self
     }
 
-    /// The POSIX rule: the child inherits every descriptor that is not close-on-exec.
+    /// Makes the child inherit every descriptor that is not close-on-exec, the POSIX rule (default: false).
     ///
-    /// The kernel then copies the caller's whole descriptor table, at a cost that grows with it, and a file that
-    /// another thread is writing may be held open for an instant (see ETXTBSY in `execve(2)`).
+    /// The kernel then copies the caller's whole file-descriptor table, at a cost that grows with it. Until exec the
+    /// child also holds files open that another thread is writing (see ETXTBSY in `execve(2)`).
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// // The jobserver of GNU make passes descriptors that only MAKEFLAGS names.
+    /// Command::new("make").inherit_all(true).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn inherit_all(&mut self, inherit: bool) -> &mut Self {
         self.inherit_all = inherit;
         self
     }
 
-    /// The child begins a session of its own, without a controlling terminal: `setsid(2)`.
+    /// Starts the child in a new session, without a controlling terminal: `setsid(2)`.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): together with [`process_group`](Self::process_group), since a session
+    /// leader leads its own group.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// // Ctrl-C at the caller's terminal does not reach it.
+    /// let mut server = Command::new("sleep").arg("60").setsid(true).spawn()?;
+    /// # server.kill()?; server.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn setsid(&mut self, setsid: bool) -> &mut Self {
         self.setsid = setsid;
         self
     }
 
-    /// The child's process group; 0: a new one of its own. `setpgid(2)`.
+    /// Puts the child into this process group, or for 0 into a new one of its own: `setpgid(2)`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::SetPgid`](crate::Step::SetPgid), with EPERM if the session has no such group.
+    /// [`Step::Check`](crate::Step::Check): together with [`setsid`](Self::setsid) or [`pty`](Self::pty).
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGTERM: i32 = 15;
+    /// let mut job = Command::new("sh").args(["-c", "sleep 60; exit"]).process_group(0).spawn()?;
+    /// job.signal_group(SIGTERM)?; // the shell, and what it has started
+    /// assert!(!job.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn process_group(&mut self, pgroup: i32) -> &mut Self {
         self.process_group = Some(pgroup);
         self
     }
 
-    /// The program starts with the default action for `signal`.
+    /// Starts the program with the default action for `signal` (1 to 64). SIGPIPE has it by default.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): there is no such signal.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGHUP: i32 = 1;
+    /// // Under nohup(1) SIGHUP is ignored, and a child inherits that.
+    /// let status = Command::new("sh").args(["-c", "kill -HUP $$"]).signal_default(SIGHUP).status()?;
+    /// assert!(!status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn signal_default(&mut self, signal: i32) -> &mut Self {
         if self.is_signal(signal) {
             self.signals.default |= bit(signal);
@@ -314,7 +528,18 @@ impl Command {
         self
     }
 
-    /// The program starts with `signal` ignored.
+    /// Starts the program with `signal` (1 to 64) ignored.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): there is no such signal, or it is SIGKILL or SIGSTOP.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGINT: i32 = 2;
+    /// let output = Command::new("sh").args(["-c", "kill -INT $$; echo alive"]).signal_ignore(SIGINT).output()?;
+    /// assert_eq!(output.stdout, b"alive\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn signal_ignore(&mut self, signal: i32) -> &mut Self {
         if self.is_signal(signal) {
             self.signals.ignore |= bit(signal);
@@ -323,8 +548,20 @@ impl Command {
         self
     }
 
-    /// The program starts with whatever `signal` does in the caller: ignored stays ignored, anything else is the
-    /// default, since no handler outlives exec.
+    /// Starts the program with the caller's action for `signal` (1 to 64): ignored stays ignored, anything else becomes
+    /// the default, since no handler outlives exec. This is the default for all signals but SIGPIPE.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): there is no such signal.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGPIPE: i32 = 13;
+    /// // A Rust program ignores SIGPIPE.
+    /// let output = Command::new("sh").args(["-c", "kill -PIPE $$; echo alive"]).signal_inherit(SIGPIPE).output()?;
+    /// assert_eq!(output.stdout, b"alive\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn signal_inherit(&mut self, signal: i32) -> &mut Self {
         if self.is_signal(signal) {
             self.signals.default &= !bit(signal);
@@ -333,7 +570,18 @@ impl Command {
         self
     }
 
-    /// The program starts with `signal` blocked, beside those that the calling thread blocks.
+    /// Starts the program with `signal` (1 to 64) blocked, beside those that the calling thread blocks.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): there is no such signal.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGTERM: i32 = 15;
+    /// let output = Command::new("sh").args(["-c", "kill -TERM $$; echo alive"]).signal_block(SIGTERM).output()?;
+    /// assert_eq!(output.stdout, b"alive\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn signal_block(&mut self, signal: i32) -> &mut Self {
         if self.is_signal(signal) {
             self.signals.mask |= bit(signal);
@@ -341,9 +589,17 @@ impl Command {
         self
     }
 
-    /// Does the program start with the calling thread's signal mask, as the POSIX rule is? Unless told otherwise it does. If
-    /// not, nothing is blocked but what [`signal_block`](Self::signal_block) names: for callers that block signals for
-    /// themselves, to take them by `signalfd(2)` or `sigwait(3)`.
+    /// Sets whether the program starts with the calling thread's signal mask (default: true, the POSIX rule).
+    ///
+    /// With false nothing is blocked but what [`signal_block`](Self::signal_block) names. This is for callers that
+    /// block signals for themselves, to take them by `signalfd(2)` or `sigwait(3)`.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let status = Command::new("true").inherit_signal_mask(false).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn inherit_signal_mask(&mut self, inherit: bool) -> &mut Self {
         self.signals.inherit_mask = inherit;
         self
@@ -357,43 +613,70 @@ impl Command {
         good
     }
 
-    /// Should the handle hold a pidfd?
+    /// Sets whether the handle holds a pidfd. By default [`spawn`](Self::spawn) and [`launch`](Self::launch) have one.
+    /// [`status`](Self::status) and [`output`](Self::output), which wait at once, have one only where SIGCHLD is
+    /// ignored.
     ///
-    /// With one, signals cannot reach another process that got the same pid, waiting with a time-out needs no further
-    /// system call, and on Linux 6.15 and later the exit status is kept even if another part of the program reaps
-    /// the child or SIGCHLD is ignored. It costs one descriptor and a few microseconds.
+    /// With a pidfd, signals cannot reach another process that got the same pid, and a wait with a timeout needs no
+    /// further system call. On Linux 6.15 and later the exit status is kept even if another part of the program reaps
+    /// the child, or SIGCHLD is ignored. It costs one descriptor and a few microseconds.
     ///
-    /// Unless told otherwise, `spawn` and `launch` have one; `status` and `output`, which wait at once, have one only
-    /// where SIGCHLD is ignored.
+    /// ```
+    /// use forkless::Command;
+    /// let mut child = Command::new("true").pidfd(false).spawn()?;
+    /// assert!(child.pidfd().is_none());
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pidfd(&mut self, pidfd: bool) -> &mut Self {
         self.pidfd = Some(pidfd);
         self
     }
 
-    /// Should the child be killed with SIGKILL when its [`Child`] is dropped before it has ended? It is not waited for then,
-    /// but reaped by a later launch or [`reap_orphans`](crate::reap_orphans), as any dropped child is.
+    /// Kills the child with SIGKILL when its [`Child`](crate::Child) is dropped before it has ended (default: false).
+    /// A later launch, or [`reap_orphans`](crate::reap_orphans), reaps it, as any dropped child.
     ///
-    /// The child alone is killed, not what it has started; and nobody is if this process ends without dropping the handle
-    /// ([`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal) are for that).
+    /// The child alone is killed, not what it has started. If this process ends without dropping the handle, the child
+    /// is not killed: [`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal)
+    /// are for that.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let child = Command::new("sleep").arg("60").kill_on_drop(true).spawn()?;
+    /// drop(child); // kills it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
         self
     }
 
-    /// Tries again, each millisecond and for up to `limit`, while the program is open for writing (ETXTBSY); a tenth of a
-    /// second unless told otherwise.
+    /// Sets for how long to try again, each millisecond, while the program is open for writing (ETXTBSY) (default: 100
+    /// ms).
     ///
     /// A child of this crate holds files that another thread is writing for the few microseconds in which it makes its
-    /// descriptor table, if their numbers are below 64 (the kernel copies a table in words of 64); a fork elsewhere in
-    /// the process may hold any, for longer.
+    /// file-descriptor table, if their numbers are below 64 (the kernel copies a table in words of 64). A fork
+    /// elsewhere in the process may hold any, for longer.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// use std::time::Duration;
+    /// std::fs::copy("build/tool", "/tmp/tool")?;
+    /// Command::new("/tmp/tool").retry_busy(Duration::from_secs(1)).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn retry_busy(&mut self, limit: Duration) -> &mut Self {
         self.busy_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
         self
     }
 
-    /// Is a file that may be executed but is no program, nor a script with `#!` (ENOEXEC), run by `/bin/sh`, as `execvp(3)` does?
-    /// Unless told otherwise it is an error, as for `std`, whose children by fork, such as those with `pre_exec`, are run so
-    /// however.
+    /// Runs an executable file that is no program, and no script with `#!` (ENOEXEC), by `/bin/sh`, as `execvp(3)` does
+    /// (default: false, an error). `std` makes it an error too, except for its children by fork, such as those with
+    /// `pre_exec`.
+    ///
+    /// # Errors
+    /// [`Step::Check`](crate::Step::Check): together with [`program_fd`](Self::program_fd) or
+    /// [`Launcher::PosixSpawn`](crate::Launcher::PosixSpawn).
     ///
     /// ```
     /// # use std::os::unix::fs::PermissionsExt;
@@ -410,86 +693,56 @@ impl Command {
         self
     }
 
-    /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
+    /// Returns the program as given to [`Command::new`].
     ///
-    /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to
-    /// be continued: it returns, and a later failure is reported by [`Child::wait`].
-    ///
-    /// # Errors
-    /// An [`Error`](crate::Error) that names the step; nothing is left behind.
-    pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::spawn(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Starts the program and returns as soon as the child exists, before the program has been executed.
-    ///
-    /// A failure of the child (no such program, no such directory) is reported by [`Child::wait_exec`] and
-    /// [`Child::wait`]. Where descriptors are passed (pipes, [`fd`](Self::fd)) the call also waits until the child has
-    /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
-    /// [`Child::wait_exec`].
-    ///
-    /// Some launches return no sooner than the exec, and then also with its error: those of a caller that a debugger traces, those
-    /// whose child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
-    /// [`oom_score_adj`](Self::oom_score_adj), those by [`Launcher::PosixSpawn`], and those whose child was done with it when the
-    /// call looked.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn), for everything up to the clone.
-    pub fn launch(&mut self) -> io::Result<Child> {
-        Child::launch(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
-    pub fn status(&mut self) -> io::Result<ExitStatus> {
-        crate::wait::status(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Runs the program to its end and gives what it wrote.
-    ///
-    /// Unless told otherwise, standard input is empty and the two outputs are captured.
-    ///
-    /// # Errors
-    /// As for [`spawn`](Self::spawn).
-    pub fn output(&mut self) -> io::Result<Output> {
-        output::output(&Arc::new(Plan::compile(self, false)?))
-    }
-
-    /// Does the work that all runs share, once: the result can be run any number of times, from several threads, and
-    /// without an allocation.
-    ///
-    /// The environment and the program's place in `PATH` are those of now; should the program no longer be there, the
-    /// rest of `PATH` is tried.
-    ///
-    /// # Errors
-    /// [`Step::Check`](crate::Step::Check) where the request makes no sense.
-    pub fn prepare(&mut self) -> io::Result<Prepared> {
-        Ok(Prepared::new(Plan::compile(self, true)?))
-    }
-
-    /// The program as given to [`Command::new`].
+    /// ```
+    /// let command = forkless::Command::new("true");
+    /// assert_eq!(command.get_program(), "true");
+    /// ```
     pub fn get_program(&self) -> &OsStr {
         &self.program
     }
 
-    /// The arguments, without `argv[0]`.
+    /// Returns the arguments, without `argv[0]`.
+    ///
+    /// ```
+    /// let mut command = forkless::Command::new("echo");
+    /// command.args(["one", "two"]);
+    /// assert!(command.get_args().eq(["one", "two"]));
+    /// ```
     pub fn get_args(&self) -> CommandArgs<'_> {
         CommandArgs { inner: self.args.get(1..).unwrap_or_default().iter() }
     }
 
-    /// The changes to the environment: set (some) or removed (none).
+    /// Returns the changes to the environment, sorted by name: set (some) or removed (none).
+    ///
+    /// ```
+    /// let mut command = forkless::Command::new("true");
+    /// command.env("LANG", "C").env_remove("LC_ALL");
+    /// let changes: Vec<_> = command.get_envs().collect();
+    /// assert_eq!(changes, [("LANG".as_ref(), Some("C".as_ref())), ("LC_ALL".as_ref(), None)]);
+    /// ```
     pub fn get_envs(&self) -> CommandEnvs<'_> {
         CommandEnvs { inner: self.env.changes.iter() }
     }
 
-    /// Was the environment emptied, by [`env_clear`](Self::env_clear)?
+    /// Reports whether [`env_clear`](Self::env_clear) has emptied the environment.
+    ///
+    /// ```
+    /// let mut command = forkless::Command::new("true");
+    /// assert!(!command.get_env_clear());
+    /// assert!(command.env_clear().get_env_clear());
+    /// ```
     pub fn get_env_clear(&self) -> bool {
         self.env.clear
     }
 
-    /// The child's directory, if it is not the caller's.
+    /// Returns the child's working directory, if [`current_dir`](Self::current_dir) has set one.
+    ///
+    /// ```
+    /// let mut command = forkless::Command::new("true");
+    /// assert_eq!(command.current_dir("/").get_current_dir(), Some("/".as_ref()));
+    /// ```
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
@@ -501,7 +754,7 @@ fn bit(signal: i32) -> u64 {
 }
 
 impl fmt::Debug for Command {
-    /// The command as a shell would be told it, near enough.
+    /// Formats the command as a line for a shell, approximately.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(directory) = &self.directory {
             write!(out, "cd {directory:?} && ")?;
@@ -523,7 +776,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// The arguments of a [`Command`].
+/// The arguments of a [`Command`]: from [`Command::get_args`].
 #[derive(Debug, Clone)]
 pub struct CommandArgs<'a> {
     inner: std::slice::Iter<'a, OsString>,
@@ -543,7 +796,7 @@ impl<'a> Iterator for CommandArgs<'a> {
 
 impl ExactSizeIterator for CommandArgs<'_> {}
 
-/// The changes of a [`Command`] to the environment.
+/// The changes of a [`Command`] to the environment: from [`Command::get_envs`].
 #[derive(Debug, Clone)]
 pub struct CommandEnvs<'a> {
     inner: btree_map::Iter<'a, OsString, Option<OsString>>,

@@ -1,21 +1,22 @@
-//! What `posix_spawn(3)` lets its callers say and [`Command`] does not: steps in an order of their own, and the words of a program as they are.
+//! What `posix_spawn(3)` offers and [`Command`] does not: steps in the caller's order, and a program's arguments and environment
+//! exactly as given.
 
 use super::{Command, Ready};
-use crate::compile::Block;
+use crate::environment::Block;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::RawFd;
 
-/// One step of the child, in the order in which they were asked for, with the numbers that descriptors have by then:
-/// `posix_spawn_file_actions_t(3)`.
+/// One step of the child: `posix_spawn_file_actions_addopen(3)` and its like. Steps are done in the order in which they were
+/// added, with the numbers that descriptors have by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAction {
-    /// `close(2)`; one that is not open is no error.
+    /// `close(2)`; it is no error if the descriptor is not open.
     Close(RawFd),
-    /// `close_range(2)` of these and all between them; the last may be -1, for all above.
+    /// `close_range(2)` from the first to the last; -1 as the last closes all above the first.
     CloseRange(RawFd, RawFd),
-    /// `dup2(2)`. A descriptor that is to be itself is kept over exec.
+    /// `dup2(2)`. If both numbers are the same, the descriptor is kept over exec.
     Dup2 {
-        /// What is copied.
+        /// The descriptor that is copied.
         from: RawFd,
         /// The number that the copy gets.
         to: RawFd,
@@ -39,30 +40,32 @@ pub enum FileAction {
     Foreground(RawFd),
 }
 
-/// For this project's own front ends that stand in for another library's functions: libc's, CPython's.
+/// For this project's own front ends that replace functions of another library: libc's, CPython's.
 #[doc(hidden)]
 impl Command {
-    /// Steps that come after the descriptors of [`fd`](Self::fd) and before signals and exec.
+    /// Adds steps that come after the descriptors of [`fd`](Self::fd) and before signals and exec, in this order.
     pub fn file_actions(&mut self, actions: Vec<FileAction>) -> &mut Self {
         self.actions = actions;
         self
     }
 
-    /// Goes on to the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
-    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the first failure is reported that is not that there
-    /// is no such program. Without it any failure but that and EACCES is final.
+    /// Tries the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
+    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the error is the first failure that is not "no
+    /// such program". By default any failure but that and EACCES is final.
     pub fn try_all(&mut self, all: bool) -> &mut Self {
         self.tries_all = all;
         self
     }
 
-    /// `sched_setscheduler(2)` with any policy, or `sched_setparam(2)` where there is none; the kernel says what it takes.
+    /// Sets any scheduling policy and priority, unchecked: `sched_setscheduler(2)`, or `sched_setparam(2)` without a
+    /// policy.
     pub fn scheduler_as_given(&mut self, policy: Option<i32>, priority: i32) -> &mut Self {
         self.setup.scheduler = Some((policy, priority));
         self
     }
 
-    /// Program, arguments and environment as they are given: the files to try in this order, no argument added, nothing inherited.
+    /// Sets program, arguments and environment as they are: the files to try in this order, no argument added, no
+    /// variable inherited.
     pub fn exactly<'a>(
         &mut self,
         paths: Vec<OsString>,

@@ -1,4 +1,6 @@
-//! What the child can see and may do: namespaces, mounts, control group, capabilities, filters.
+//! What the child can see and may do: namespaces, mounts, cgroup, capabilities, filters.
+//!
+//! Longer than most files, because each method has an example.
 
 use crate::command::Command;
 use crate::command::capability::CapabilitySet;
@@ -8,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Settings of the child's surroundings, as they were asked for.
+/// These settings as the caller gave them: nothing is looked up or checked yet.
 #[derive(Default)]
 pub(crate) struct Sandbox {
     pub(crate) unshare: u64,
@@ -52,7 +54,7 @@ pub(crate) enum MountStep {
 }
 
 impl MountStep {
-    /// Every text in it.
+    /// Every string in it, to be searched for NUL bytes.
     pub(crate) fn texts(&self) -> Vec<&OsStr> {
         match self {
             Self::Mount(one) => {
@@ -74,7 +76,7 @@ impl MountStep {
         }
     }
 
-    /// What is mounted upon, changed or made.
+    /// The path that is mounted upon, changed or made.
     pub(crate) fn target(&self) -> &Path {
         match self {
             Self::Mount(one) => &one.target,
@@ -89,7 +91,7 @@ impl MountStep {
         }
     }
 
-    /// Is something mounted at the target afterwards that was not before?
+    /// Does the step add a mount at the target?
     pub(crate) fn attaches(&self) -> bool {
         match self {
             Self::Mount(one) => {
@@ -105,7 +107,7 @@ impl MountStep {
 pub mod mount_attribute {
     /// MOUNT_ATTR_RDONLY: nothing can be written to.
     pub const READ_ONLY: u64 = 1;
-    /// MOUNT_ATTR_NOSUID: set-user-id bits and file capabilities have no effect.
+    /// MOUNT_ATTR_NOSUID: setuid bits and file capabilities have no effect.
     pub const NO_SUID: u64 = 2;
     /// MOUNT_ATTR_NODEV: devices cannot be opened.
     pub const NO_DEV: u64 = 4;
@@ -130,17 +132,17 @@ pub(crate) struct Mount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Namespace {
-    /// Boot and monotonic clocks. The program is in it since Linux 6.3, before that only its children.
+    /// Boot and monotonic clocks. From Linux 6.3 on the program is in it; before, only its children are.
     Time = 0x80,
-    /// Mounts. Everything in a new one is made private first.
+    /// Mounts. Every mount in a new one is made private first.
     Mount = 0x2_0000,
-    /// Control-group root.
+    /// Root of the cgroup hierarchy.
     Cgroup = 0x200_0000,
-    /// Host name and domain name.
+    /// Host name and NIS domain name.
     Uts = 0x400_0000,
     /// System V IPC and POSIX message queues.
     Ipc = 0x800_0000,
-    /// User and group ids, and capabilities. An ordinary user may make one, and the others along with it.
+    /// User and group ids, and capabilities. An ordinary user may make one, and with it one of each other kind.
     User = 0x1000_0000,
     /// Process ids. The program is process 1 in it.
     Pid = 0x2000_0000,
@@ -148,8 +150,8 @@ pub enum Namespace {
     Network = 0x4000_0000,
 }
 
-/// An instruction of a seccomp filter: `struct sock_filter`, as filter compilers (the crates seccompiler, libseccomp)
-/// make them.
+/// An instruction of a seccomp filter: `struct sock_filter`. Filters come from a compiler, such as the crates seccompiler
+/// and libseccomp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct BpfInstruction {
@@ -172,64 +174,145 @@ pub(crate) const MS_MOVE: u64 = 8192;
 pub(crate) const MS_REC: u64 = 16384;
 pub(crate) const MS_PRIVATE: u64 = 1 << 18;
 
-/// Namespaces, mounts, control group, capabilities and filters of the child. None of them costs the launcher: it never
-/// forks for them.
+/// Namespaces, mounts, cgroup, capabilities and filters of the child.
 ///
-/// They are played in a fixed order, whatever the order of these calls (mounts and joins among themselves are in the
-/// order of the calls): see `docs/design/order.md`.
+/// None of these settings makes the launch fork. The child applies them in a fixed order, whatever the order of the calls:
+/// see `docs/design/order.md`. Mounts among themselves, and joins among themselves, are in the order of the calls.
 ///
 /// # Paths of mounts
-/// What is mounted may belong to somebody who is not trusted, so a place to mount upon or to make something at is looked up
-/// by `openat2(2)` (Linux 5.6; without it the step fails) where it is
+/// A mounted directory may belong to a user who is not trusted. So the path of a mount point, or of a file to make, is looked
+/// up by `openat2(2)` (Linux 5.6; without it the step fails) where it is
 /// - below the directory of [`pivot_root`](Self::pivot_root) or [`chroot`](Self::chroot): inside it, as the program will look
-///   it up. A symbolic link leads to no place outside.
+///   it up. No symbolic link leads outside.
 /// - else below a mount made before: inside the innermost one. A symbolic link that leads out of it is an error.
 ///
-/// Paths are compared as they are written, relative ones from the child's directory. Sources, such as that of
-/// [`bind`](Self::bind), are looked up in the caller's root, links followed.
+/// Paths are compared as they are written. Relative ones start from the caller's working directory, or from that of
+/// [`current_dir_fd`](Self::current_dir_fd). Sources, such as that of [`bind`](Self::bind), are looked up in the caller's root,
+/// and links in them are followed.
 impl Command {
-    /// The child has a new namespace of this kind: `clone3(2)`. Needs CAP_SYS_ADMIN, except for a user namespace and
-    /// those asked for together with one.
+    /// Puts the child into a new namespace of this kind: `clone3(2)`. Needs CAP_SYS_ADMIN, except for a user namespace
+    /// and those made together with one.
     ///
-    /// In a new user or process-id namespace the child may not fetch descriptors from the caller, so those it is passed
-    /// are copied with all below them: flat as long as their numbers are low.
+    /// In a new user or PID namespace the child may not fetch descriptors from the caller one by one. The kernel then
+    /// copies all descriptors up to the highest one that is passed; the cost does not grow with the caller's table as
+    /// long as those numbers are low.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Clone`](crate::Step::Clone): EPERM without the privilege, ENOSPC if the limit in
+    /// `/proc/sys/user` is reached. A time namespace is made in the child, at
+    /// [`Step::Namespace`](crate::Step::Namespace).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// // Without a network; the user namespace lets an ordinary user do it.
+    /// let status = Command::new("make")
+    ///     .arg("test")
+    ///     .unshare(Namespace::User)
+    ///     .unshare(Namespace::Network)
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn unshare(&mut self, namespace: Namespace) -> &mut Self {
         self.sandbox.unshare |= namespace as u64;
         self
     }
 
-    /// In the new user namespace, `count` user ids from `inside` on are the caller's from `outside` on:
-    /// `user_namespaces(7)`. Written by the caller while the child waits.
+    /// Maps `count` user ids of the child's new user namespace, from `inside` on, to the caller's from `outside` on:
+    /// `user_namespaces(7)`. The caller writes the map while the child waits. An ordinary user may map one id, its own.
     ///
-    /// An ordinary user may map one id, its own.
+    /// # Errors
+    /// The launch fails at [`Step::IdMaps`](crate::Step::IdMaps): EPERM for ids that the caller may not map, EINVAL for
+    /// ranges that are empty or overlap. [`Step::Check`](crate::Step::Check): without `unshare(Namespace::User)`.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let me = rustix::process::getuid().as_raw();
+    /// let output = Command::new("id").arg("-u").unshare(Namespace::User).map_uid(0, me, 1).output()?;
+    /// assert_eq!(output.stdout, b"0\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn map_uid(&mut self, inside: u32, outside: u32, count: u32) -> &mut Self {
         self.sandbox.uid_maps.push([inside, outside, count]);
         self
     }
 
-    /// The same for group ids. For an ordinary user the namespace is denied `setgroups(2)` first, as the kernel demands.
+    /// Maps group ids, as [`map_uid`](Self::map_uid) maps user ids. If the caller is an ordinary user, `setgroups(2)`
+    /// is first denied in the namespace, as the kernel demands.
+    ///
+    /// # Errors
+    /// As for [`map_uid`](Self::map_uid).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    /// let output = Command::new("id")
+    ///     .unshare(Namespace::User).map_uid(0, user, 1).map_gid(0, group, 1)
+    ///     .output()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn map_gid(&mut self, inside: u32, outside: u32, count: u32) -> &mut Self {
         self.sandbox.gid_maps.push([inside, outside, count]);
         self
     }
 
-    /// The child joins the namespace that the descriptor refers to: `setns(2)`.
+    /// Puts the child into the existing namespace that `fd` refers to: `setns(2)`.
     ///
-    /// Not for time namespaces, which a process that shares memory cannot join. A process-id namespace can be joined for
-    /// children only: a thread made for that one launch joins it and clones the child, so the caller stays where it is.
+    /// A time namespace cannot be joined by a process that shares memory, as the child does. A PID namespace can be
+    /// joined for children only: a thread made for that one launch joins it and clones the child, so the caller stays
+    /// where it is.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::JoinNamespace`](crate::Step::JoinNamespace): EPERM without CAP_SYS_ADMIN over the
+    /// namespace, EINVAL if `fd` is no namespace of this kind. [`Step::Check`](crate::Step::Check): a time namespace, a
+    /// namespace of a kind that is also made by [`unshare`](Self::unshare), a PID namespace together with
+    /// [`parent_death_signal`](Self::parent_death_signal).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let network = std::fs::File::open("/run/netns/blue")?;
+    /// let status = Command::new("ip").arg("address").join(Namespace::Network, network).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn join<F: Into<OwnedFd>>(&mut self, namespace: Namespace, fd: F) -> &mut Self {
         self.sandbox.joins.push((namespace, Arc::new(fd.into())));
         self
     }
 
-    /// The host name, in a UTS namespace that is new or joined: `sethostname(2)`.
+    /// Sets the host name in the child's UTS namespace, a new or a joined one: `sethostname(2)`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Hostname`](crate::Step::Hostname), with EINVAL for a name longer than 64 bytes.
+    /// [`Step::Check`](crate::Step::Check): without a UTS namespace.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let output = Command::new("uname").arg("-n")
+    ///     .unshare(Namespace::User).unshare(Namespace::Uts).hostname("build")
+    ///     .output()?;
+    /// assert_eq!(output.stdout, b"build\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn hostname<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.sandbox.hostname = Some(name.as_ref().to_owned());
         self
     }
 
-    /// A mount in the child's new mount namespace: `mount(2)`, with its flags and data. Mounts are made in the order of
-    /// the calls, before the root is changed and before the ids are.
+    /// Makes a mount in the child's new mount namespace: `mount(2)`, with its `flags` (MS_…) and `data` as they are.
+    /// Mounts are made in the order of the calls, before the root and the ids are changed.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Mount`](crate::Step::Mount) with the errno of the call that failed.
+    /// [`Step::Check`](crate::Step::Check): without `unshare(Namespace::Mount)`.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// const MS_NODEV: u64 = 4;
+    /// let mut command = Command::new("ls");
+    /// command.arg("/mnt").unshare(Namespace::Mount);
+    /// command.mount(Some("/dev/sdb1".as_ref()), "/mnt", Some("ext4"), MS_NODEV, Some("noload".as_ref()));
+    /// command.status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mount<P: AsRef<Path>>(
         &mut self,
         source: Option<&OsStr>,
@@ -248,45 +331,103 @@ impl Command {
         self
     }
 
-    /// `source` is seen at `target` as well, with everything mounted below it.
+    /// Makes `source`, with everything mounted below it, visible at `target` too: `mount(2)` MS_BIND, MS_REC.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let status = Command::new("ls")
+    ///     .arg("/mnt")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .bind("/usr/share", "/mnt")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn bind<P: AsRef<Path>, Q: AsRef<Path>>(&mut self, source: P, target: Q) -> &mut Self {
         self.mount(Some(source.as_ref().as_os_str()), target, None, MS_BIND | MS_REC, None)
     }
 
-    /// As [`bind`](Self::bind), and nothing there can be written to: `open_tree(2)`, `mount_setattr(2)`, `move_mount(2)`,
-    /// Linux 5.12. It is read-only before it can be found, and each path is looked up once.
+    /// Makes `source` visible at `target` too, as [`bind`](Self::bind) does, but read-only: `open_tree(2)`,
+    /// `mount_setattr(2)`, `move_mount(2)`, Linux 5.12.
+    ///
+    /// The mount is made read-only before it is attached, so it is never writable. Each path is looked up once.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let status = Command::new("sh")
+    ///     .args(["-c", "! touch /mnt/file"])
+    ///     .unshare(Namespace::Mount)
+    ///     .bind_read_only("/tmp", "/mnt")
+    ///     .status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn bind_read_only<P: AsRef<Path>, Q: AsRef<Path>>(&mut self, source: P, target: Q) -> &mut Self {
         let (source, target) = (source.as_ref().to_owned(), target.as_ref().to_owned());
         self.sandbox.mounts.push(MountStep::ReadOnlyBind { source, target });
         self
     }
 
-    /// What is mounted at `target`, and all that is mounted below it, becomes read-only: `mount_setattr(2)`, Linux 5.12.
+    /// Makes the mount at `target`, and all mounts below it, read-only: `mount_setattr(2)`, Linux 5.12.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount); EINVAL if `target` is no mount point.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// // The program can write to /tmp alone.
+    /// let status = Command::new("make")
+    ///     .unshare(Namespace::Mount)
+    ///     .read_only("/").tmpfs("/tmp", "size=100m")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read_only<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
         self.mount_attributes(target, mount_attribute::READ_ONLY, 0)
     }
 
-    /// What is mounted at `target`, and all that is mounted below it, gets the [attributes](mount_attribute) `set` and loses
-    /// those in `clear`: `mount_setattr(2)` AT_RECURSIVE, Linux 5.12. One that the caller's namespace has locked cannot be
-    /// cleared in a user namespace (EPERM).
+    /// Changes the [attributes](mount_attribute) of the mount at `target` and of all mounts below it: sets those in
+    /// `set`, clears those in `clear`. `mount_setattr(2)` AT_RECURSIVE, Linux 5.12.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount); EPERM in a user namespace for an attribute to be cleared that is locked by the
+    /// caller's namespace.
+    ///
+    /// ```no_run
+    /// use forkless::mount_attribute::{NO_DEV, NO_SUID};
+    /// use forkless::{Command, Namespace};
+    /// let status = Command::new("make")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .mount_attributes("/", NO_SUID | NO_DEV, 0)
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn mount_attributes<P: AsRef<Path>>(&mut self, target: P, set: u64, clear: u64) -> &mut Self {
         let target = target.as_ref().to_owned();
         self.sandbox.mounts.push(MountStep::Attributes { target, set, clear });
         self
     }
 
-    /// A new file system of this kind at `target`, by the calls that take one parameter at a time: `fsopen(2)`,
-    /// `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`, Linux 5.2. An error names the parameter that was refused.
+    /// Mounts a new file system of this kind at `target`, by the calls that take one parameter at a time: `fsopen(2)`,
+    /// `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`, Linux 5.2.
     ///
     /// `parameters`: names with their values; none for a flag. `attributes`: see [`mount_attribute`].
     ///
-    /// ```
+    /// # Errors
+    /// As for [`mount`](Self::mount). The error names the parameter that was refused.
+    ///
+    /// ```no_run
     /// use forkless::{Command, Namespace, mount_attribute};
-    /// let mut command = Command::new("sh");
-    /// command.args(["-c", "echo 1 >/tmp/file && ! test -x /tmp/file"]).unshare(Namespace::User).unshare(Namespace::Mount);
-    /// # use forkless::Stdio; command.stderr(Stdio::null());
-    /// command.file_system("tmpfs", [("size", Some("1m"))], mount_attribute::NO_EXEC, "/tmp");
-    /// # let _ = command.status(); // where user namespaces are refused this is an error
+    /// let mut command = Command::new("ls");
+    /// command.arg("/tmp").unshare(Namespace::User).unshare(Namespace::Mount);
+    /// command.file_system("tmpfs", [("size", Some("1m")), ("mode", Some("700"))], mount_attribute::NO_EXEC, "/tmp");
+    /// let status = command.status()?;
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn file_system<'a, I, V, P>(&mut self, kind: &str, parameters: I, attributes: u64, target: P) -> &mut Self
     where
@@ -301,20 +442,49 @@ impl Command {
         self
     }
 
-    /// `tree`, a mount that is attached nowhere (of `fsmount(2)`, or `open_tree(2)` with OPEN_TREE_CLONE, made by the caller
-    /// with whatever attributes and id maps it likes), at `target`: `move_mount(2)`, Linux 5.2.
+    /// Attaches `tree`, a detached mount, at `target`: `move_mount(2)`, Linux 5.2. Such a mount comes from
+    /// `fsmount(2)`, or from `open_tree(2)` with OPEN_TREE_CLONE. The caller makes it, with the attributes and id maps
+    /// that it likes.
     ///
     /// It can be attached once, so a [`Prepared`](crate::Prepared) with it can be run once.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// # fn open_tree(_: &str) -> std::io::Result<std::os::fd::OwnedFd> { unimplemented!() }
+    /// let tree = open_tree("/srv/data")?; // open_tree(2) with OPEN_TREE_CLONE
+    /// let status = Command::new("ls").arg("/mnt").unshare(Namespace::Mount).attach_mount(tree, "/mnt").status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn attach_mount<F: Into<OwnedFd>, P: AsRef<Path>>(&mut self, tree: F, target: P) -> &mut Self {
         let target = target.as_ref().to_owned();
         self.sandbox.mounts.push(MountStep::Attach { tree: Arc::new(tree.into()), target });
         self
     }
 
-    /// An overlay at `target`: the directories `lower`, topmost first, with what is changed going to `upper`, which needs an
-    /// empty `work` directory on the same file system. Without `upper` nothing can be changed.
+    /// Mounts an overlay at `target`: the directories `lower`, topmost first, and above them a writable layer.
     ///
-    /// In a new user namespace it has `userxattr`, which Linux takes from 5.11 on.
+    /// `upper`: the directory that receives the changes, and an empty work directory on the same file system. Without
+    /// it the overlay is read-only. In a new user namespace the overlay has the option `userxattr`, which Linux has from
+    /// 5.11 on.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// use std::path::Path;
+    /// // What make writes to /usr is in /tmp/changes afterwards.
+    /// let layer = (Path::new("/tmp/changes"), Path::new("/tmp/work"));
+    /// let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    /// let status = Command::new("make").arg("install")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount).map_uid(0, user, 1).map_gid(0, group, 1)
+    ///     .overlay(&["/usr"], Some(layer), "/usr")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn overlay<P, Q>(&mut self, lower: &[P], upper: Option<(&Path, &Path)>, target: Q) -> &mut Self
     where
         P: AsRef<Path>,
@@ -331,123 +501,343 @@ impl Command {
         self.mount(Some(OsStr::new(OVERLAY)), target, Some(OVERLAY), 0, Some(&data))
     }
 
-    /// What is mounted at `target` is taken away: `umount2(2)` MNT_DETACH.
+    /// Unmounts what is mounted at `target`: `umount2(2)` MNT_DETACH.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount); EINVAL if `target` is no mount point, or a mount that a user namespace may not
+    /// reveal.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let status = Command::new("ls").arg("/boot").unshare(Namespace::Mount).unmount("/boot").status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn unmount<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
         self.sandbox.mounts.push(MountStep::Unmount(target.as_ref().to_owned()));
         self
     }
 
-    /// A directory, in its turn among the mounts, as a place for one; it may be there already: `mkdirat(2)`, so `mode` is less
-    /// the caller's umask.
+    /// Makes a directory, in its turn among the mounts, as a place for one: `mkdirat(2)`. The caller's umask applies to
+    /// `mode`. It is no error if the directory exists.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::MakeDir`](crate::Step::MakeDir): EOVERFLOW on a tmpfs in a user namespace that the
+    /// user's ids are not mapped into ([`map_uid`](Self::map_uid), [`map_gid`](Self::map_gid)).
+    /// [`Step::Check`](crate::Step::Check): without `unshare(Namespace::Mount)`.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    /// let status = Command::new("ls").arg("/tmp/sources")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount).map_uid(0, user, 1).map_gid(0, group, 1)
+    ///     .tmpfs("/tmp", "size=1m").make_dir("/tmp/sources", 0o755).bind("/usr/src", "/tmp/sources")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn make_dir<P: AsRef<Path>>(&mut self, path: P, mode: u32) -> &mut Self {
         self.sandbox.mounts.push(MountStep::Directory { path: path.as_ref().to_owned(), mode });
         self
     }
 
-    /// A symbolic link `path` to `to`, in its turn among the mounts: `symlinkat(2)`.
+    /// Makes a symbolic link at `path` that leads to `to`, in its turn among the mounts: `symlinkat(2)`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Symlink`](crate::Step::Symlink): EOVERFLOW and [`Step::Check`](crate::Step::Check)
+    /// as for [`make_dir`](Self::make_dir).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    /// let status = Command::new("ls").arg("/tmp/sources/")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount).map_uid(0, user, 1).map_gid(0, group, 1)
+    ///     .tmpfs("/tmp", "size=1m").make_symlink("/usr/src", "/tmp/sources")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn make_symlink<P: AsRef<Path>, Q: AsRef<Path>>(&mut self, to: P, path: Q) -> &mut Self {
         self.sandbox.mounts.push(MountStep::Symlink { to: to.as_ref().to_owned(), path: path.as_ref().to_owned() });
         self
     }
 
-    /// A small `/dev` at `target`: a file system in memory with `null`, `zero`, `full`, `random`, `urandom` and `tty` of the
-    /// caller's `/dev`, new pseudo-terminals, `shm`, and links to the standard streams. Some 40 system calls.
+    /// Mounts a small `/dev` at `target`: a tmpfs with `null`, `zero`, `full`, `random`, `urandom` and `tty` of the
+    /// caller's `/dev`, a new devpts with `ptmx`, the directory `shm`, and links to the standard streams. Some 50
+    /// system calls.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount), [`make_dir`](Self::make_dir) and [`make_symlink`](Self::make_symlink).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    /// let status = Command::new("ls").args(["-l", "/dev"])
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount).map_uid(0, user, 1).map_gid(0, group, 1)
+    ///     .devices("/dev")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn devices<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
         self.sandbox.mounts.push(MountStep::Devices(target.as_ref().to_owned()));
         self
     }
 
-    /// An empty file system in memory at `target`; `options` as in `tmpfs(5)`, such as `size=10m,mode=700`.
+    /// Mounts an empty tmpfs at `target`; `options` as in `tmpfs(5)`, such as `size=10m,mode=700`.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let output = Command::new("ls").arg("/tmp")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .tmpfs("/tmp", "size=10m")
+    ///     .output()?;
+    /// assert_eq!(output.stdout, b"");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn tmpfs<P: AsRef<Path>>(&mut self, target: P, options: &str) -> &mut Self {
         self.mount(Some(OsStr::new("tmpfs")), target, Some("tmpfs"), 0, Some(OsStr::new(options)))
     }
 
-    /// The processes of the child's process-id namespace at `target`, as at `/proc`; without devices, set-user-id files
-    /// and programs. An ordinary user's child needs a new process-id namespace for it, and the caller a `/proc` of which
-    /// nothing is hidden by other mounts: `mount_namespaces(7)`.
+    /// Mounts a procfs with the processes of the child's PID namespace at `target`, usually `/proc`: `proc(5)`.
+    /// Devices, setuid bits and programs in it have no effect (nodev, nosuid, noexec).
+    ///
+    /// An ordinary user's child needs a new PID namespace for it, and the caller a `/proc` of which other mounts hide
+    /// nothing: `mount_namespaces(7)`.
+    ///
+    /// # Errors
+    /// As for [`mount`](Self::mount), with EPERM if these conditions are not met.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let output = Command::new("sh").args(["-c", "echo /proc/[0-9]*"])
+    ///     .unshare(Namespace::User).unshare(Namespace::Pid).unshare(Namespace::Mount)
+    ///     .proc("/proc")
+    ///     .output()?;
+    /// assert_eq!(output.stdout, b"/proc/1\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn proc<P: AsRef<Path>>(&mut self, target: P) -> &mut Self {
         self.mount(Some(OsStr::new("proc")), target, Some("proc"), MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
     }
 
-    /// `new_root`, which must be a mount point, becomes the root of the child's mount namespace, and the old root is
-    /// taken away: `pivot_root(2)`, `umount2(2)`; five system calls.
+    /// Makes `new_root` the root of the child's mount namespace and detaches the old root: `pivot_root(2)`,
+    /// `umount2(2)`; five system calls. `new_root` must be a mount point.
+    ///
+    /// The new root becomes the working directory, unless [`current_dir`](Self::current_dir) names another one, which
+    /// is looked up inside. So is the program.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::PivotRoot`](crate::Step::PivotRoot), with EINVAL if `new_root` is no mount point.
+    /// [`Step::Check`](crate::Step::Check): without `unshare(Namespace::Mount)`, or together with
+    /// [`chroot`](Self::chroot).
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Namespace};
+    /// let status = Command::new("/bin/sh")
+    ///     .unshare(Namespace::User).unshare(Namespace::Mount)
+    ///     .bind("/srv/debian", "/srv/debian") // makes it a mount point
+    ///     .pivot_root("/srv/debian")
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pivot_root<P: AsRef<Path>>(&mut self, new_root: P) -> &mut Self {
         self.sandbox.pivot_root = Some(new_root.as_ref().to_owned());
         self
     }
 
-    /// The child is born in the control group (version 2) whose directory this is: `clone3(2)` CLONE_INTO_CGROUP, Linux
-    /// 5.7. The caller must be allowed to write to its `cgroup.procs`.
+    /// Starts the child in the cgroup (version 2) whose directory this is: `clone3(2)` CLONE_INTO_CGROUP, Linux 5.7.
+    /// The caller must be allowed to write to its `cgroup.procs`. [`Cgroup`](crate::Cgroup) makes new ones, with
+    /// limits.
     ///
-    /// The child is a vfork'd one then, so that the cgroup's OOM killer does not kill the caller, whose memory it shares: the
-    /// launch returns no sooner than the exec, and if a signal stops the child before that, not before it is continued. In a
-    /// cgroup with `memory.oom.group` the caller is killed nevertheless if memory runs out before the exec.
+    /// The child is started with `CLONE_VFORK`. Otherwise the cgroup's OOM killer would count the caller's memory as
+    /// the child's and kill the caller. So the launch returns no sooner than the exec. If a signal stops the child
+    /// before the exec, the launch waits until the child is continued. In a cgroup with `memory.oom.group` the caller
+    /// is killed nevertheless if memory runs out before the exec.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Clone`](crate::Step::Clone): EACCES if the caller may not write to `cgroup.procs`,
+    /// EBADF if the descriptor is no cgroup, ENOSYS if `clone3(2)` is missing or refused.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let jobs = std::fs::File::open("/sys/fs/cgroup/jobs")?;
+    /// let mut child = Command::new("make").cgroup(jobs).spawn()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn cgroup<F: Into<OwnedFd>>(&mut self, directory: F) -> &mut Self {
         self.sandbox.cgroup = Some(Arc::new(directory.into()));
         self
     }
 
-    /// The capabilities that the program and its children can ever get: all others are dropped from the bounding set,
-    /// one system call each. Needs CAP_SETPCAP. Those that the caller has as inheritable are dropped there too, unless
-    /// [`inheritable`](Self::inheritable) says otherwise: the bounding set does not bound them.
+    /// Sets the capabilities that the program and its children can ever get: all others are dropped from the bounding
+    /// set, one system call each. Needs CAP_SETPCAP.
+    ///
+    /// Inheritable capabilities of the caller that are not in the set are dropped from the inheritable set too, unless
+    /// [`inheritable`](Self::inheritable) sets that: the bounding set does not limit them.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Capabilities`](crate::Step::Capabilities), with EPERM without CAP_SETPCAP.
+    ///
+    /// ```no_run
+    /// use forkless::{CapabilitySet, Command};
+    /// // Root by its user id, and without any of its privileges.
+    /// let status = Command::new("make").bounding_set(CapabilitySet::EMPTY).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn bounding_set(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.bounding = Some(set);
         self
     }
 
-    /// The permitted capabilities just before exec: `capset(2)`, `capabilities(7)`.
+    /// Sets the permitted capabilities that the child has just before exec: `capset(2)`.
+    ///
+    /// Exec computes the program's own sets by the rules of `capabilities(7)`: a program of root's gets everything in
+    /// its bounding set again. Use [`bounding_set`](Self::bounding_set) against that, or
+    /// [`securebits`](Self::securebits).
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Capabilities`](crate::Step::Capabilities), with EPERM for capabilities that the
+    /// caller does not have.
+    ///
+    /// ```no_run
+    /// use forkless::{CapabilitySet, Command};
+    /// const SECBIT_NOROOT: u32 = 1;
+    /// let status = Command::new("make")
+    ///     .permitted(CapabilitySet::EMPTY)
+    ///     .securebits(SECBIT_NOROOT)
+    ///     .status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn permitted(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.permitted = Some(set);
         self
     }
 
-    /// The effective capabilities just before exec.
+    /// Sets the effective capabilities that the child has just before exec: `capset(2)`. Those that are not
+    /// [permitted](Self::permitted) are left out.
+    ///
+    /// They count for the steps that follow, such as [`seccomp`](Self::seccomp). Exec computes the program's own
+    /// (`capabilities(7)`).
+    ///
+    /// # Errors
+    /// As for [`permitted`](Self::permitted).
+    ///
+    /// ```no_run
+    /// use forkless::{Capability, CapabilitySet, Command};
+    /// let bind = CapabilitySet::from_iter([Capability::NetBindService]);
+    /// let status = Command::new("server").permitted(bind).effective(bind).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn effective(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.effective = Some(set);
         self
     }
 
-    /// The inheritable capabilities.
+    /// Sets the inheritable capabilities, which a program gets whose file has them as inheritable too: `capset(2)`,
+    /// `capabilities(7)`.
+    ///
+    /// # Errors
+    /// As for [`permitted`](Self::permitted).
+    ///
+    /// ```no_run
+    /// use forkless::{CapabilitySet, Command};
+    /// let status = Command::new("make").inheritable(CapabilitySet::EMPTY).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn inheritable(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.inheritable = Some(set);
         self
     }
 
-    /// The ambient capabilities: those that a program without file capabilities keeps over exec although its user is not
-    /// root. They become permitted and inheritable too, and survive a change of user.
+    /// Sets the ambient capabilities: those that a program without file capabilities keeps over exec although its user
+    /// is not root. They become permitted, effective and inheritable too, and survive a change of user.
+    ///
+    /// # Errors
+    /// As for [`permitted`](Self::permitted).
+    ///
+    /// ```no_run
+    /// use forkless::{Capability, CapabilitySet, Command};
+    /// // An ordinary user's server that may use port 80.
+    /// let bind = CapabilitySet::from_iter([Capability::NetBindService]);
+    /// let mut server = Command::new("server").user("www-data").ambient(bind).spawn()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn ambient(&mut self, set: CapabilitySet) -> &mut Self {
         self.sandbox.ambient = Some(set);
         self
     }
 
-    /// The securebits: `capabilities(7)`, `prctl(2)` PR_SET_SECUREBITS. Needs CAP_SETPCAP.
+    /// Sets the securebits (SECBIT_…), which say how ids and capabilities depend on each other: `capabilities(7)`,
+    /// `prctl(2)` PR_SET_SECUREBITS. Needs CAP_SETPCAP.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Securebits`](crate::Step::Securebits), with EPERM without CAP_SETPCAP, or for a bit
+    /// that is locked.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// const SECBIT_NOROOT: u32 = 1;
+    /// const SECBIT_NOROOT_LOCKED: u32 = 2;
+    /// // User id 0 gives the program no capabilities.
+    /// let status = Command::new("make").securebits(SECBIT_NOROOT | SECBIT_NOROOT_LOCKED).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn securebits(&mut self, bits: u32) -> &mut Self {
         self.sandbox.securebits = Some(bits);
         self
     }
 
-    /// A Landlock ruleset, made by the caller (the crate landlock makes them), that restricts the child:
-    /// `landlock_restrict_self(2)`. Needs [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN. It must allow the
-    /// program to be executed. What it restricts is known to its maker alone: the crate landlock leaves out, in silence, the
-    /// rights that the kernel does not know, unless its `CompatLevel::HardRequirement` is set.
+    /// Restricts the child by a Landlock ruleset, which the caller has made: `landlock_restrict_self(2)`. Needs
+    /// [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN.
+    ///
+    /// The ruleset must allow the program to be executed. This library cannot see what it restricts. The crate
+    /// landlock, which makes rulesets, silently leaves out rights that the kernel does not know, unless its
+    /// `CompatLevel::HardRequirement` is set.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Landlock`](crate::Step::Landlock), with EPERM without the privilege.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// # fn ruleset() -> std::io::Result<std::os::fd::OwnedFd> { unimplemented!() }
+    /// let ruleset = ruleset()?; // landlock_create_ruleset(2), or the crate landlock
+    /// let status = Command::new("make").no_new_privs(true).landlock(ruleset).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn landlock<F: Into<OwnedFd>>(&mut self, ruleset: F) -> &mut Self {
         self.sandbox.landlock = Some(Arc::new(ruleset.into()));
         self
     }
 
-    /// A seccomp filter, the last thing before exec: `seccomp(2)` SECCOMP_SET_MODE_FILTER. Needs
-    /// [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN. It must allow `execve`, and should allow `exit_group`. An empty
-    /// one is refused when the plan is made.
+    /// Sets a seccomp filter, as the last thing before exec: `seccomp(2)` SECCOMP_SET_MODE_FILTER. Needs
+    /// [`no_new_privs`](Self::no_new_privs) or CAP_SYS_ADMIN.
     ///
-    /// On x86-64 a filter that refuses what it lists, and allows the rest, must refuse every number from 0x4000_0000 on too:
-    /// where the kernel has the x32 ABI, those are the same calls by other numbers. Not every compiler of filters adds that.
+    /// It must allow `execve`, and should allow `exit_group`, by which a child ends whose exec fails.
+    ///
+    /// On x86-64 a filter that refuses what it lists, and allows the rest, must refuse every number from 0x4000_0000 on
+    /// too: where the kernel has the x32 ABI, those are the same calls by other numbers. Not every compiler of filters
+    /// adds that.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Seccomp`](crate::Step::Seccomp): EACCES without the privilege, EINVAL for a filter
+    /// that the kernel does not take. [`Step::Check`](crate::Step::Check): a filter without instructions, or with more
+    /// than 4,096.
+    ///
+    /// ```
+    /// use forkless::{BpfInstruction, Command};
+    /// // One instruction that allows every call. A real filter comes from a compiler such as the crate seccompiler.
+    /// let allow = BpfInstruction { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 };
+    /// let status = Command::new("true").no_new_privs(true).seccomp([allow]).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn seccomp(&mut self, filter: impl IntoIterator<Item = BpfInstruction>) -> &mut Self {
         self.sandbox.seccomp = Some(filter.into_iter().collect());
         self
     }
 }
 
-/// The kind of file system whose data gains a word in a user namespace.
+/// The kind of file system that gets another option in a user namespace.
 pub(crate) const OVERLAY: &str = "overlay";
 
 /// A path as overlayfs reads it: commas separate options, and colons the lower directories.

@@ -1,4 +1,4 @@
-//! What the child is, beside what it runs: identity, limits, scheduling.
+//! Settings of the child process: ids, limits, scheduling, terminal, and system calls of the caller's own.
 
 use crate::command::Command;
 use crate::command::values::*;
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Settings of the child, as they were asked for.
+/// These settings as the caller gave them: nothing is looked up or checked yet.
 #[derive(Default)]
 pub(crate) struct Setup {
     /// Those of one value.
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
     pub(crate) best_effort: BTreeSet<u32>,
 }
 
-/// A system call as it was asked for.
+/// A system call as the caller gave it.
 pub(crate) struct RawCall {
     pub(crate) number: u32,
     pub(crate) args: Vec<CallArg>,
@@ -68,162 +68,368 @@ impl From<&str> for CallArg {
     }
 }
 
-/// A user or group as it was asked for.
+/// A user or group as the caller gave it.
 #[derive(Debug, Clone)]
 pub(crate) enum Name {
     Id(u32),
     Name(OsString),
 }
 
-/// Identity, limits and scheduling of the child. Each is one system call in it, unless said otherwise, and none costs
-/// the launcher: it never forks for them.
+/// Ids, limits, scheduling, terminal and system calls of the child.
 ///
-/// They are played in a fixed order, whatever the order of these calls: see `docs/design/order.md`.
+/// Each setting is one system call in the child, unless its documentation says otherwise. None makes the launch fork. The
+/// child makes the calls in a fixed order, whatever the order of the settings: see `docs/design/order.md`.
 impl Command {
-    /// The child's directory as an open descriptor of one: `fchdir(2)`.
+    /// Sets the child's working directory to an open directory: `fchdir(2)`.
     ///
-    /// A relative [`current_dir`](Self::current_dir) is then looked up from there, or a relative [`chroot`](Self::chroot) or
-    /// [`pivot_root`](Self::pivot_root), which then becomes the directory. With an absolute one of those it is refused: it
-    /// would have no effect, or be a way out of the root.
+    /// A relative [`current_dir`](Self::current_dir) is then looked up from there. So is a relative
+    /// [`chroot`](Self::chroot) or [`pivot_root`](Self::pivot_root), which then becomes the working directory.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Chdir`] with the error of `fchdir(2)`. [`Step::Check`]: together with an
+    /// absolute `chroot` or `pivot_root`. There the directory would have no effect, or be a way out of the root.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let root = std::fs::File::open("/")?;
+    /// let output = Command::new("pwd").current_dir_fd(root).output()?;
+    /// assert_eq!(output.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn current_dir_fd<F: Into<OwnedFd>>(&mut self, directory: F) -> &mut Self {
         self.setup.directory_fd = Some(Arc::new(directory.into()));
         self
     }
 
-    /// The child's root directory: `chroot(2)`. Needs CAP_SYS_CHROOT.
+    /// Sets the child's root directory: `chroot(2)`. Needs CAP_SYS_CHROOT.
     ///
-    /// Its directory becomes the new root, unless [`current_dir`](Self::current_dir) says another one, which is looked
-    /// up inside. So are the program's path and PATH.
+    /// The new root also becomes the working directory, unless [`current_dir`](Self::current_dir) names another one.
+    /// That path, the program's path and PATH are looked up inside the new root.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Chroot`], with EPERM without the capability. [`Step::Check`]:
+    /// together with [`pivot_root`](Self::pivot_root).
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// // Runs /srv/debian/bin/ls.
+    /// let status = Command::new("/bin/ls").arg("/").chroot("/srv/debian").status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn chroot<P: AsRef<Path>>(&mut self, root: P) -> &mut Self {
         self.setup.chroot = Some(root.as_ref().to_owned());
         self
     }
 
-    /// The child's user id: real, effective and saved, `setresuid(2)`. Needs CAP_SETUID unless it is one of the caller's.
+    /// Sets the child's user id (real, effective and saved): `setresuid(2)`. Needs CAP_SETUID unless the id is one of
+    /// the caller's.
     ///
-    /// If the caller is root and nothing is said about groups, the child has no supplementary groups. Any other caller's,
-    /// such as one's with CAP_SETUID alone, are kept, as `std::process` keeps them: see [`groups`](Self::groups).
+    /// If the caller is root and [`groups`](Self::groups) is not used, the child has no supplementary groups. For any
+    /// other caller, such as one with CAP_SETUID alone, the child keeps the caller's, as with `std::process`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::SetUid`], with EPERM if the caller may not change to this id. [`Step::Check`]: the
+    /// id 4,294,967,295, which to the kernel means "no change".
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let output = Command::new("id").arg("-u").uid(1000).gid(1000).output()?;
+    /// assert_eq!(output.stdout, b"1000\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn uid(&mut self, uid: u32) -> &mut Self {
         self.setup.user = Some(Name::Id(uid));
         self
     }
 
-    /// The child's group id: real, effective and saved, `setresgid(2)`. Needs CAP_SETGID unless it is one of the caller's.
+    /// Sets the child's group id (real, effective and saved): `setresgid(2)`. Needs CAP_SETGID unless the id is one of
+    /// the caller's.
     ///
-    /// The caller's supplementary groups are kept, unless [`groups`](Self::groups) or a user says otherwise.
+    /// The child keeps the caller's supplementary groups, unless [`groups`](Self::groups) or a change of user
+    /// replaces them.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::SetGid`], with EPERM if the caller may not change to this id. [`Step::Check`]: the
+    /// id 4,294,967,295, which to the kernel means "no change".
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let output = Command::new("id").arg("-g").gid(50).output()?;
+    /// assert_eq!(output.stdout, b"50\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn gid(&mut self, gid: u32) -> &mut Self {
         self.setup.group = Some(Name::Id(gid));
         self
     }
 
-    /// The child's supplementary groups: `setgroups(2)`. Needs CAP_SETGID.
+    /// Sets the child's supplementary groups: `setgroups(2)`. Needs CAP_SETGID, also for an empty list.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::SetGroups`], with EPERM without the capability.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// // The groups of user 1000, and nothing of the caller's.
+    /// Command::new("backup").uid(1000).gid(1000).groups(&[4, 24]).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn groups(&mut self, groups: &[u32]) -> &mut Self {
         self.setup.groups = Some(groups.to_owned());
         self
     }
 
-    /// The child's user by name, looked up in the caller when the plan is made. A name of digits that no user has is an
-    /// id; for that, [`uid`](Self::uid) says which groups there are. A user's primary group and its supplementary groups
-    /// (`initgroups(3)`) come with it, unless others are asked for.
+    /// Sets the child's user by name, with its primary group and its supplementary groups (`initgroups(3)`).
+    ///
+    /// [`gid`](Self::gid) or [`group_name`](Self::group_name) replaces the primary group, [`groups`](Self::groups) the
+    /// supplementary ones. The name is looked up by the caller when the plan is made. A string of digits that is no
+    /// user's name is a user id. If no user has that id, its groups are as for [`uid`](Self::uid).
+    ///
+    /// # Errors
+    /// [`Step::Check`]: there is no such user, or it cannot be looked up. Otherwise as for [`uid`](Self::uid),
+    /// [`gid`](Self::gid) and [`groups`](Self::groups).
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let output = Command::new("id").arg("-un").user("www-data").output()?;
+    /// assert_eq!(output.stdout, b"www-data\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn user<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.setup.user = Some(Name::Name(name.as_ref().to_owned()));
         self.setup.init_groups = true;
         self
     }
 
-    /// The child's group by name, looked up in the caller when the plan is made. A name of digits that no group has is
-    /// an id.
+    /// Sets the child's group by name. It is looked up by the caller when the plan is made. A string of digits that is
+    /// no group's name is a group id.
+    ///
+    /// # Errors
+    /// [`Step::Check`]: there is no such group, or it cannot be looked up. Otherwise as for [`gid`](Self::gid).
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let output = Command::new("id").arg("-gn").group_name("audio").output()?;
+    /// assert_eq!(output.stdout, b"audio\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn group_name<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.setup.group = Some(Name::Name(name.as_ref().to_owned()));
         self
     }
 
-    /// The bits that are taken off the modes of files the program makes: `umask(2)`.
+    /// Sets the child's file mode creation mask, the permission bits that new files do not get: `umask(2)`.
+    ///
+    /// It holds for the program, and for files that the child opens for it ([`Stdio::open`](crate::Stdio::open)).
+    ///
+    /// # Errors
+    /// [`Step::Check`]: a mask above 0o777.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("sh").args(["-c", "umask"]).umask(0o027).output()?;
+    /// assert_eq!(output.stdout, b"0027\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn umask(&mut self, mask: u32) -> &mut Self {
         self.setup.umask = Some(mask);
         self
     }
 
-    /// A limit of the child: soft and hard, `prlimit(2)`. Raising a hard limit needs CAP_SYS_RESOURCE.
+    /// Sets a resource limit of the child, `soft` and `hard`, in the unit of the [`Resource`]: `prlimit(2)`.
+    /// [`RLIM_INFINITY`] is no limit. Raising a hard limit needs CAP_SYS_RESOURCE.
     ///
-    /// It is set before the child changes its ids.
+    /// One call for each resource; the last one counts. Limits are set before the child changes its ids, and after its
+    /// descriptors are in place, so that a small [`Resource::Files`] does not stand in the way of the launch.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Rlimit`]: EPERM if the caller may not raise the limit, EINVAL if `soft` is above
+    /// `hard`.
+    ///
+    /// ```
+    /// use forkless::{Command, Resource};
+    /// let output = Command::new("sh").args(["-c", "ulimit -n"]).rlimit(Resource::Files, 64, 64).output()?;
+    /// assert_eq!(output.stdout, b"64\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn rlimit(&mut self, resource: Resource, soft: u64, hard: u64) -> &mut Self {
         self.setup.rlimits.insert(resource as u32, (soft, hard));
         self
     }
 
-    /// The child's scheduling policy and its static priority (1 to 99 for the real-time ones, else 0):
-    /// `sched_setscheduler(2)`.
+    /// Sets the child's scheduling policy and static priority: `sched_setscheduler(2)`. The priority is from 1 to 99
+    /// for the real-time policies ([`Scheduler::Fifo`], [`Scheduler::RoundRobin`]), else 0.
+    ///
+    /// Real-time policies need CAP_SYS_NICE or RLIMIT_RTPRIO.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Scheduler`]: EPERM if the caller may not use the policy, EINVAL for a priority that
+    /// does not go with it.
+    ///
+    /// ```
+    /// use forkless::{Command, Scheduler};
+    /// let status = Command::new("true").scheduler(Scheduler::Batch, 0).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn scheduler(&mut self, policy: Scheduler, priority: u32) -> &mut Self {
         self.setup.scheduler = Some((Some(policy as i32), priority as i32));
         self
     }
 
-    /// The processors that the child may run on, counted from 0: `sched_setaffinity(2)`.
+    /// Sets the CPUs that the child may run on, counted from 0: `sched_setaffinity(2)`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Affinity`], with EINVAL if the caller's cpuset has none of these CPUs.
+    /// [`Step::Check`]: no CPU at all, or a number above 65,535.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let output = Command::new("nproc").cpu_affinity([0, 2]).output()?;
+    /// assert_eq!(output.stdout, b"2\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn cpu_affinity<I: IntoIterator<Item = usize>>(&mut self, cpus: I) -> &mut Self {
         self.setup.affinity = Some(cpus.into_iter().collect());
         self
     }
 
-    /// The child's I/O priority: class and level (0, the highest, to 7): `ioprio_set(2)`.
+    /// Sets the child's I/O priority: a class, and a level in it from 0 (highest) to 7: `ioprio_set(2)`.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::IoPriority`], with EPERM for [`IoClass::Realtime`] without the capability.
+    ///
+    /// ```
+    /// use forkless::{Command, IoClass};
+    /// let status = Command::new("true").io_priority(IoClass::BestEffort, 7).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn io_priority(&mut self, class: IoClass, level: u32) -> &mut Self {
         self.setup.io_priority = Some((class as u32, level));
         self
     }
 
-    /// The terminal at the child's descriptor `number` becomes its controlling terminal: `ioctl(2)` TIOCSCTTY. The child
-    /// must begin a session: see [`setsid`](Self::setsid).
+    /// Makes the terminal at the child's descriptor `number` the child's controlling terminal: `ioctl(2)` TIOCSCTTY.
+    /// For a new pseudo-terminal [`pty`](Self::pty) does this and the rest.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Terminal`]: ENOTTY if the descriptor is no terminal, EPERM if it is another
+    /// session's.
+    /// [`Step::Check`]: without [`setsid`](Self::setsid), or together with `pty`.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Stdio};
+    /// let terminal = std::fs::File::options().read(true).write(true).open("/dev/tty3")?;
+    /// Command::new("login")
+    ///     .stdin(terminal).stdout(Stdio::dup_of(0)).stderr(Stdio::dup_of(0))
+    ///     .setsid(true).controlling_terminal(0).spawn()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn controlling_terminal(&mut self, number: RawFd) -> &mut Self {
         self.setup.terminal = Some(number);
         self
     }
 
-    /// The child's process group becomes the foreground group of the terminal at its descriptor `number`:
-    /// `tcsetpgrp(3)`, four system calls.
+    /// Makes the child's process group the foreground group of the terminal at its descriptor `number`: `tcsetpgrp(3)`;
+    /// four system calls.
+    ///
+    /// A shell does this for a job, with [`process_group(0)`](Self::process_group). When the job has ended or stopped,
+    /// the caller takes the terminal back.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Foreground`], with ENOTTY if the descriptor is not the child's controlling terminal.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let mut job = Command::new("vi").process_group(0).foreground(0).spawn()?;
+    /// job.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn foreground(&mut self, number: RawFd) -> &mut Self {
         self.setup.foreground = Some(number);
         self
     }
 
-    /// Neither the program nor its children can gain privileges by exec: `prctl(2)` PR_SET_NO_NEW_PRIVS.
+    /// Keeps the program and its children from gaining privileges by exec, as by setuid bits or file capabilities:
+    /// `prctl(2)` PR_SET_NO_NEW_PRIVS. [`landlock`](Self::landlock) and [`seccomp`](Self::seccomp) need it, or
+    /// CAP_SYS_ADMIN.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let output = Command::new("grep").args(["NoNewPrivs", "/proc/self/status"]).no_new_privs(true).output()?;
+    /// assert_eq!(output.stdout, b"NoNewPrivs:\t1\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn no_new_privs(&mut self, on: bool) -> &mut Self {
         self.setup.no_new_privs = on;
         self
     }
 
-    /// The signal that the child gets when this process ends: `prctl(2)` PR_SET_PDEATHSIG, two system calls: the second
-    /// makes sure that it has not ended already.
+    /// Sends the child `signal` when this process ends: `prctl(2)` PR_SET_PDEATHSIG; two system calls, of which the
+    /// second checks that the process has not ended already.
     ///
-    /// The parent, for the kernel, is the *thread* that clones. Where that is not the process's first thread, the clone is
-    /// left to a thread of this crate's (`forkless-keeper`, started when first needed), which lives as long as the process;
-    /// that costs two switches of threads, some 15 µs. What belongs to a thread (processors, nice value, scheduler, and what
-    /// it has unshared) the child then has from that one; a thread with a descriptor table of its own (CLONE_FILES
-    /// unshared) is refused at the launch. [`thread_death_signal`](Self::thread_death_signal) is the kernel's
-    /// own rule.
+    /// For the kernel the parent is the *thread* that clones. If the caller is not the process's first thread, a thread
+    /// of this crate clones in its place (`forkless-keeper`). It is started when first needed and lives as long as the
+    /// process. That costs two switches of threads, some 15 µs. The child then inherits from that thread what belongs
+    /// to a thread: CPU affinity, nice value, scheduling policy, and namespaces that the thread has unshared.
+    /// [`thread_death_signal`](Self::thread_death_signal) is the kernel's own rule.
     ///
-    /// The kernel forgets it when a set-user-id program is executed, or one that exec gives capabilities which the child had
-    /// not permitted, as it gives them to root.
+    /// The kernel forgets the signal when the child executes a setuid program, or one that gains capabilities by exec
+    /// which the child had not permitted, as root's programs do.
+    ///
+    /// # Errors
+    /// [`Step::Check`]: the signal does not exist. The launch also fails if the calling thread has a file-descriptor table of
+    /// its own (CLONE_FILES unshared) and is not the first one.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGTERM: i32 = 15;
+    /// let mut child = Command::new("sleep").arg("60").parent_death_signal(SIGTERM).spawn()?;
+    /// # child.kill()?; child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn parent_death_signal(&mut self, signal: i32) -> &mut Self {
         self.setup.parent_death_signal = Some(signal);
         self.setup.follows_thread = false;
         self
     }
 
-    /// The signal that the child gets when the *thread* that launches it ends, be it long before the process does:
-    /// `prctl(2)` PR_SET_PDEATHSIG. In place of [`parent_death_signal`](Self::parent_death_signal).
+    /// Sends the child `signal` when the *thread* that launches it ends, even if the process lives on: `prctl(2)`
+    /// PR_SET_PDEATHSIG. It replaces [`parent_death_signal`](Self::parent_death_signal).
+    ///
+    /// # Errors
+    /// [`Step::Check`]: the signal does not exist.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// const SIGTERM: i32 = 15;
+    /// // A worker and the program that it started end together.
+    /// std::thread::spawn(|| -> std::io::Result<()> {
+    ///     Command::new("sleep").arg("60").thread_death_signal(SIGTERM).spawn()?;
+    ///     Ok(())
+    /// }).join().unwrap()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn thread_death_signal(&mut self, signal: i32) -> &mut Self {
         self.setup.parent_death_signal = Some(signal);
         self.setup.follows_thread = true;
         self
     }
 
-    /// A system call in the child that this library does not know, by its number on this machine, after the ids have
-    /// been changed and before the signals are set. Calls are made in the order in which they were added.
+    /// Adds a system call that this library has no function for, by its number on this machine. The child makes it
+    /// after its ids have been changed and before its signals are set. Several are made in the order in which they were
+    /// added.
     ///
     /// `result`: the variable (0 to 14) that keeps what the call returns, for later ones.
     ///
-    /// A child with a call that may write (`write(2)` and its like) may enter a cgroup by it, so it is a vfork'd one: see
-    /// [`cgroup`](Self::cgroup).
+    /// A child with a call that may write (`write(2)` and its like) may enter a cgroup by it, so it is started with
+    /// `CLONE_VFORK`: see [`cgroup`](Self::cgroup).
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Call`] with the call's errno. [`Step::Check`]: more than 6 arguments, or a variable
+    /// out of range.
     ///
     /// ```
     /// use forkless::{CallArg, Command};
@@ -251,9 +457,13 @@ impl Command {
         self
     }
 
-    /// The descriptor that a [`call`](Self::call) has left in this variable is handed back to the caller:
-    /// [`Child::take_handed_back`](crate::Child::take_handed_back). For what only the child can open: a mount, a namespace
-    /// from inside, a file under its root. `unix(7)` SCM_RIGHTS.
+    /// Returns to the caller the descriptor that a [`call`](Self::call) has left in this variable (0 to 14):
+    /// [`Child::take_handed_back`](crate::Child::take_handed_back). For what only the child can open: a mount, a
+    /// namespace from inside, a file under its root. `unix(7)` SCM_RIGHTS.
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::HandBack`] if the variable holds no descriptor. [`Step::Check`]: a variable out of
+    /// range.
     ///
     /// ```
     /// use forkless::{CallArg, Command};
@@ -273,11 +483,23 @@ impl Command {
         self
     }
 
-    /// A failure of this step is noted in [`Child::missed`](crate::Child::missed), and the launch goes on.
+    /// Lets the launch go on if this step fails. The failure is reported by [`Child::missed`](crate::Child::missed).
     ///
-    /// For the steps of settings; not for those that pass descriptors or execute the program. Calls that are one thing,
-    /// such as those that make one mount, are skipped together and noted once. A plan in which more than 128 could be
-    /// skipped is refused: each is noted.
+    /// For the steps of settings; not for those that pass descriptors or execute the program. System calls that belong
+    /// together, such as those that make one mount, are skipped together and reported once.
+    ///
+    /// # Errors
+    /// [`Step::Check`]: a step that cannot be skipped, or a plan in which more than 128 steps could be.
+    ///
+    /// ```
+    /// use forkless::{Command, Step};
+    /// let mut child = Command::new("true").nice(-20).best_effort(Step::Nice).spawn()?;
+    /// for skipped in child.missed() {
+    ///     eprintln!("the program runs without this: {skipped}");
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn best_effort(&mut self, step: Step) -> &mut Self {
         self.setup.best_effort.insert(step.code());
         self
@@ -301,12 +523,12 @@ const CREDENTIALS: [u32; 12] = [
 ];
 
 impl Setup {
-    /// Does the child take on other ids? Then the kernel makes the memory that it shares with us non-dumpable.
+    /// Does the child change its ids? Then the kernel makes the memory that it shares with the caller non-dumpable.
     pub(crate) fn changes_ids(&self) -> bool {
         self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.changes_ids()
     }
 
-    /// The same, by one of the caller's own calls?
+    /// Does one of the caller's own system calls change them?
     pub(crate) fn calls_for_ids(&self) -> bool {
         self.calls.iter().any(|call| CREDENTIALS.contains(&call.number))
     }

@@ -40,25 +40,25 @@ macro_rules! resources {
 
 // The one list of them: every front end and every test has its own from here.
 resources! {
-    Cpu = 0 "cpu", "Processor time, in seconds";
-    FileSize = 1 "fsize", "Size of a written file, in bytes";
+    Cpu = 0 "cpu", "CPU time, in seconds";
+    FileSize = 1 "fsize", "Size of the files that the process writes, in bytes";
     Data = 2 "data", "Data segment, in bytes";
     Stack = 3 "stack", "Stack, in bytes";
     Core = 4 "core", "Core dump, in bytes";
     Rss = 5 "rss", "Resident set, in bytes (without effect since Linux 2.4.30)";
-    Processes = 6 "nproc", "Processes of the real user";
-    Files = 7 "nofile", "Descriptor numbers: one above the highest";
+    Processes = 6 "nproc", "Number of processes and threads of the real user";
+    Files = 7 "nofile", "File descriptors: one above the highest number that the process may use";
     LockedMemory = 8 "memlock", "Locked memory, in bytes";
-    AddressSpace = 9 "as", "Address space, in bytes";
+    AddressSpace = 9 "as", "Address space (virtual memory), in bytes";
     Locks = 10 "locks", "File locks (without effect since Linux 2.4.25)";
-    PendingSignals = 11 "sigpending", "Queued signals";
+    PendingSignals = 11 "sigpending", "Number of queued signals of the real user";
     MessageQueues = 12 "msgqueue", "POSIX message queues, in bytes";
     Nice = 13 "nice", "Ceiling of the nice value, as 20 minus nice";
     RealtimePriority = 14 "rtprio", "Ceiling of the real-time priority";
     RealtimeTime = 15 "rttime", "Real-time CPU time without a blocking call, in microseconds";
 }
 
-/// No limit, for [`Command::rlimit`].
+/// No limit, for [`Command::rlimit`](crate::Command::rlimit).
 pub const RLIM_INFINITY: u64 = u64::MAX;
 
 /// A scheduling policy: `sched(7)`.
@@ -85,7 +85,7 @@ pub enum IoClass {
     Realtime = 1,
     /// The default.
     BestEffort = 2,
-    /// Only when nobody else wants the disk.
+    /// Only when no other process uses the disk.
     Idle = 3,
 }
 

@@ -1,6 +1,6 @@
 //! Laying out an arena: one allocation, sized before it is made.
 
-use super::Block;
+use crate::environment::Block;
 use forkless_core::plan::{self, Call, Header, MAGIC, Op, OpCode, Pair, VERSION};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! Which descriptors the child has at which numbers, and where each comes from.
 
-use super::TERMINAL_SLOT;
 use crate::command::{Command, MountStep};
 use crate::error::Error;
+use crate::plan::TERMINAL_SLOT;
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::SLOTS;

@@ -1,37 +1,12 @@
 //! The environment that the child is to have.
 
 use crate::command::Environment;
+use crate::environment::{Block, Held, unchanged};
 use forkless_core::planted;
 use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-mod unchanged;
-
-/// `NAME=value` strings, each followed by NUL, and where each starts.
-pub(crate) struct Block {
-    pub(crate) text: Vec<u8>,
-    pub(crate) starts: Vec<usize>,
-}
-
-/// A block that stays where it is, so that a child may read it there.
-pub(crate) struct Kept {
-    block: Block,
-    /// The addresses of its strings and a zero word, as `execve(2)` reads them.
-    vector: Vec<usize>,
-}
-
-/// Who keeps a block.
-#[derive(Clone)]
-pub(crate) enum Held {
-    /// The process, as long as it lives.
-    Process(&'static Kept),
-    /// Whoever has this.
-    Shared(Arc<Kept>),
-}
 
 /// The caller's environment with the command's changes: a copy, since another thread may change the environment while
 /// the child is still reading its own.
@@ -60,102 +35,7 @@ pub(crate) fn compile(environment: &Environment) -> Held {
     Held::of(block)
 }
 
-impl Kept {
-    pub(crate) fn new(block: Block) -> Self {
-        let base = block.text.as_ptr() as usize;
-        let vector = block.starts.iter().map(|start| base + start).chain([0]).collect();
-        Self { block, vector }
-    }
-
-    pub(crate) fn vector(&self) -> &[usize] {
-        &self.vector
-    }
-}
-
-impl Deref for Kept {
-    type Target = Block;
-
-    fn deref(&self) -> &Block {
-        &self.block
-    }
-}
-
-impl Held {
-    pub(crate) fn of(block: Block) -> Self {
-        Self::Shared(Arc::new(Kept::new(block)))
-    }
-}
-
-impl Deref for Held {
-    type Target = Kept;
-
-    fn deref(&self) -> &Kept {
-        match self {
-            Self::Process(kept) => kept,
-            Self::Shared(kept) => kept,
-        }
-    }
-}
-
 impl Block {
-    /// With room for so many bytes, and some more.
-    fn with_room(bytes: usize) -> Self {
-        Self { text: Vec::with_capacity(bytes + 4096), starts: Vec::with_capacity(64) }
-    }
-
-    /// A block of these variables, in this order, of about so many bytes.
-    pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>, bytes: usize) -> Self {
-        let mut block = Self::with_room(bytes);
-        for (key, value) in variables {
-            block.push(OsStr::from_bytes(key), OsStr::from_bytes(value));
-        }
-        block
-    }
-
-    /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be copied.
-    pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Held {
-        match unchanged::given().filter(|all| all.is(entries.clone())) {
-            Some(all) => Held::Process(all),
-            None => Held::of(Self::copy_of(entries)),
-        }
-    }
-
-    fn copy_of<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Self {
-        let mut block = Self::with_room(entries.clone().map(|entry| entry.count_bytes() + 1).sum());
-        for entry in entries {
-            block.starts.push(block.text.len());
-            block.text.extend_from_slice(entry.to_bytes_with_nul());
-        }
-        block
-    }
-
-    /// Does it have these entries, in this order, and no others?
-    fn is<'a>(&self, mut entries: impl Iterator<Item = &'a CStr>) -> bool {
-        let same = |&start: &usize| {
-            entries.next().is_some_and(|entry| self.text[start..].starts_with(entry.to_bytes_with_nul()))
-        };
-        self.starts.iter().all(same) && (planted!("environment-longer-taken-for-same") || entries.next().is_none())
-    }
-
-    /// Names and values, in their order.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);
-        self.starts.iter().zip(ends).filter_map(|(&start, end)| {
-            let text = &self.text[start..end - 1];
-            // A leading "=" belongs to the name, as in `std::env`.
-            let equals = 1 + text.iter().skip(1).position(|&byte| byte == b'=')?;
-            Some((&text[..equals], &text[equals + 1..]))
-        })
-    }
-
-    fn push(&mut self, key: &OsStr, value: &OsStr) {
-        self.starts.push(self.text.len());
-        self.text.extend_from_slice(key.as_bytes());
-        self.text.push(b'=');
-        self.text.extend_from_slice(value.as_bytes());
-        self.text.push(0);
-    }
-
     /// Copies another block, without what the command changes.
     fn copy(&mut self, all: &Self, environment: &Environment) {
         for (key, value) in all.variables() {

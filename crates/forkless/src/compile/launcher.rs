@@ -1,12 +1,12 @@
 //! What each launcher can: refusals, and the steps that a forked child takes for what a cloned one is born with.
 
 use crate::command::{Command, Namespace};
-use crate::compile::Plan;
 use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
 use crate::error::Error;
-use crate::launch::clone::{CLONE_AUTOREAP, CLONE_NNP, CLONE_PIDFD_AUTOKILL};
-use crate::launch::{self, Launcher};
+use crate::kernel::{CLONE_AUTOREAP, CLONE_NNP, CLONE_PIDFD_AUTOKILL};
+use crate::plan::{Plan, posix_spawn};
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::CALLER_VARIABLES;
 use forkless_core::sys::uapi;
@@ -87,7 +87,7 @@ pub(super) fn flags(command: &Command) -> u64 {
 
 /// What is seen in the plan: whatever is no part of `posix_spawn(3)`.
 pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
-    match plan.extensions.and_then(|extensions| launch::posix_spawn_refusal(plan, extensions)) {
+    match plan.extensions.and_then(|extensions| posix_spawn::refusal(plan, extensions)) {
         Some(what) => Err(Error::check(plan.program(), what)),
         None => Ok(()),
     }

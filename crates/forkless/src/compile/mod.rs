@@ -3,25 +3,21 @@
 use crate::command::posix::FileAction;
 use crate::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::error::Error;
-use crate::launch::clone::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
-use crate::launch::{Closure, Creator, Extensions, Launcher};
+use crate::plan::posix_spawn::Extensions;
+use crate::plan::{Creator, Plan, Stream};
+use crate::route::Launcher;
 use crate::stdio::Source;
 use crate::step::Step;
-use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
-use forkless_core::plan::{
-    self, BEST_EFFORT, CALLER_VARIABLES, Call, Header, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, Pair, SURELY, TRY_ALL,
-};
+use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL};
 use forkless_core::planted;
 use forkless_core::sys::{errno, signal, uapi};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::{Arc, Weak};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 mod arena;
-
-pub(crate) mod describe;
 
 mod descriptors;
 
@@ -41,293 +37,86 @@ mod setup;
 
 use arena::{Arena, Arg, Environment};
 use descriptors::{Descriptors, descriptors, is_terminal};
-pub(crate) use environment::{Block, Held, Kept, compile as environment_of};
-pub(crate) use sandbox::IdMaps;
+pub(crate) use environment::compile as environment_of;
 use sandbox::Opens;
-pub(crate) use setup::refused_by_posix_spawn;
 use setup::{Ids, Steps};
 
-/// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
-pub(crate) struct Plan {
-    arena: Box<[u64]>,
-    /// What each standard stream is when the run says nothing else.
-    pub(crate) stdio: [Stream; 3],
-    /// The child's numbers of the socket pairs in slots 3 and up.
-    pub(crate) sockets: Vec<RawFd>,
-    /// The one of them over which descriptors come back.
-    pub(crate) back: Option<RawFd>,
-    /// The master of the terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
-    pub(crate) pty: Option<Weak<OwnedFd>>,
-    /// The highest descriptor of the parent's that every run passes; -1: none.
-    pub(crate) highest_source: RawFd,
-    /// Every descriptor that is not close-on-exec is inherited.
-    pub(crate) inherit_all: bool,
-    /// The child takes on other ids, capabilities or user namespaces: others may look at it that may not look at us.
-    pub(crate) changes_ids: bool,
-    /// The child reads descriptors in our table before it has its own.
-    pub(crate) reads_early: bool,
-    /// `CLONE_NEW*`: the namespaces that the child is born in.
-    pub(crate) namespaces: u64,
-    /// The maps of its user namespace, if any have to be written.
-    pub(crate) id_maps: Option<IdMaps>,
-    /// The child may not, or cannot, look at its parent: it is in another user or process-id namespace.
-    pub(crate) is_foreign: bool,
-    /// The control group that the child is born in.
-    pub(crate) cgroup: Option<Arc<OwnedFd>>,
-    /// A filter may kill the child at exec.
-    pub(crate) is_filtered: bool,
-    /// The child must be a vfork'd one.
-    pub(crate) vfork: bool,
-    /// The child may be in another cgroup than the caller while it shares the caller's memory.
-    pub(crate) changes_cgroup: bool,
-    /// The child has to know its parent.
-    pub(crate) names_parent: bool,
-    /// The child sees no parent: it is in another process-id namespace.
-    pub(crate) is_in_other_pids: bool,
-    /// The thread that clones it.
-    pub(crate) creator: Creator,
-    /// The child is killed when its handle is dropped.
-    pub(crate) kill_on_drop: bool,
-    /// The child leads a process group of its own.
-    pub(crate) leads_group: bool,
-    /// Flags of `clone3(2)` that the child is made with or not at all.
-    pub(crate) flags: u64,
-    /// Was a pidfd asked for, or refused?
-    pub(crate) pidfd: Option<bool>,
-    /// The way the child is made.
-    pub(crate) launcher: Launcher,
-    /// With `Launcher::PosixSpawn`: what the C library has.
-    pub(crate) extensions: Option<Extensions>,
-    /// What a forked child calls before exec.
-    pub(crate) closures: Vec<Arc<Closure>>,
-    program: OsString,
-    /// The directories of PATH that were searched.
-    searched: Option<OsString>,
-    /// Keeps an environment that the arena only names.
-    _environment: Option<Held>,
-    /// Keeps descriptors open that were given to us.
-    _owned: Vec<Arc<OwnedFd>>,
-}
-
-/// The slot of a terminal: the last, since those of socket pairs are counted from the first.
-pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
-
-/// A standard stream as the command described it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    /// Nothing was said.
-    Unset,
-    /// The parent's.
-    Inherit,
-    /// `/dev/null`.
-    Null,
-    /// A pipe for each run.
-    Piped,
-    /// A pair of sockets for each run.
-    SocketPair,
-    /// In the plan itself.
-    Compiled,
-}
-
-impl Stream {
-    fn of(source: Option<&Source>) -> Self {
-        match source {
-            None => Self::Unset,
-            Some(Source::Inherit) => Self::Inherit,
-            Some(Source::Null) => Self::Null,
-            Some(Source::Piped) => Self::Piped,
-            Some(Source::SocketPair) => Self::SocketPair,
-            Some(_) => Self::Compiled,
+/// Compiles a command; `resolve`: it is to be run any number of times, by any launcher. Then the program is looked for now, so that
+/// runs need not search.
+pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
+    check(command)?;
+    let (env, candidates) = match &command.ready {
+        Some(ready) => (ready.env.clone(), program::Candidates { paths: ready.paths.clone(), searched: None }),
+        None => {
+            let candidates = match command.program_fd {
+                Some(_) => program::Candidates { paths: Vec::new(), searched: None },
+                None => program::candidates(command, resolve)?,
+            };
+            (environment::compile(&command.env), candidates)
         }
-    }
-
-    /// The slot's value where no descriptor has to be made.
-    pub(crate) fn slot(self) -> i32 {
-        if self == Self::Null { SLOT_NULL } else { SLOT_INHERIT }
-    }
-}
-
-impl Plan {
-    /// Compiles a command; `resolve`: it is to be run any number of times, by any launcher. Then the program is looked for now, so that
-    /// runs need not search.
-    pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Self> {
-        check(command)?;
-        let (env, candidates) = match &command.ready {
-            Some(ready) => (ready.env.clone(), program::Candidates { paths: ready.paths.clone(), searched: None }),
-            None => {
-                let candidates = match command.program_fd {
-                    Some(_) => program::Candidates { paths: Vec::new(), searched: None },
-                    None => program::candidates(command, resolve)?,
-                };
-                (environment::compile(&command.env), candidates)
-            }
-        };
-        let descriptors = descriptors(command)?;
-        let mut arena = Arena::new();
-        // Descriptors that the child reads in our own table, before it has one.
-        let joined = command.sandbox.joins.iter().map(|(_, fd)| Arc::clone(fd));
-        let group = command.sandbox.cgroup.iter().filter(|_| command.launcher == Launcher::Fork).cloned();
-        let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).chain(group).collect();
-        let reads_early = !read_early.is_empty();
-        let ids = Ids::look_up(command)?;
-        let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
-        check_misses(command, &ops)?;
-        let forks = command.launcher == Launcher::Fork;
-        let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
-        let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
-        // What is prepared may be sent to a zygote, so it has to be complete.
-        let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
-        let words = arena.finish(arena::Parts {
-            ops: &ops,
-            argv: &command.args,
-            envp,
-            pairs: &descriptors.pairs,
-            keep: &descriptors.keep,
-            candidates: &paths,
-            shell,
-        });
-        let plan = Self {
-            arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
-            stdio: [0, 1, 2]
-                .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
-            pty: command.pty.clone(),
-            sockets: descriptors.sockets,
-            back: descriptors.back,
-            highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
-            inherit_all: command.inherit_all,
-            changes_ids: changes_ids(command),
-            vfork: command.setup.simple.oom_score_adj.is_some(),
-            changes_cgroup: !planted!("change-of-cgroup-unnoticed")
-                && !forks
-                && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
-            reads_early,
-            names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
-            is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
-            creator: creator(command),
-            // A forked child makes, or joins, them itself.
-            namespaces: if forks { 0 } else { command.sandbox.unshare & !(Namespace::Time as u64) },
-            id_maps: IdMaps::of(command),
-            is_foreign: is_foreign(command),
-            cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-            is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
-            kill_on_drop: command.kill_on_drop,
-            leads_group: command.setsid || command.process_group == Some(0),
-            flags: launcher::flags(command),
-            pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),
-            launcher: command.launcher,
-            extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
-            closures: command.closures.clone(),
-            program: command.program.clone(),
-            searched: candidates.searched,
-            _environment: (!resolve).then_some(env),
-            _owned: descriptors.owned.into_iter().chain(read_early).collect(),
-        };
-        launcher::check_plan(&plan)?;
-        Ok(plan)
-    }
-
-    /// Does the kernel reap the child?
-    pub(crate) fn is_autoreaped(&self) -> bool {
-        self.flags & CLONE_AUTOREAP != 0
-    }
-
-    /// Does the kernel kill the child when its pidfd is closed?
-    pub(crate) fn is_autokilled(&self) -> bool {
-        self.flags & CLONE_PIDFD_AUTOKILL != 0
-    }
-
-    /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
-    pub(crate) fn header(&self) -> *const Header {
-        self.arena.as_ptr().cast()
-    }
-
-    /// The same, to be read.
-    pub(crate) fn head(&self) -> &Header {
-        // SAFETY: the arena begins with its header.
-        unsafe { &*self.header() }
-    }
-
-    /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
-    pub(crate) fn arena(&self) -> &[u64] {
-        &self.arena
-    }
-
-    /// The program as it was asked for.
-    pub(crate) fn program(&self) -> &OsStr {
-        &self.program
-    }
-
-    /// The PATH that was searched.
-    pub(crate) fn searched(&self) -> Option<&OsStr> {
-        self.searched.as_deref()
-    }
-
-    /// The index of the op that executes the program.
-    pub(crate) fn last_op(&self) -> u32 {
-        self.head().op_count - 1
-    }
-
-    /// The ops of this plan.
-    fn ops(&self) -> &[Op] {
-        // SAFETY: the header's list lies in the arena.
-        unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
-        }
-    }
-
-    /// An op of this plan, by an index that is known to be one.
-    pub(crate) fn op(&self, index: u32) -> &Op {
-        &self.ops()[index as usize]
-    }
-
-    /// A pair of this plan, if there is one of that index.
-    pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
-        // SAFETY: the header's list lies in the arena.
-        let pairs = unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
-        };
-        pairs.get(usize::try_from(index).ok()?)
-    }
-
-    /// All ops but the one that executes the program.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &Op> {
-        (0..self.last_op()).map(|index| self.op(index))
-    }
-
-    /// The call of an op that is one.
-    pub(crate) fn call(&self, op: &Op) -> Option<&Call> {
-        // SAFETY: the first operand of such an op is the offset of a Call.
-        (op.code == OpCode::Call).then(|| unsafe { &*plan::at::<Call>(self.header(), op.a) })
-    }
-
-    /// The numbers that the child is to have, 0 to 2 included.
-    pub(crate) fn keep(&self) -> &[i32] {
-        // SAFETY: the header's list lies in the arena.
-        unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
-        }
-    }
-
-    /// The offsets of the candidates of an `Exec` op.
-    pub(crate) fn candidates(&self, exec: &Op) -> &[u32] {
-        // SAFETY: the list at `a` holds `b` offsets.
-        unsafe { std::slice::from_raw_parts(plan::at::<u32>(self.header(), exec.a), exec.b as usize) }
-    }
-
-    /// A string of this plan.
-    pub(crate) fn text(&self, offset: u32) -> String {
-        // SAFETY: offsets of strings come from the plan's own ops and lists, and every string ends in NUL.
-        let text = unsafe { std::ffi::CStr::from_ptr(plan::at(self.header(), offset)) };
-        String::from_utf8_lossy(text.to_bytes()).into_owned()
-    }
-
-    /// The path of a candidate of an `Exec` op.
-    pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
-        self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
-    }
+    };
+    let descriptors = descriptors(command)?;
+    let mut arena = Arena::new();
+    // Descriptors that the child reads in our own table, before it has one.
+    let joined = command.sandbox.joins.iter().map(|(_, fd)| Arc::clone(fd));
+    let group = command.sandbox.cgroup.iter().filter(|_| command.launcher == Launcher::Fork).cloned();
+    let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).chain(group).collect();
+    let reads_early = !read_early.is_empty();
+    let ids = Ids::look_up(command)?;
+    let ops = ops(command, &mut arena, &descriptors, &ids, candidates.paths.len());
+    check_misses(command, &ops)?;
+    let forks = command.launcher == Launcher::Fork;
+    let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
+    let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
+    // What is prepared may be sent to a zygote, so it has to be complete.
+    let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
+    let words = arena.finish(arena::Parts {
+        ops: &ops,
+        argv: &command.args,
+        envp,
+        pairs: &descriptors.pairs,
+        keep: &descriptors.keep,
+        candidates: &paths,
+        shell,
+    });
+    let plan = Plan {
+        arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
+        stdio: [0, 1, 2]
+            .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
+        pty: command.pty.clone(),
+        sockets: descriptors.sockets,
+        back: descriptors.back,
+        highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
+        inherit_all: command.inherit_all,
+        changes_ids: changes_ids(command),
+        vfork: command.setup.simple.oom_score_adj.is_some(),
+        changes_cgroup: !planted!("change-of-cgroup-unnoticed")
+            && !forks
+            && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+        reads_early,
+        names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
+        is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
+        creator: creator(command),
+        // A forked child makes, or joins, them itself.
+        namespaces: if forks { 0 } else { command.sandbox.unshare & !(Namespace::Time as u64) },
+        id_maps: sandbox::id_maps(command),
+        is_foreign: is_foreign(command),
+        cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
+        is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
+        kill_on_drop: command.kill_on_drop,
+        leads_group: command.setsid || command.process_group == Some(0),
+        flags: launcher::flags(command),
+        pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),
+        launcher: command.launcher,
+        extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
+        closures: command.closures.clone(),
+        program: command.program.clone(),
+        searched: candidates.searched,
+        _environment: (!resolve).then_some(env),
+        _owned: descriptors.owned.into_iter().chain(read_early).collect(),
+    };
+    launcher::check_plan(&plan)?;
+    Ok(plan)
 }
 
 /// Is the child somebody else before it has left our memory?
@@ -615,14 +404,4 @@ fn file_actions(command: &Command, steps: &mut Steps<'_>) {
             }
         }
     }
-}
-
-/// `directory/name`, or `name` alone for an empty directory.
-fn join(directory: &[u8], name: &OsStr) -> OsString {
-    let mut path = directory.to_vec();
-    if !path.is_empty() && path.last() != Some(&b'/') {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name.as_bytes());
-    OsString::from_vec(path)
 }

@@ -390,7 +390,7 @@ pub(super) fn pivot_root(steps: &mut Steps<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::compile::Plan;
+    use crate::compile::compile;
     use crate::{Command, Namespace};
     use forkless_core::plan::{argument_is_offset, argument_is_variable};
     use forkless_core::sys::uapi;
@@ -400,7 +400,7 @@ mod tests {
     fn calls(set: impl FnOnce(&mut Command)) -> Vec<(u32, Vec<String>)> {
         let mut command = Command::new("/bin/true");
         set(command.unshare(Namespace::Mount));
-        let plan = Plan::compile(&command, true).expect("a plan");
+        let plan = compile(&command, true).expect("a plan");
         let calls = plan.steps().filter(|op| op.b == crate::Step::Mount.code()).filter_map(|op| plan.call(op)).skip(1);
         let all = calls.map(|call| {
             let named = (0..6).filter_map(|n| match call.flags {
@@ -478,7 +478,7 @@ mod tests {
                 upper,
                 "/m/x",
             );
-            Plan::compile(&command, true).is_err()
+            compile(&command, true).is_err()
         };
         assert!(!refused("/a /b:c /d,e", None));
         assert!(!refused("/a", Some((Path::new("/u"), Path::new("/w")))));

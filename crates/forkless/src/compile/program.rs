@@ -6,7 +6,7 @@ use crate::step::Step;
 use forkless_core::planted;
 use forkless_core::sys::errno;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
         let path = found.searched.get_or_insert_with(|| search_path(&command.env));
         // An empty entry is the current directory, as it has always been. One that is too long for a path is passed over, as by
         // execvp(3); the kernel's error for it would end the search.
-        let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| super::join(entry, program));
+        let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| join(entry, program));
         found.paths.extend(paths.filter(|path| path.len() < PATH_MAX || planted!("path-too-long-tried")));
     }
     if resolve && found.searched.is_some() {
@@ -86,6 +86,16 @@ fn look(path: &Path) -> Look {
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Look::Absent,
         _ => Look::Other,
     }
+}
+
+/// `directory/name`, or `name` alone for an empty directory.
+fn join(directory: &[u8], name: &OsStr) -> OsString {
+    let mut path = directory.to_vec();
+    if !path.is_empty() && path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name.as_bytes());
+    OsString::from_vec(path)
 }
 
 #[cfg(test)]

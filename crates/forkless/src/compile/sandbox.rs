@@ -1,12 +1,13 @@
 //! Namespaces, mounts, capabilities and filters into ops.
 
-use crate::command::{Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
+use crate::command::{CapabilitySet, Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
 use crate::compile::arena::Arg;
 use crate::compile::places::{self, Places};
 use crate::compile::setup::Steps;
 use crate::error::Error;
 use crate::kernel::{self, Prctl};
-use crate::launch::Launcher;
+use crate::plan::IdMaps;
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::planted;
@@ -14,20 +15,12 @@ use forkless_core::sys::{prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// The id maps of a plan, as the parent writes them.
-#[derive(Default)]
-pub(crate) struct IdMaps {
-    pub(crate) uid: String,
-    pub(crate) gid: String,
-}
-
-impl IdMaps {
-    pub(super) fn of(command: &Command) -> Option<Self> {
-        let lines = |maps: &[[u32; 3]]| maps.iter().map(|[a, b, c]| format!("{a} {b} {c}\n")).collect::<String>();
-        let sandbox = &command.sandbox;
-        let maps = Self { uid: lines(&sandbox.uid_maps), gid: lines(&sandbox.gid_maps) };
-        (!maps.uid.is_empty() || !maps.gid.is_empty()).then_some(maps)
-    }
+/// The id maps that the parent has to write, if there are any.
+pub(super) fn id_maps(command: &Command) -> Option<IdMaps> {
+    let lines = |maps: &[[u32; 3]]| maps.iter().map(|[a, b, c]| format!("{a} {b} {c}\n")).collect::<String>();
+    let sandbox = &command.sandbox;
+    let maps = IdMaps { uid: lines(&sandbox.uid_maps), gid: lines(&sandbox.gid_maps) };
+    (!maps.uid.is_empty() || !maps.gid.is_empty()).then_some(maps)
 }
 
 /// Settings that contradict each other.
@@ -243,7 +236,7 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
     const SECBIT_NO_SETUID_FIXUP: u32 = 4;
     let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
-    let or = |set: Option<crate::CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
+    let or = |set: Option<CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
     let permitted = or(sandbox.permitted, if changes { 0 } else { permitted }) | ambient;
     let effective = or(sandbox.effective, if changes { 0 } else { effective }) & permitted | ambient;
     let inheritable = or(sandbox.inheritable, inheritable) | ambient;

@@ -379,19 +379,12 @@ macro_rules! op {
     };
 }
 
-macro_rules! refusal {
-    (refused $name:ident) => {
-        Some(stringify!($name))
-    };
-}
-
 macro_rules! simple {
     (
         played { $(
             $(#[$doc:meta])*
             $name:ident($value:ident: $($kind:tt)*) {
-                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
-                memory $memory:ident ids $ids:ident posix_spawn $verdict:ident $($rest:tt)*
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt $($rest:tt)*
             }
         )* }
         passed $passed:tt
@@ -399,14 +392,6 @@ macro_rules! simple {
         /// The calls of the settings whose time is now.
         fn played(steps: &mut Steps<'_>, now: When) {
             $(op! { now steps $name $step $value $op })*
-        }
-
-        /// The setting that `posix_spawn` refuses where it comes to this step.
-        pub(crate) fn refused_by_posix_spawn(step: Step) -> Option<&'static str> {
-            match step {
-                $(Step::$step => refusal!($verdict $name),)*
-                _ => None,
-            }
         }
     };
 }

@@ -4,7 +4,8 @@ mod settings;
 
 mod sound;
 
-use crate::compile::{Plan, describe};
+use crate::compile::compile;
+use crate::plan::describe;
 use crate::shell::fuzzed as shell;
 use crate::zygote::fuzzed as zygote;
 
@@ -12,7 +13,7 @@ use crate::zygote::fuzzed as zygote;
 pub fn plan(bytes: &[u8]) {
     let command = settings::command(bytes);
     for resolve in [false, true] {
-        let Ok(plan) = Plan::compile(&command, resolve) else { continue };
+        let Ok(plan) = compile(&command, resolve) else { continue };
         let faults = sound::faults(plan.arena());
         assert!(faults.is_empty(), "{faults:?} in {command:?}");
         assert!(describe::steps(&plan).iter().all(|step| !step.is_empty()));
@@ -34,7 +35,7 @@ pub fn line(bytes: &[u8]) -> bool {
 mod tests {
     use super::{line, parcel, plan, sound};
     use crate::Command;
-    use crate::compile::Plan;
+    use crate::compile::compile;
     use std::path::Path;
 
     /// Each kept input of a target.
@@ -104,7 +105,7 @@ mod tests {
             .umask(0o22)
             .rlimit(crate::Resource::Core, 0, 0)
             .scripts_by_shell(true);
-        let plan = Plan::compile(&command, true).expect("a plan");
+        let plan = compile(&command, true).expect("a plan");
         let good = plan.arena().to_vec();
         let is_sound = |words: &[u64]| {
             // The vectors hold addresses of the original.

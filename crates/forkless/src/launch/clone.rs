@@ -9,7 +9,7 @@ use super::stack::Stack;
 use super::{dumps, traced};
 use forkless_core::frame::Frame;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -33,7 +33,7 @@ pub(crate) struct How {
     /// `CLONE_PARENT`: the child is the caller's brother. It tells when it has left by its robust list alone: the kernel would
     /// clear the word a moment after that, when it may be the next child's.
     pub(crate) for_parent: bool,
-    /// Flags of `clone3` alone, of Linux 7.1: [`CLONE_AUTOREAP`] and those with it. They are never left out.
+    /// Flags of `clone3` alone, of Linux 7.1: [`CLONE_AUTOREAP`](crate::kernel::CLONE_AUTOREAP) and those with it. They are never left out.
     pub(crate) flags: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     let guards = dumps::reach_the_parent();
     // By raw system call, since libc leaves its own two signals out.
     // The mask is put back below, whatever happens.
-    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(BLOCKED_IN_CALLER));
+    let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(blocked_in_caller()));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }
@@ -136,16 +136,6 @@ fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
 
 /// Linux 5.7; the kernel's header has it as a 64-bit constant.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
-
-/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes `CLONE_PARENT`.
-pub(crate) const CLONE_AUTOREAP: u64 = 1 << 34;
-
-/// The child has no_new_privs from the start.
-pub(crate) const CLONE_NNP: u64 = 1 << 35;
-
-/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`, [`CLONE_AUTOREAP`],
-/// and [`CLONE_NNP`] or CAP_SYS_ADMIN.
-pub(crate) const CLONE_PIDFD_AUTOKILL: u64 = 1 << 36;
 
 /// No handler of ours is left in the child, so no signal can run one in shared memory, and none has to be blocked.
 unsafe fn by_clone3(

@@ -7,34 +7,23 @@
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
-use crate::kernel;
+use crate::kernel::{self, LIBCS};
+use crate::plan::Creator;
 use crate::process;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::ALL_BUT_SIGSYS;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-/// Who clones.
-#[derive(Debug, Clone)]
-pub(crate) enum Creator {
-    /// The thread that launches.
-    Caller,
-    /// A thread that lives as long as the process, unless the caller is its first thread, which mostly does so too.
-    Process,
-    /// A thread that joins this process-id namespace first.
-    Member(Arc<OwnedFd>),
-}
-
 /// Why a child could not be cloned by another thread.
 #[derive(Debug)]
-pub(super) enum CreatorError {
+pub(crate) enum CreatorError {
     /// There could be no thread.
     Thread(io::Error),
     /// `setns(2)`.
@@ -45,7 +34,7 @@ pub(super) enum CreatorError {
 
 impl Creator {
     /// Does the work on the creator's thread. `is_first_thread`: the caller is the process's first.
-    pub(super) fn run<T: Send>(
+    pub(crate) fn run<T: Send>(
         &self,
         is_first_thread: bool,
         work: impl FnOnce() -> T + Send,
@@ -59,7 +48,7 @@ impl Creator {
     }
 
     /// Is the child cloned with every signal blocked, whatever the caller's mask?
-    pub(super) fn blocks_signals(&self, is_first_thread: bool) -> bool {
+    pub(crate) fn blocks_signals(&self, is_first_thread: bool) -> bool {
         match self {
             Self::Caller => false,
             Self::Process => !is_first_thread,
@@ -68,13 +57,10 @@ impl Creator {
     }
 }
 
-/// libc's own signals, with which it has every thread change its ids, and waits for each.
-pub(super) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
-
 /// Starts a thread that no signal of the host's can find.
-pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Put back below; a new thread starts with its maker's mask.
-    let blocked = BLOCKED_IN_CALLER & !LIBCS;
+    let blocked = ALL_BUT_SIGSYS & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
     let answer = start();
     if let Ok(mask) = mask {
@@ -163,7 +149,7 @@ pub(super) const KCMP_VM: usize = 1;
 const KCMP_FILES: usize = 2;
 
 /// Does the calling thread share this with another one, also of another process? `kcmp(2)`; none where that is refused.
-pub(super) fn shares(what: usize, thread: i32) -> Option<bool> {
+pub(crate) fn shares(what: usize, thread: i32) -> Option<bool> {
     kernel::shares(what, thread).ok()
 }
 

@@ -191,7 +191,7 @@ impl KeepDumpable {
                 Some(false) => return,
                 None if planted!("kcmp-refused-and-believed") => return,
                 None => {
-                    super::fork::has_executed(pid);
+                    super::forked::has_executed(pid);
                     return;
                 }
             }
@@ -262,22 +262,23 @@ pub(super) fn now() -> u64 {
     time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Makes this process dumpable, or not, as PR_SET_DUMPABLE of `prctl(2)` does, also while children are being launched that change
-/// their ids.
+/// Makes this process dumpable or not, as PR_SET_DUMPABLE of `prctl(2)` does, in a way that works while children are
+/// being launched that change their IDs.
 ///
-/// Such a launch makes the memory that it shares non-dumpable until the child has executed its program, and then puts back what
-/// the process was. A `prctl(2)` of the caller's own in between cannot be told from the kernel's doing, and is lost. This call is
-/// not: `false` takes effect at once and stays, `true` when no such child is left in the memory.
+/// Such a launch makes the memory that it shares non-dumpable until the child has executed its program, and then
+/// restores the process's setting. It cannot distinguish a `prctl(2)` that the caller makes in between from the
+/// kernel's own change, so that call has no lasting effect. This function has: `false` takes effect at once and stays,
+/// `true` takes effect when no such child is left in the memory.
 ///
 /// ```
 /// forkless::set_dumpable(false)?;
-/// // Secrets are read, and neither a debugger nor a core gets them.
+/// // Read secrets here: debuggers cannot attach, and no core dump has them.
 /// forkless::set_dumpable(true)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
-/// `prctl(2)`'s, as from a filter.
+/// Those of `prctl(2)`, for example from a seccomp filter.
 pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     let mut answer = Ok(());
     loop {

@@ -11,7 +11,7 @@
 //! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
 
 use crate::kernel::{self, Prctl};
-use forkless_core::planted;
+use forkless_core::{planted, signals};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// 0: not asked yet.
@@ -60,12 +60,7 @@ fn version(text: &[u8]) -> Option<(u32, u32)> {
 
 /// May a filter kill a child of ours, and would its dump reach this process? `is_filtered`: the child gets one of its own.
 pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
-    reach_the_parent() && (is_filtered || has_filter())
-}
-
-/// Has the calling thread a filter? Its children have it too.
-fn has_filter() -> bool {
-    kernel::prctl(Prctl::Seccomp, 0) != Ok(0)
+    reach_the_parent() && (is_filtered || signals::has_filter())
 }
 
 /// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.

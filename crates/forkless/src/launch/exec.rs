@@ -3,10 +3,11 @@
 //! It plays the plan that a forked child would play. There is nobody beside it, so what needs a parent is refused.
 
 use super::failure;
-use super::fork::call_all;
-use crate::compile::{Plan, Stream};
 use crate::error::Error;
 use crate::pipes;
+use crate::plan::closure::call_all;
+use crate::plan::{Plan, Stream};
+use crate::step::Step;
 use forkless_core::child::play_here;
 use forkless_core::frame::{Frame, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
@@ -36,7 +37,7 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     // SAFETY: the plan that was played.
     match unsafe { outcome(&frame, plan.header()) } {
         // A step without an errno: execve(2) does not come back without one.
-        Outcome::Exec => Error::new(plan.program(), crate::Step::Exec, errno::ENOSYS),
+        Outcome::Exec => Error::new(plan.program(), Step::Exec, errno::ENOSYS),
         failure => failure::failed(plan, failure),
     }
 }

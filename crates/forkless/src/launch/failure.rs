@@ -1,10 +1,11 @@
 //! A failed launch in the user's words: which step, on what, why, and what to do about it.
 
-use super::clone::CLONE_NNP;
 use super::creator::CreatorError;
 use super::probe::ProbeError;
-use crate::compile::{Plan, describe};
 use crate::error::Error;
+use crate::kernel::CLONE_NNP;
+use crate::plan::closure::PANICKED;
+use crate::plan::{Creator, Plan, describe};
 use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Pair};
@@ -13,7 +14,7 @@ use forkless_core::sent::what;
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
 
-pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
+pub(crate) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
         ProbeError::Stack(errno) => stack_error(plan, errno),
         ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL).note(
@@ -25,11 +26,11 @@ pub(super) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     }
 }
 
-pub(super) fn stack_error(plan: &Plan, errno: i32) -> Error {
+pub(crate) fn stack_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Stack, errno).note("RLIMIT_AS, or the system's memory or mappings, are used up")
 }
 
-pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
+pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
     let (bare, needs) = match flag_needs(plan, error) {
         Some((flag, needs)) => (bare.on(format!("with {flag}")), needs),
@@ -55,7 +56,7 @@ pub(super) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     }
     match error {
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
-        errno::ENOMEM if matches!(plan.creator, super::Creator::Member(_)) => {
+        errno::ENOMEM if matches!(plan.creator, Creator::Member(_)) => {
             bare.note("no memory, or the first process of the process-id namespace has ended")
         }
         errno::ENOMEM => bare.note("no memory for another process"),
@@ -85,14 +86,14 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
 }
 
 /// The caller's memory could not be made dumpable again after a child that has other ids.
-pub(super) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
+pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
         "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
     )
 }
 
 /// No thread could clone the child.
-pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
+pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     match error {
         CreatorError::Thread(error) => {
             let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
@@ -113,7 +114,7 @@ pub(super) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
 }
 
 /// The parent could not write an id map.
-pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
+pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
         errno::EPERM => bare.note("an ordinary user may map one id, its own"),
@@ -123,7 +124,7 @@ pub(super) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
 }
 
 /// Best-effort steps that failed.
-pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
+pub(crate) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
     misses(frame)
         .filter(|(op, _)| *op <= plan.last_op())
         .map(|(op, errno)| failed(plan, Outcome::Failed { op, code: plan.op(op).code, detail: -1, errno }))
@@ -131,7 +132,7 @@ pub(super) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
 }
 
 /// A child's failure in the user's words.
-pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
+pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
         Outcome::Adopt { what: PUTS_HANDLERS_AWAY, errno: 0 } => return Error::killed(plan.program(), Step::Signals),
@@ -153,7 +154,7 @@ pub(super) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
-    if errno == super::fork::PANICKED && code == OpCode::PreExec {
+    if errno == PANICKED && code == OpCode::PreExec {
         let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
     }
@@ -280,6 +281,7 @@ fn adopted(what: i32) -> &'static str {
 mod tests {
     use super::*;
     use crate::command::Command;
+    use crate::compile::compile;
     use forkless_core::report::outcome;
 
     /// Whatever a frame holds, which others may have written to: no more than words come of it.
@@ -287,7 +289,7 @@ mod tests {
     fn a_garbled_report_is_an_error() {
         let mut command = Command::new("/bin/true");
         command.current_dir("/").stdin(crate::Stdio::piped());
-        let plan = Plan::compile(&command, true).expect("a plan");
+        let plan = compile(&command, true).expect("a plan");
         // SAFETY: all zeroes are a frame: numbers and null pointers.
         let mut frame: Frame = unsafe { std::mem::zeroed() };
         let steps = plan.last_op() + 1;

@@ -7,73 +7,28 @@
 //! Its exit signal is SIGCHLD from the start. So a child that fails before exec is seen by the host's SIGCHLD handler, and
 //! a host that reaps whatever ends may take it from us, as with any launcher that forks.
 
-use super::creator::LIBCS;
+use super::forked::{PATIENCE, has_executed, nap};
+use super::run::{Caller, Form, Run, Running};
 use super::stack::Stack;
-use super::{Call, Caller, DescriptorTable, Form, Launcher, PATIENCE, Passing, Route, Run, Running};
-use super::{failure, fatal_signal, is_stopped, killed_in_exec, maps, result, wait_though_stopped, was_sent_away};
-use crate::compile::Plan;
+use super::watch::{fatal_signal, killed_in_exec, result, wait_though_stopped, wait_while, was_sent_away};
+use super::{failure, maps};
 use crate::error::Error;
-use crate::kernel;
-use crate::wait;
-use forkless_core::forked::{self, NO_OWNER, OWNER_LEFT, Shared, UNWATCHED};
-use forkless_core::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, LEFT, Table};
+use crate::kernel::{self, LIBCS};
+use crate::plan::Plan;
+use crate::plan::closure::call_all;
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::wait::{self, is_gone};
+use forkless_core::forked::{self, NO_OWNER};
+use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
-use forkless_core::sys::{self, errno, uapi};
+use forkless_core::signals::blocked_in_caller;
+use forkless_core::sys::{self, errno};
 use nix::libc;
-use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-type Work = dyn FnMut() -> io::Result<()> + Send + Sync;
-
-/// What is to be done in the child before exec. Only a forked child calls it, and that one has a copy of its own.
-pub(crate) struct Closure(UnsafeCell<Box<Work>>);
-
-// SAFETY: what is inside is Sync, and is changed only by a forked child, in its own memory and by its only thread.
-unsafe impl Sync for Closure {}
-
-// As std's commands and children are, whatever their closures: nobody in this process sees what a closure left half-done.
-impl UnwindSafe for Closure {}
-impl RefUnwindSafe for Closure {}
-
-impl Closure {
-    pub(crate) fn new(work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self(UnsafeCell::new(Box::new(work)))
-    }
-}
-
-/// In place of an errno: a closure has panicked.
-pub(super) const PANICKED: i32 = i32::MAX;
-
-/// Calls the closures, in the child. `data`: the plan's list of them.
-///
-/// A panic ends here: the child has its caller's stack, and must not unwind into it.
-pub(super) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
-    // SAFETY: `run` has given both, and in this copy nobody changes them.
-    let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
-    for (n, closure) in (0..).zip(closures) {
-        frame.detail.store(n, Ordering::Relaxed);
-        // SAFETY: the child's own copy, and its only thread.
-        let work = unsafe { &mut *closure.0.get() };
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(Ok(())) => {}
-            // As std does for an error without a number.
-            Ok(Err(error)) => return error.raw_os_error().filter(|&number| number > 0).unwrap_or(errno::EINVAL),
-            Err(panic) => {
-                // Its destructor could panic too.
-                std::mem::forget(panic);
-                return PANICKED;
-            }
-        }
-    }
-    0
-}
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Launches a plan by fork.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
@@ -99,7 +54,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
     match run.form {
         Form::Launch => return Ok(running),
-        Form::Spawn => running.left = super::wait_while(&running.stack, pid, None, |word| word != LEFT),
+        Form::Spawn => running.left = wait_while(&running.stack, pid, None, |word| word != LEFT),
         Form::End => {
             running.ended = Some(wait::wait(pid, running.pidfd.as_ref(), started));
             running.stack.frame().word.store(LEFT, Ordering::Release);
@@ -149,7 +104,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 fn fork(stack: &Stack) -> Result<i32, i32> {
     // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
     // Put back below; the child sets its own.
-    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER & !LIBCS)?;
+    let mask = sys::set_signal_mask(blocked_in_caller() & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
     unsafe {
@@ -190,7 +145,7 @@ fn open_gate(stack: &Stack, go: bool) {
 }
 
 /// Writes the id maps when the child has made its user namespace.
-fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) -> Result<(), Error> {
+fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> Result<(), Error> {
     let (frame, pid) = (running.stack.frame(), running.pid);
     let asks = || frame.asked.load(Ordering::Acquire) == ASKED;
     while !asks() && !running.stack.has_left() && !is_gone(pid) {
@@ -208,121 +163,6 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::compile::IdMaps) 
             None => failure::map_error(plan, error, what),
         }
     })
-}
-
-/// Has the child been seen to leave?
-pub(super) fn has_left(shared: &Shared) -> bool {
-    let owner = shared.owner.load(Ordering::Acquire);
-    owner != UNWATCHED && owner & OWNER_LEFT != 0
-}
-
-/// [`wait_while`](super::wait_while) the child has not left; false if the time ran out or it was found stopped.
-pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> bool {
-    // A limit beyond what the clock holds is no limit.
-    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let has_left = || {
-        let known = shared.frame.word.load(Ordering::Acquire) == LEFT || has_left(shared);
-        if known {
-            // The child writes to it no more.
-            shared.frame.word.store(LEFT, Ordering::Release);
-        }
-        known
-    };
-    let mut looked = None;
-    loop {
-        let owner = shared.owner.load(Ordering::Acquire);
-        if has_left() {
-            return true;
-        }
-        let now = Instant::now();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-        // Where the kernel does not say it, it has to be asked for.
-        let patience = if owner == UNWATCHED { Duration::from_micros(200) } else { PATIENCE };
-        if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
-            looked = Some(now);
-            // Where nothing says it yet, the child may still be at its plan.
-            let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
-            let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
-            if is_gone || owner == UNWATCHED && has_executed() {
-                shared.frame.word.store(LEFT, Ordering::Release);
-                return true;
-            }
-            if is_stopped(pid) {
-                return has_left();
-            }
-        }
-        if left == Some(Duration::ZERO) {
-            return false;
-        }
-        nap(&shared.owner, owner, left.map_or(patience, |left| left.min(patience)));
-    }
-}
-
-fn nap(word: &AtomicU32, value: u32, time: Duration) {
-    let time = uapi::__kernel_timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos() as i64 };
-    let _ = sys::futex_wait(word, value, Some(&time));
-}
-
-/// Has the child ended, be it reaped or not? One that was killed early never came to say so.
-fn is_gone(pid: i32) -> bool {
-    let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-    let mut info = sys::SignalInfo::EMPTY;
-    match sys::waitid(uapi::P_PID, pid, &mut info, options, None) {
-        Ok(()) => info.pid == pid,
-        Err(errno::ECHILD) => true,
-        // Refused, which says nothing of the child.
-        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
-    }
-}
-
-/// Has the child, which has left, executed a program, or was it killed in exec? True where that cannot be known.
-///
-/// It leaves a moment before the kernel marks it as having done so.
-pub(super) fn has_executed(pid: i32) -> bool {
-    loop {
-        match executed(pid) {
-            // What has ended changes no more.
-            Some(false) if is_gone(pid) => return executed(pid) != Some(false),
-            Some(false) => sys::pause(Duration::from_micros(50)),
-            answer => return answer.unwrap_or(true),
-        }
-    }
-}
-
-/// Has the child executed a program? None where that cannot be known at the moment.
-///
-/// `/proc` says it of every child, but reading it takes a descriptor. Without one `setpgid(2)` says it, of a child in our
-/// session: a parent may move a child to another process group only until the child executes a program, and then gets
-/// EACCES. No process has this group, so nothing is moved: before exec the answer is EPERM. (POSIX, setpgid; the order of
-/// the checks is that of setpgid() in kernel/sys.c.)
-fn executed(pid: i32) -> Option<bool> {
-    const NO_GROUP: i32 = i32::MAX;
-    if let Some(has_forked_only) = stat(pid) {
-        return Some(!has_forked_only);
-    }
-    match kernel::set_group(pid, NO_GROUP) {
-        Err(errno::EACCES) => Some(true),
-        // In another session it is EPERM either way.
-        Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
-        _ => None,
-    }
-}
-
-/// The state in a child's `/proc/PID/stat` is that of a zombie.
-fn has_ended(text: &[u8]) -> bool {
-    let end = text.iter().rposition(|&byte| byte == b')');
-    end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
-}
-
-/// PF_FORKNOEXEC of a child's flags: `proc_pid_stat(5)`, include/linux/sched.h.
-fn stat(pid: i32) -> Option<bool> {
-    const PF_FORKNOEXEC: u64 = 0x40;
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it; nothing behind it has a parenthesis.
-    let end = text.iter().rposition(|&byte| byte == b')')?;
-    let mut words = text.get(end + 2..)?.split(|&byte| byte == b' ');
-    let flags: u64 = std::str::from_utf8(words.nth(6)?).ok()?.parse().ok()?;
-    Some(flags & PF_FORKNOEXEC != 0)
 }
 
 const _: () = assert!(NO_OWNER == 0 && GO_WAIT == 0, "as in a new mapping");

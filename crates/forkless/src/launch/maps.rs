@@ -2,7 +2,7 @@
 
 use super::dumps;
 use super::stack::Stack;
-use crate::compile::IdMaps;
+use crate::plan::IdMaps;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// An errno, and on which file.
-pub(super) type MapError = (i32, &'static str);
+pub(crate) type MapError = (i32, &'static str);
 
 /// Writes the maps and lets the child go on, or sends it away; an error says on what. `forbids_dumps`: the process is not to
 /// be dumpable from then on.
 ///
 /// The child waits for us, and we have not reaped it, so its pid is its own. `is_there`: that is still so of one that the kernel
 /// reaps.
-pub(super) fn write(
+pub(crate) fn write(
     pid: i32,
     go: &AtomicU32,
     maps: &IdMaps,
@@ -42,7 +42,7 @@ pub(super) fn write(
 /// Where whoever clones stands still until the child has left (`CLONE_VFORK`), another thread writes the maps.
 ///
 /// Gives what the clone gave, and what came of the maps of the child that it made.
-pub(super) fn write_meanwhile<T>(
+pub(crate) fn write_meanwhile<T>(
     stack: &mut Stack,
     maps: &IdMaps,
     forbids_dumps: bool,

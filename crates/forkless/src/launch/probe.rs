@@ -14,7 +14,7 @@ use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
 use forkless_core::planted;
-use forkless_core::signals::BLOCKED_IN_CALLER;
+use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, errno};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -186,7 +186,7 @@ pub(crate) fn is_refusal(error: i32) -> bool {
 /// has not come to would be taken for refused.
 fn run() -> Result<u32, ProbeError> {
     // Put back below, whatever happens.
-    let mask = sys::set_signal_mask(BLOCKED_IN_CALLER);
+    let mask = sys::set_signal_mask(blocked_in_caller());
     // Nor may a filter that kills it end us.
     let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {

@@ -7,12 +7,15 @@
 //!
 //! After a fork, the forked copy finds these mappings full of zeroes (`MADV_WIPEONFORK`), that is: free.
 
-use forkless_core::forked::Shared;
+use crate::error::Error;
+use crate::plan::Plan;
+use forkless_core::forked::{OWNER_LEFT, Shared, UNWATCHED};
 use forkless_core::frame::{Frame, LEFT, RUNNING};
 use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::process::ExitStatus;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -27,7 +30,7 @@ const KEPT: usize = 256;
 
 static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; KEPT];
 
-/// Mappings that exist now, for tests and the curious.
+/// The number of mappings that exist now.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -35,7 +38,14 @@ thread_local! {
     static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// How many stacks the library has mapped, in use or kept for the next launch (at most 256 are kept).
+/// The number of stacks that the library has mapped, in use or kept for later launches. At most 256 are kept.
+///
+/// ```
+/// let mut child = forkless::Command::new("true").spawn()?;
+/// println!("{} stacks", forkless::mapped_stacks());
+/// # child.wait()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn mapped_stacks() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
@@ -55,6 +65,11 @@ pub(crate) trait Lender: Send + Sync {
     /// How long the memory is that the stack lies in, where somebody asks.
     fn length(&self) -> usize {
         0
+    }
+
+    /// After the child has left without executing its program: what whoever lent the stack knows of the reason.
+    fn error(&self, _stack: &Stack, _plan: &Plan, _status: Option<ExitStatus>) -> Option<Error> {
+        None
     }
 }
 
@@ -161,7 +176,7 @@ impl Stack {
 
     /// Has the child left, as far as can be seen without asking the kernel?
     pub(crate) fn has_left(&self) -> bool {
-        self.frame().state() == LEFT || self.forked().is_some_and(super::fork::has_left)
+        self.frame().state() == LEFT || self.forked().is_some_and(has_left)
     }
 
     /// Is what the child reads the parent's own memory?
@@ -196,6 +211,11 @@ impl Stack {
     /// The length of the memory that it was lent with.
     pub(crate) fn lent_length(&self) -> usize {
         self.lender.as_ref().map_or(0, |lender| lender.length())
+    }
+
+    /// What the lender knows of a failure.
+    pub(crate) fn lenders_error(&self, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
+        self.lender.as_ref()?.error(self, plan, status)
     }
 
     /// Does it lie in memory that is shared with a zygote?
@@ -264,6 +284,12 @@ impl Drop for Stack {
 pub(crate) const fn frame_offset() -> usize {
     // 64-byte aligned, as the frame's type asks.
     MAPPING - size_of::<Frame>().next_multiple_of(64)
+}
+
+/// Has the child been seen to leave?
+pub(super) fn has_left(shared: &Shared) -> bool {
+    let owner = shared.owner.load(Ordering::Acquire);
+    owner != UNWATCHED && owner & OWNER_LEFT != 0
 }
 
 fn hint() -> usize {

@@ -1,16 +1,17 @@
-//! What the probe found, for who wants to look at it.
+//! The result of the probe, for callers that want to see it.
 
 use super::probe::{Feature, Features, ProbeError, is_refusal};
 use std::io;
 
-/// What launches rest on, and whether this kernel, and whatever filters it for this process, allows it.
+/// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows them.
 ///
-/// Found by a real child, once for a process. What is refused to a later launch is missing for a while, and then tried again.
+/// A real child finds them out, once for a process. A feature that is refused to a later launch counts as missing for a
+/// while, and is then tried again.
 ///
 /// ```
 /// let here = forkless::Support::probe()?;
 /// if !here.close_range {
-///     eprintln!("each child gets a copy of the whole descriptor table");
+///     eprintln!("each child gets a copy of the whole file-descriptor table");
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -22,7 +23,7 @@ pub struct Support {
     pub shared_memory: bool,
     /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without: `clone(2)`, with every signal blocked meanwhile.
     pub clone3: bool,
-    /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without: the descriptor table is copied whole.
+    /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without it, the file-descriptor table is copied whole.
     pub close_range: bool,
     /// `pidfd_open(2)` and `pidfd_getfd(2)` on the parent. Without: pipes are passed through `/proc`, others copied.
     /// `None` where it was not tried, since a copied table has them already.
@@ -33,7 +34,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// Everything.
+    /// All features.
     pub const ALL: Self = Self {
         shared_memory: true,
         clone3: true,
@@ -46,11 +47,17 @@ impl Support {
     pub const NONE: Self =
         Self { shared_memory: false, clone3: false, close_range: false, pidfd_getfd: None, pidfd_thread: None };
 
-    /// Tries it with a child that only probes, unless this process has launched something before.
+    /// Finds the features with a child that only probes, unless this process has launched something before.
+    ///
+    /// ```
+    /// let here = forkless::Support::probe()?;
+    /// println!("a child can share memory: {}", here.shared_memory);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// When there was no memory for its stack, or no process could be made just now (`EAGAIN`, `ENOMEM`). A refusal is no
-    /// error but an answer.
+    /// If there is no memory for the child's stack, or no process can be created now (`EAGAIN`, `ENOMEM`). A refused
+    /// feature is no error but a result.
     pub fn probe() -> io::Result<Self> {
         match Features::get() {
             Ok(found) => Ok(Self::of(found)),

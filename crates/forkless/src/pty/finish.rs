@@ -1,4 +1,4 @@
-//! Reading a terminal until the child has ended, whoever else has it open.
+//! Reading a terminal until the child has ended, even if other processes have the terminal open.
 
 use super::{Pty, ready};
 use crate::child::Child;
@@ -8,18 +8,18 @@ use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// How long to sleep between two looks at a child without a pidfd.
+/// The interval at which a child without a pidfd is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// More than can be under way in a terminal: 8 KiB of buffers (`pty_common_install()`), which are not counted exactly, and
-/// 4 KiB of the line discipline.
+/// More than a terminal can buffer: 8 KiB of buffers (`pty_common_install()`), which are not counted exactly, and 4 KiB
+/// of the line discipline.
 const UNDER_WAY: usize = 64 * 1024;
 
 impl Pty {
-    /// Reads until the child has ended, and all that it has written; waits for it. `into` takes the bytes.
+    /// Reads until the child has ended and all that it wrote has been read, and waits for it. `into` gets the bytes.
     ///
-    /// `linger`: how long to go on after that while other processes, such as the child's in the background, have the
-    /// terminal open. What they write later is left unread. [`Duration::MAX`]: until the terminal's own end.
+    /// `linger` is how long to read on after that while other processes, such as the child's background processes, have
+    /// the terminal open. What they write later is not read. [`Duration::MAX`] reads until the terminal's own end.
     ///
     /// ```
     /// use forkless::{Command, Pty, PtySize};
@@ -34,8 +34,8 @@ impl Pty {
     /// ```
     ///
     /// # Errors
-    /// As for [`Child::wait`] and [`follower`](Self::follower), and any of reading and of `into`. Where it is not [`Child::wait`] that failed, the child has
-    /// not been waited for.
+    /// As for [`Child::wait`] and [`follower`](Self::follower), and errors of reading and of `into`. After an error
+    /// that is not one of [`Child::wait`], the child has not been waited for.
     pub fn read_until_exit<W: Write + ?Sized>(
         &self,
         child: &mut Child,
@@ -43,7 +43,7 @@ impl Pty {
         into: &mut W,
     ) -> io::Result<ExitStatus> {
         let mut buffer = [0; 8192];
-        // As long as the child runs there is no end: it may close the terminal and open it again, as /dev/tty.
+        // Held open so that reads do not end while the child runs: it may close the terminal and open it again as /dev/tty.
         let held = self.follower()?;
         let status = loop {
             let (has_bytes, status) = self.wait_for_either(child)?;
@@ -74,7 +74,7 @@ impl Pty {
         Ok(status)
     }
 
-    /// Waits for bytes, or the child's end: are there bytes, how has it ended?
+    /// Waits for bytes or the child's end. Returns whether there are bytes, and how the child has ended.
     fn wait_for_either(&self, child: &mut Child) -> io::Result<(bool, Option<ExitStatus>)> {
         let Some(pidfd) = child.pidfd() else {
             let has_bytes = self.is_ready(Some(LOOK_EVERY))?;
@@ -86,7 +86,7 @@ impl Pty {
         Ok((has_bytes, if has_ended { Some(child.wait()?) } else { None }))
     }
 
-    /// One read of what is there; 0 at the end.
+    /// Reads once; 0 at the end.
     fn pass<W: Write + ?Sized>(&self, buffer: &mut [u8], into: &mut W) -> io::Result<usize> {
         let mut terminal = self;
         loop {

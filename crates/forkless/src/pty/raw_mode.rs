@@ -1,15 +1,15 @@
-//! The caller's own terminal in raw mode, for as long as somebody else's bytes pass through it.
+//! Raw mode of the caller's own terminal.
 
 use rustix::process::{getpgrp, getsid};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr};
 use std::io;
 use std::os::fd::AsFd;
 
-/// The caller's own terminal in raw mode, as `ssh` has it: each byte that is typed is read at once and means nothing, not
-/// even Ctrl-C. When this is dropped, by a panic as well, the modes are again what they were.
+/// The caller's own terminal in raw mode, as `ssh` uses it: each typed byte is read at once and has no special meaning,
+/// not even Ctrl-C. Dropping the value, also in a panic, restores the modes.
 ///
-/// What no guard can see is left to the caller: `exit`, `abort`, a panic that aborts, and signals that end or stop the
-/// process. Handle those ([`suspend`](Self::suspend) before a stop, [`resume`](Self::resume) after it).
+/// It cannot restore them on `exit`, `abort`, a panic that aborts, and signals that end or stop the process. Handle
+/// those signals: [`suspend`](Self::suspend) before a stop, [`resume`](Self::resume) after it.
 ///
 /// ```no_run
 /// use forkless::{Command, Pty, PtySize, RawMode};
@@ -32,11 +32,18 @@ pub struct RawMode<F: AsFd> {
 }
 
 impl<F: AsFd> RawMode<F> {
-    /// Puts the terminal in raw mode. As for any change of its modes, a process in the background is stopped (SIGTTOU)
-    /// until it is brought to the foreground.
+    /// Puts the terminal in raw mode. In a background process this stops the process (SIGTTOU) until it is in the
+    /// foreground, like any change of the modes.
+    ///
+    /// ```no_run
+    /// let raw = forkless::RawMode::enter(std::io::stdin())?;
+    /// // Every key is read at once.
+    /// drop(raw); // the modes are restored
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// ENOTTY where it is no terminal.
+    /// ENOTTY if it is no terminal.
     pub fn enter(terminal: F) -> io::Result<Self> {
         let before = tcgetattr(&terminal)?;
         let raw = Self { terminal, before };
@@ -44,22 +51,38 @@ impl<F: AsFd> RawMode<F> {
         Ok(raw)
     }
 
-    /// Puts it in raw mode again: after [`suspend`](Self::suspend), or after a stop, when a shell may have set its own modes.
+    /// Puts the terminal in raw mode again: after [`suspend`](Self::suspend), or after a stop, when a shell may have
+    /// set its own modes.
+    ///
+    /// ```no_run
+    /// let raw = forkless::RawMode::enter(std::io::stdin())?;
+    /// raw.suspend()?;
+    /// println!("a line of ordinary output");
+    /// raw.resume()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`enter`](Self::enter).
     pub fn resume(&self) -> io::Result<()> {
         let mut modes = self.before.clone();
         modes.make_raw();
-        // Not when all output has gone: that may never be, and modes do not change what has been written.
+        // Not TCSADRAIN: output may never drain, and the modes do not change what has been written.
         Ok(tcsetattr(&self.terminal, OptionalActions::Now, &modes)?)
     }
 
-    /// Puts the modes back as they were before [`enter`](Self::enter). Does nothing in the background, where the terminal
-    /// is another's, and its modes too.
+    /// Restores the modes from before [`enter`](Self::enter). Does nothing in the background, where the modes belong to
+    /// the job in the foreground.
+    ///
+    /// ```no_run
+    /// let raw = forkless::RawMode::enter(std::io::stdin())?;
+    /// // In the handler of SIGTSTP, before the process stops itself:
+    /// raw.suspend()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// EIO where the terminal has been hung up.
+    /// EIO if the terminal has been hung up.
     pub fn suspend(&self) -> io::Result<()> {
         if self.is_in_background() {
             return Ok(());
@@ -75,7 +98,7 @@ impl<F: AsFd> RawMode<F> {
 
 impl<F: AsFd> Drop for RawMode<F> {
     fn drop(&mut self) {
-        // A terminal that has gone has no modes.
+        // A terminal that was hung up has no modes to restore.
         let _ = self.suspend();
     }
 }

@@ -1,4 +1,4 @@
-//! The handle of a line that runs.
+//! The handle of a shell command line that runs.
 
 use super::ending::ShellEnding;
 use crate::child::Child;
@@ -6,7 +6,7 @@ use std::io;
 use std::process::{ExitStatus, Output};
 use std::time::Duration;
 
-/// A line that runs: from [`ShellCommand::spawn`](super::ShellCommand::spawn).
+/// A shell command line that runs: from [`ShellCommand::spawn`](super::ShellCommand::spawn).
 ///
 /// ```
 /// use forkless::Stdio;
@@ -25,27 +25,56 @@ pub struct ShellChild {
 }
 
 impl ShellChild {
-    /// The child: its pipes, its ids, its signals. The status that this gives by itself is the program's, which the functions
-    /// below tell as a shell would.
+    /// The child: its pipes, IDs and signals. A wait on it returns the program's own status; the functions below return
+    /// the status that a shell would report.
+    ///
+    /// ```
+    /// let mut child = forkless::shell("exec sleep 60").spawn()?;
+    /// child.handle().signal(15)?;
+    /// # child.handle().kill()?;
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn handle(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// The child, for who waits for it in another way, and what its status means.
+    /// The child, for callers that wait for it in another way, and the value that translates its status.
+    ///
+    /// ```
+    /// let (mut child, ending) = forkless::shell("exit 3").spawn()?.into_parts();
+    /// let status = ending.status(child.wait()?)?;
+    /// assert_eq!(status.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn into_parts(self) -> (Child, ShellEnding) {
         (self.child, self.ending)
     }
 
-    /// As [`Child::wait`].
+    /// Waits for the end, like [`Child::wait`], and returns the status that a shell would report.
+    ///
+    /// ```
+    /// let mut child = forkless::shell("exit 3").spawn()?;
+    /// assert_eq!(child.wait()?.code(), Some(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there, and those of [`ShellEnding::status`].
+    /// Those of [`Child::wait`] and [`ShellEnding::status`].
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;
         self.end(status)
     }
 
-    /// As [`Child::try_wait`].
+    /// Returns the status if the line has ended, like [`Child::try_wait`]. Does not block.
+    ///
+    /// ```
+    /// let mut child = forkless::shell("exec sleep 60").spawn()?;
+    /// assert!(child.try_wait()?.is_none());
+    /// # child.handle().kill()?;
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -53,7 +82,17 @@ impl ShellChild {
         self.child.try_wait()?.map(|status| self.end(status)).transpose()
     }
 
-    /// As [`Child::wait_timeout`].
+    /// Waits for the end, for `limit` at most, like [`Child::wait_timeout`]. `None` if it has not ended by then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let mut child = forkless::shell("exec sleep 60").spawn()?;
+    /// if child.wait_timeout(Duration::from_millis(10))?.is_none() {
+    ///     child.handle().kill()?;
+    /// }
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
@@ -61,7 +100,14 @@ impl ShellChild {
         self.child.wait_timeout(limit)?.map(|status| self.end(status)).transpose()
     }
 
-    /// As [`Child::wait_with_output`].
+    /// Waits for the end, and returns the status and what was written to the pipes, like [`Child::wait_with_output`].
+    ///
+    /// ```
+    /// let mut line = forkless::shell("ls -d /");
+    /// line.settings().stdout(forkless::Stdio::piped());
+    /// assert_eq!(line.spawn()?.wait_with_output()?.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait), and any error of reading.
@@ -71,7 +117,7 @@ impl ShellChild {
         Ok(Output { status: ending.status(output.status)?, ..output })
     }
 
-    /// The shell's words are said once, however often the status is asked for.
+    /// The shell's message is written once, however often the status is asked for.
     fn end(&mut self, status: ExitStatus) -> io::Result<ExitStatus> {
         let told = self.ending.status(status)?;
         self.ending.say_no_more();

@@ -1,7 +1,7 @@
-//! Is a line one simple command whose words, variables and files are all in plain sight? A pure function of its bytes.
+//! Whether a line is one simple command without expansions. A pure function of its bytes.
 //!
-//! It takes only what every POSIX shell reads in one way, and knows a reason against everything else: whatever is not
-//! certain is the shell's. The rules, with the section of POSIX for each, are in `docs/design/shell.md`.
+//! It accepts only what every POSIX shell reads in the same way, and returns the reason for everything else: what is
+//! not certain goes to the shell. The rules, each with its section of POSIX, are in `docs/design/shell.md`.
 
 use forkless_core::planted;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::fmt;
 pub(crate) struct Simple {
     /// Variables for the program alone, each name once.
     pub(crate) assignments: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The program and its arguments, after quotes have been taken off.
+    /// The program and its arguments, after quote removal.
     pub(crate) words: Vec<Vec<u8>>,
     /// In their order, which matters.
     pub(crate) redirections: Vec<Redirection>,
-    /// It began with `exec`: the shell becomes the program.
+    /// It began with `exec`: the shell replaces itself by the program.
     pub(crate) exec: bool,
-    /// Without a newline or a comment, even at its end.
+    /// It has no newline and no comment, not even at its end.
     pub(crate) bare: bool,
 }
 
@@ -38,17 +38,18 @@ pub(crate) enum How {
     Append,
 }
 
-/// What in a line is the shell's business.
+/// What in a line only the shell can handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Syntax {
-    /// There is no program in it.
+    /// It has no program.
     Empty,
     /// It is longer than 100,000 bytes: the kernel might not give it to a shell at all.
     Long,
     /// It begins with `-` or `+`, which `sh -c` takes for an option.
     Option,
-    /// A byte that is not printable ASCII, outside of quotes; or, anywhere, NUL or one that bash has as a mark of its own (1, 127).
+    /// A byte outside of quotes that is not printable ASCII; or, anywhere, NUL or a byte that bash uses internally (1,
+    /// 127).
     Byte(u8),
     /// `$` or a backquote: XCU 2.6.
     Expansion,
@@ -56,7 +57,7 @@ pub enum Syntax {
     Pattern,
     /// `~`: XCU 2.6.1.
     Tilde,
-    /// `{` or `}`: a group, or what some shells expand.
+    /// `{` or `}`: a group, or a brace expansion of some shells.
     Brace,
     /// `(` or `)`.
     Parenthesis,
@@ -64,21 +65,21 @@ pub enum Syntax {
     Pipe,
     /// `&`, `&&`, `;` or more than one line: XCU 2.9.3.
     List,
-    /// A line that goes on after a backslash: XCU 2.2.1.
+    /// A backslash before a newline: XCU 2.2.1.
     Continuation,
-    /// A quote that does not end.
+    /// A quote without an end.
     Unterminated,
-    /// A redirection of another kind (`<<`, `<>`, `>|`, `>&-`), or of a descriptor above 9.
+    /// Another redirection (`<<`, `<>`, `>|`, `>&-`), or one of a descriptor above 9.
     Redirection,
-    /// A variable that the shell itself heeds, or one that is set twice.
+    /// A variable that the shell itself uses, or one that is set twice.
     Assignment(String),
-    /// A word of the language where a program is expected: XCU 2.4.
+    /// A reserved word where a program is expected: XCU 2.4.
     Reserved(String),
-    /// A command that the shell has in itself, or that it may have.
+    /// A command that is, or may be, a shell builtin.
     Builtin(String),
-    /// `exec` with an option, with variables, or with nothing to execute.
+    /// `exec` with an option, with variables, or without a program.
     Exec,
-    /// A program's name that shells disagree about.
+    /// A program's name that shells interpret differently.
     Name,
 }
 
@@ -112,20 +113,20 @@ impl fmt::Display for Syntax {
 /// The kernel takes strings of up to 131,071 bytes (MAX_ARG_STRLEN).
 const LONGEST: usize = 100_000;
 
-/// Where a program is expected these are the language's: XCU 2.4, and what dash and bash add.
+/// Reserved words where a program is expected: XCU 2.4, and those that dash and bash add.
 const RESERVED: &str = "\
     ! [[ ]] case coproc do done elif else esac fi for function if in namespace select then time until while { }";
 
-/// What dash, bash, or another shell may do itself: XCU 2.15, XCU 1.7, and their own.
+/// Commands that dash, bash, or another shell may have as builtins: XCU 2.15, XCU 1.7, and their own.
 ///
-/// A program of the same name need not be there, or not do the same.
+/// A program of the same name may not exist, or may behave differently.
 const BUILTINS: &str = "\
     . : [ alias autoload bg bind break builtin caller cd chdir command compgen complete compopt continue declare \
     dirs disown echo enable eval exec exit export false fc fg getopts hash help history integer jobs kill let \
     local login logout mapfile nameref newgrp popd print printf pushd pwd read readarray readonly return set \
     setvar shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait";
 
-/// Variables that dash or bash heed when they are set, or give another value.
+/// Variables that change the behaviour of dash or bash when they are set, or that these shells change.
 const HEEDED: &str = "\
     _ CDPATH COLUMNS DIRSTACK ENV EUID FIGNORE FUNCNAME FUNCNEST GLOBIGNORE GROUPS HOSTFILE IFS IGNOREEOF \
     INPUTRC LINENO LINES MAIL MAILCHECK MAILPATH OLDPWD OPTARG OPTERR OPTIND PATH PIPESTATUS POSIXLY_CORRECT \
@@ -136,28 +137,28 @@ fn is_among(list: &str, word: &[u8]) -> bool {
     list.split_ascii_whitespace().any(|known| known.as_bytes() == word)
 }
 
-/// Does a shell treat this variable in a way of its own?
+/// Whether a shell treats this variable specially.
 fn is_heeded(name: &[u8]) -> bool {
     let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
     !planted!("shell-heeded-variables-direct") && is_among(HEEDED, name)
         || starts.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// A name: XBD 3.216.
+/// Whether it is a valid name: XBD 3.216.
 pub(crate) fn is_name(text: &[u8]) -> bool {
     !text.is_empty()
         && !text[0].is_ascii_digit()
         && text.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Reads a line as one simple command, or tells what of it is the shell's.
+/// Reads a line as one simple command, or returns what in it only the shell can handle.
 pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
     match line.first() {
         Some(b'-' | b'+') => return Err(Syntax::Option),
         _ if line.len() > LONGEST => return Err(Syntax::Long),
         _ => {}
     }
-    // NUL, and what bash marks quoted characters with: it takes some of those for its own, `"\<1>\\\\"`.
+    // NUL, and the bytes by which bash marks quoted characters: it misreads some that are in the line, `"\<1>\\\\"`.
     if let Some(&mark) = line.iter().find(|byte| matches!(byte, 0 | 1 | 0x7f)) {
         return Err(Syntax::Byte(mark));
     }
@@ -168,7 +169,7 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
     Ok(found)
 }
 
-/// The program must be one, and not the shell's own.
+/// Checks that there is a program, and that it is no shell builtin.
 fn check_program(found: &mut Simple) -> Result<(), Syntax> {
     let mut name = found.words.first().ok_or(Syntax::Empty)?;
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -185,7 +186,7 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
     } else if is_among(BUILTINS, name) && !planted!("shell-builtins-direct") {
         return Err(Syntax::Builtin(text(name)));
     }
-    // A job (%1), an addition (a+=b), a history word: some shells know them even here.
+    // Some shells accept a job (%1), an addition (a+=b) or a history word here.
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"=!%".contains(byte);
     if name.is_empty() || !name.iter().all(plain) {
         return Err(Syntax::Name);
@@ -197,19 +198,19 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
     }
 }
 
-/// A word after its quotes have been taken off.
+/// A word after quote removal.
 #[derive(Default)]
 struct Word {
     text: Vec<u8>,
     quoted: bool,
-    /// Where the first `=` is, if what stands before it is a name without quotes.
+    /// The position of the first `=`, if the text before it is an unquoted name.
     equals: Option<usize>,
 }
 
 struct Reader<'a> {
     rest: &'a [u8],
     found: Simple,
-    /// The command's line is over.
+    /// The command's line has ended.
     ended: bool,
 }
 
@@ -220,7 +221,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// Takes one token in; false at the end.
+    /// Reads one token; false at the end.
     fn token(&mut self) -> Result<bool, Syntax> {
         let Some(&byte) = self.rest.first() else { return Ok(false) };
         match byte {
@@ -269,7 +270,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What follows a descriptor's number, if there is one: `<`, `>`, `>>`, `<&`, `>&`.
+    /// Reads the rest of a redirection after a descriptor's number, if there is one: `<`, `>`, `>>`, `<&`, `>&`.
     fn redirection(&mut self, number: Option<i32>) -> Result<(), Syntax> {
         let writes = self.next() == Some(b'>');
         let to = number.unwrap_or(i32::from(writes));
@@ -299,7 +300,7 @@ impl Reader<'_> {
         let word = self.word()?;
         let is_number = !word.quoted && word.text.iter().all(u8::is_ascii_digit);
         if is_number && matches!(self.rest.first(), Some(b'<' | b'>')) {
-            // `>&1>f`: to dash the number belongs to what follows.
+            // `>&1>f`: dash takes the number as part of what follows.
             return Err(Syntax::Redirection);
         }
         if !copies {
@@ -307,7 +308,7 @@ impl Reader<'_> {
             return Ok(());
         }
         match word.text[..] {
-            // A copy of itself is nothing to some shells and an error to others where it is closed.
+            // A copy onto itself: if the descriptor is closed, some shells ignore that, and others report an error.
             [digit @ b'0'..=b'9'] if !word.quoted && i32::from(digit - b'0') != to => {
                 self.found.redirections.push(Redirection::Copy { to, from: i32::from(digit - b'0') });
                 Ok(())

@@ -1,4 +1,4 @@
-//! What a direct run needs to know of the world: where the program is, whether its files are harmless, what of the child's
+//! The checks before a direct run: where the program is, whether its files are harmless, and which of the child's
 //! settings a shell would notice.
 
 use super::classify::{How, Redirection};
@@ -7,7 +7,7 @@ use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
-use crate::launch::Launcher;
+use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
 use forkless_core::sys::{self, signal, uapi};
@@ -21,24 +21,25 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Everything that is put into a command for a direct run.
+/// What is put into a command for a direct run.
 pub(super) struct Direct {
     words: Vec<OsString>,
     ready: Ready,
-    /// The shell handles SIGCHLD, so the program does not find it ignored.
+    /// The shell handles SIGCHLD, so the program does not inherit it as ignored.
     resets_sigchld: bool,
-    /// What the shell forks starts with nothing blocked.
+    /// Children that the shell forks start with no signal blocked.
     clears_mask: bool,
     pub(super) ending: ShellEnding,
 }
 
 const SIGCHLD: u64 = signal::bit(signal::SIGCHLD);
 
-/// A dash that waits: what it waits by, and what a terminal sends to both, of which it would have died.
+/// Signals that must not be blocked for a dash that waits: SIGCHLD, by which it waits, and those that a terminal sends
+/// to both and that would have killed dash.
 const HEEDED: u64 = SIGCHLD | 0b111;
 
 impl Direct {
-    /// All that a direct run needs, or why there must be none.
+    /// Everything that a direct run needs, or why the line must go to the shell.
     pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
         let shell = Identity::of(&line.shell).ok_or(Reason::Shell)?;
@@ -52,7 +53,7 @@ impl Direct {
         let command = &line.command;
         check_settings(command)?;
         check_privileges()?;
-        // A process that dash makes starts with nothing blocked, whatever it is itself; bash unblocks SIGCHLD.
+        // A process that dash forks starts with no signal blocked, whatever dash itself has blocked; bash unblocks SIGCHLD.
         check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
             true => ShellEnding::of(shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
@@ -74,7 +75,7 @@ impl Direct {
         Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
     }
 
-    /// Runs it by `how`. The command is as before afterwards.
+    /// Runs it by `how`. Afterwards the command is as before.
     pub(super) fn run<T>(
         self,
         command: &mut Command,
@@ -84,7 +85,7 @@ impl Direct {
         let program = std::mem::replace(&mut command.program, self.words[0].clone());
         let args = std::mem::replace(&mut command.args, self.words);
         command.ready = Some(self.ready);
-        // Where the file is busy the shell has its say.
+        // If the file is busy, the shell runs the line and reports that.
         command.busy_ms = 0;
         if self.resets_sigchld {
             command.signals.default |= SIGCHLD;
@@ -104,7 +105,8 @@ impl Direct {
     }
 }
 
-/// Settings that would be felt by a shell in another way than by the program, or that name descriptors we may need.
+/// Refuses settings that affect a shell in another way than the program, or that name descriptors that the redirections
+/// may need.
 fn check_settings(command: &Command) -> Result<(), Reason> {
     let Sandbox {
         unshare,
@@ -170,7 +172,7 @@ fn check_privileges() -> Result<(), Reason> {
     if is_plain || planted!("shell-privileged-direct") { Ok(()) } else { Err(Reason::Privileged) }
 }
 
-/// None of the `unblocked` signals may be blocked in the program.
+/// Refuses a program in which one of the `unblocked` signals would be blocked.
 fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
     let inherited = match signals.inherit_mask {
         true => sys::signal_mask().map_err(|_| Reason::Blocked)?,
@@ -180,7 +182,8 @@ fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
     if is_clear || planted!("shell-blocked-direct") { Ok(()) } else { Err(Reason::Blocked) }
 }
 
-/// A redirection for the child. To open a pipe, a terminal or a device may take for ever, or do something each time.
+/// A redirection for the child. Pipes, terminals and devices are refused: opening one may block without end, or have an
+/// effect each time.
 fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reason> {
     let (to, path, how) = match redirection {
         Redirection::Copy { to, from } => return Ok(ReadyFile::Copy { to: *to, from: *from }),
@@ -188,7 +191,7 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     };
     let name = Path::new(OsStr::from_bytes(path));
     let refused = || Reason::File(name.to_owned());
-    // What leads there by other names the child finds out.
+    // The child detects other names that lead there.
     if is_procfs(path) {
         return Err(refused());
     }
@@ -212,13 +215,14 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     Ok(ReadyFile::Open { to, path, flags: flags as i32 })
 }
 
-/// By its own names.
+/// Whether the path is in procfs by its usual names.
 fn is_procfs(path: &[u8]) -> bool {
     !planted!("shell-procfs-direct")
         && [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }
 
-/// What the child opens after the redirections, to go on only if it is not in procfs: to the shell, another program stands there.
+/// What the child opens after the redirections, to go on only if the program is not in procfs: there the shell would
+/// find another file.
 fn program(name: &[u8], command: &Command) -> Result<Option<ReadyFile>, Reason> {
     if !name.contains(&b'/') {
         return Ok(None);
@@ -228,11 +232,11 @@ fn program(name: &[u8], command: &Command) -> Result<Option<ReadyFile>, Reason> 
     Ok(Some(ReadyFile::Open { to: NOWHERE, path, flags: uapi::O_PATH as i32 }))
 }
 
-/// A file that we make must be one that the shell can open too, if it comes to that.
+/// Refuses a umask with which the shell could not open a file that this run has created.
 fn check_umask(command: &Command) -> Result<(), Reason> {
     const OWNER_WRITES: u32 = 0o200;
     let own = || {
-        // To ask umask(2) is to change it, for all threads.
+        // Read from /proc: umask(2) can only be read by changing it, for all threads.
         let status = fs::read("/proc/thread-self/status").ok()?;
         let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
         u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
@@ -243,7 +247,7 @@ fn check_umask(command: &Command) -> Result<(), Reason> {
     }
 }
 
-/// `/dev/null`, by whatever name: character device 1:3.
+/// Whether it is `/dev/null`, by any name: character device 1:3.
 fn is_null(file: &Metadata) -> bool {
     file.file_type().is_char_device() && file.rdev() == rustix::fs::makedev(1, 3)
 }
@@ -260,7 +264,7 @@ fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString
     if name.contains(&b'/') {
         return Ok(vec![OsString::from_vec(name.to_vec())]);
     }
-    // Shells have their own ideas of a missing PATH, and of these two characters.
+    // Shells differ in what a missing PATH means, and in how they take these two characters.
     let path = path.filter(|path| !path.is_empty() && !path.iter().any(|byte| b"%~".contains(byte)));
     let entries = path.ok_or(Reason::Path)?.split(|&byte| byte == b':');
     if entries.clone().any(is_procfs) {
@@ -268,12 +272,12 @@ fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString
     }
     match kind {
         Kind::Dash => Ok(entries.map(|entry| join(entry, name)).collect()),
-        // It looks before it executes, and executes nothing else.
+        // bash looks the program up before it executes it, and tries no other file.
         _ => Ok(vec![look_up(entries, name)?]),
     }
 }
 
-/// dash writes a slash between the two also where there is one.
+/// dash also writes a slash between the two if the directory ends in one.
 fn join(directory: &[u8], name: &[u8]) -> OsString {
     let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
     OsString::from_vec([directory, slash, name].concat())
@@ -293,7 +297,8 @@ fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<O
     Err(Reason::Path)
 }
 
-/// What the shell takes for PWD: the one it is given if that is where it is, and what the kernel says if not.
+/// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
+/// kernel returns.
 fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Result<Vec<u8>, Reason> {
     let unknown = |_| Reason::Directory;
     if let Some(given) = given.filter(|given| given.starts_with(b"/")) {

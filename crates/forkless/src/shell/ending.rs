@@ -1,4 +1,4 @@
-//! How a shell that waits for the program tells that a signal has killed it: with a code and a word.
+//! How a shell that waits for the program reports that a signal has killed it: by an exit code and a message.
 
 use super::classify::{How, Redirection};
 use super::known::Identity;
@@ -14,22 +14,23 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
-/// What the status of a child from [`ShellCommand`](super::ShellCommand) means: from
+/// Translates the status of a child from [`ShellCommand`](super::ShellCommand): from
 /// [`ShellChild::into_parts`](super::ShellChild::into_parts).
 #[derive(Debug, Clone)]
 pub struct ShellEnding(Option<Waiter>);
 
-/// A shell would have waited.
+/// A shell that would have waited for the program.
 #[derive(Debug, Clone)]
 struct Waiter {
     shell: Identity,
     words: Words,
 }
 
-/// Where the shell's own words go: to what the program has as standard error, since dash redirects its own and then forks.
+/// Where the shell would have written its message: to what the program has as standard error, since dash redirects its
+/// own and then forks.
 #[derive(Debug, Clone)]
 enum Words {
-    /// To our descriptor of this number.
+    /// To this process's descriptor of this number.
     Ours(RawFd),
     To(Arc<OwnedFd>),
     Nowhere,
@@ -38,15 +39,15 @@ enum Words {
 }
 
 impl Words {
-    /// None where they could not be put: only the child has the file that it has opened, and its name may be another's when the
-    /// program has ended.
+    /// `None` if it could not be written there: only the child has the file that it has opened, and when the program
+    /// has ended, the file's name may belong to another file.
     fn of(command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
-        // What each descriptor is: one of those it began with, or a file.
+        // What each descriptor is in the child: one of the descriptors at its start, or a file.
         let mut found: [Result<RawFd, &[u8]>; 10] = std::array::from_fn(|number| Ok(number as RawFd));
         for redirection in redirections {
             match redirection {
                 Redirection::Copy { to, from } => found[*to as usize] = found[*from as usize],
-                // Nothing can be written there.
+                // Opened for reading: writes to it fail, as if it were discarded.
                 Redirection::Open { to, how: How::Read, .. } => found[*to as usize] = Err(b"/dev/null"),
                 Redirection::Open { to, path, .. } => found[*to as usize] = Err(path),
             }
@@ -67,7 +68,7 @@ impl Words {
         })
     }
 
-    /// Writes them, where they are not to be captured.
+    /// Writes it, unless it goes to captured output.
     fn write(&self, words: &[u8]) {
         match self {
             Self::Ours(1) => write_if_read(io::stdout().as_fd(), words),
@@ -79,25 +80,34 @@ impl Words {
 }
 
 impl ShellEnding {
-    /// The status is told as it is: the shell itself ran, or would have become the program.
+    /// The status stays as it is: the shell itself ran, or would have replaced itself by the program.
     pub(super) fn plain() -> Self {
         Self(None)
     }
 
-    /// For a command's standard error; none where the shell's words could not be put there.
+    /// For this command's standard error; `None` if the shell's message could not be written there.
     pub(super) fn of(shell: Identity, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
         let words = Words::of(command, redirections, captures)?;
         Some(Self(Some(Waiter { shell, words })))
     }
 
-    /// The status as the shell would have told it, and its words are written to standard error.
+    /// Returns the status that the shell would have reported, and writes the shell's message to standard error.
     ///
-    /// Where dash waits for the program, one that is killed by signal n gives 128+n, and `Killed` or the like on
-    /// standard error. SIGHUP, SIGINT and SIGQUIT are left as they are: a terminal sends them to the shell too, which
-    /// then dies of them like the program.
+    /// Where dash waits for the program, death by signal n is reported as exit code 128+n, with `Killed` or the like on
+    /// standard error. SIGHUP, SIGINT and SIGQUIT stay as they are: a terminal sends them to the shell too, which then
+    /// dies of them like the program.
+    ///
+    /// ```
+    /// let (mut child, ending) = forkless::shell("sleep 1").spawn()?.into_parts();
+    /// child.kill()?;
+    /// let status = ending.status(child.wait()?)?;
+    /// assert!(!status.success()); // where /bin/sh is a dash that waits: exit code 137
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the shell is looked at, as once in the life of the process it is when a signal has killed a program, and that fails.
+    /// When a signal has killed a program for the first time in the life of the process, this runs the shell once to
+    /// see whether it waits. That may fail.
     pub fn status(&self, status: ExitStatus) -> io::Result<ExitStatus> {
         let (status, words) = self.translate(status)?;
         if let Some(waiter) = &self.0 {
@@ -106,14 +116,14 @@ impl ShellEnding {
         Ok(status)
     }
 
-    /// From now on the words go nowhere.
+    /// Writes no message from now on.
     pub(super) fn say_no_more(&mut self) {
         if let Some(waiter) = &mut self.0 {
             waiter.words = Words::Nowhere;
         }
     }
 
-    /// The same for an output that was captured.
+    /// The same for output that was captured.
     pub(super) fn output(&self, mut output: Output) -> io::Result<Output> {
         let (status, words) = self.translate(output.status)?;
         match self.0.as_ref().map(|waiter| &waiter.words) {
@@ -140,8 +150,8 @@ impl ShellEnding {
     }
 }
 
-/// Does this dash wait for the program of `sh -c PROGRAM`, or become it? Both kinds are in use, and nothing but what they do
-/// tells one from the other.
+/// Whether this dash waits for the program of `sh -c PROGRAM`, or replaces itself by it. Both kinds are in use, and
+/// only their behaviour shows which one it is.
 fn waits(shell: &Identity) -> io::Result<bool> {
     static KNOWN: SettledFor<Identity, bool> = SettledFor::new();
     if let Some(known) = KNOWN.get(shell) {
@@ -149,14 +159,14 @@ fn waits(shell: &Identity) -> io::Result<bool> {
     }
     let path = shell.path();
     if Identity::of(path).as_ref() != Some(shell) {
-        // It is not there any more. Debian's waits.
+        // The file has been replaced or removed. Debian's dash waits.
         return Ok(true);
     }
     const LINE: &str = "\"$1\" -c 'kill -KILL $$'";
     let mut command = Command::new(path);
     command.arg0("sh").args(["-c", LINE, "sh"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // What is sent to our group is not for them: a signal that kills one of them would be taken for the answer.
+    // In a session of its own it gets no signals of this process group. If such a signal killed it, the result would be wrong.
     command.setsid(true);
     for signal in 1..=64 {
         command.signal_block(signal);
@@ -164,7 +174,7 @@ fn waits(shell: &Identity) -> io::Result<bool> {
     let waits = loop {
         match command.status() {
             Ok(status) => break status.signal().is_none(),
-            // Before it had a session of its own.
+            // A signal killed it before it had its own session: it is run again.
             Err(error) if Error::of(&error).is_some_and(|detail| detail.signal().is_some()) => {}
             Err(error) => return Err(error),
         }
@@ -182,12 +192,12 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     let ready =
         planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
-        // There is nobody to be told that it failed.
+        // A failed write cannot be reported to anybody.
         let _ = crate::quiet::write_quietly(fd, words);
     }
 }
 
-/// What the C library calls a signal: `strsignal(3)`. Nothing is said of a broken pipe.
+/// The C library's text for a signal: `strsignal(3)`. There is none for SIGPIPE.
 fn describe(signal: i32) -> String {
     const FIRST_REAL_TIME: i32 = 34;
     let words = match signal {

@@ -1,26 +1,28 @@
-//! The environment that a shell would hand to the program: what it drops, what it adds, and in which order.
+//! The environment that a shell would pass to the program: what it drops, what it adds, and in which order.
 //!
-//! Shells keep variables in hash tables and write them out table by table, so the order in which a program finds them
-//! is that of the tables. Nobody should rely on it, but `env` shows it, and the promise is "the same". All of this was
-//! found by looking at what programs are given (dash 0.5.12, bash 5.2), and is looked at again by the tests.
+//! Shells keep variables in hash tables, and pass them on in the order of those tables. Nobody should rely on that
+//! order, but `env` shows it, and a direct run promises the same result. The rules were found by observing programs
+//! that dash 0.5.12 and bash 5.2 started; the tests repeat the observation.
 
 use super::Reason;
 use super::classify::{Simple, is_name};
 use super::known::Kind;
 use crate::command;
-use crate::compile::{Block, Held, Kept, environment_of};
+use crate::compile::environment_of;
+use crate::environment::{Block, Held, Kept};
 use crate::settled::Settled;
 use forkless_core::planted;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Variables that are in the table before those of the environment. Others are too, but must not be given to us.
+/// Variables that are in dash's table before those of the environment. There are others, but an environment that sets
+/// them goes to the shell.
 const DASH_OWN: [&[u8]; 6] = [b"MAIL", b"MAILPATH", b"PATH", b"PS1", b"PS2", b"PS4"];
 
-/// Given by the environment, these are set anew by the shell, or tell it to behave in another way.
+/// Variables that dash sets itself, or that change its behaviour when the environment has them.
 const DASH_SETS: [&[u8]; 4] = [b"IFS", b"LINENO", b"OPTIND", b"PPID"];
 
-/// The same for bash: these names, and those that begin like [`BASH_STARTS`].
+/// The same for bash: these names, and those that begin as in [`BASH_STARTS`].
 const BASH_SETS: [&[u8]; 28] = [
     b"COLUMNS",
     b"DIRSTACK",
@@ -54,31 +56,31 @@ const BASH_SETS: [&[u8]; 28] = [
 
 const BASH_STARTS: [&[u8]; 4] = [b"BASH", b"COMP_", b"EPOCH", b"HIST"];
 
-/// A variable as it will be handed on: name and value.
+/// A variable as the program gets it: name and value.
 type Variable<'a> = (&'a [u8], &'a [u8]);
 
 /// Where a program is run.
 pub(super) struct Place<'a> {
-    /// What the shell takes for PWD.
+    /// The shell's value of PWD.
     pub(super) directory: Vec<u8>,
     /// The program's file.
     pub(super) program: &'a [u8],
 }
 
-/// The environment that the shell would be given.
+/// The environment that the shell would get.
 pub(super) enum Given {
-    /// The kernel's, which nobody has changed.
+    /// The process's environment, which the process has not changed.
     Unchanged(&'static Unchanged),
-    /// Of this command or this moment.
+    /// That of this command, or of this moment.
     Other(Held),
 }
 
-/// What is found in it once for the life of the process.
+/// What is computed from the unchanged environment, once for the life of the process.
 pub(super) struct Unchanged {
     block: &'static Kept,
     path: Option<&'static [u8]>,
     pwd: Option<&'static [u8]>,
-    /// What dash would hand on, where PWD is right.
+    /// The environment that dash would pass on, if PWD is right.
     dash: Result<Kept, Reason>,
 }
 
@@ -114,7 +116,7 @@ impl Given {
         }
     }
 
-    /// What the shell would make of it.
+    /// The environment that the shell would pass on.
     pub(super) fn by_shell(&self, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Held, Reason> {
         let block = match self {
             Self::Unchanged(known) => {
@@ -137,12 +139,12 @@ impl Given {
     }
 }
 
-/// The last value of a variable, which is the one that shells heed.
+/// The last value of a variable, which is the one that shells use.
 fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
     given.variables().filter(|(known, _)| *known == name).last().map(|(_, value)| value)
 }
 
-/// What variables take as text.
+/// The size of the variables as text.
 fn text_size(given: &[Variable<'_>]) -> usize {
     given.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
 }
@@ -151,14 +153,14 @@ fn heeded(name: &[u8]) -> Reason {
     Reason::Environment(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Names that are none are dropped; the last of several values counts, at the place of the first.
+/// Invalid names are dropped. Of several values the last one counts, at the place of the first.
 fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -> Result<Block, Reason> {
     const BUCKETS: usize = 39;
     let bucket = |name: &[u8]| {
         let sum: usize = name.iter().map(|&byte| usize::from(byte)).sum();
         (usize::from(name[0]) * 16 + sum) % BUCKETS
     };
-    /// Names in the order they came in; a name without a value is known and not set.
+    /// Names in the order of their arrival; a name without a value is known and not set.
     type Chain<'a> = Vec<(&'a [u8], Option<&'a [u8]>)>;
     let mut table: [Chain<'_>; BUCKETS] = [const { Vec::new() }; BUCKETS];
     for name in DASH_OWN {
@@ -180,9 +182,10 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
     Ok(Block::of(set, text_size(given)))
 }
 
-/// Variables for the program alone come first, then those of the shell; a name that is none is handed on before all.
+/// Variables for the program alone come first, then those of the shell. An invalid name is passed on before all of
+/// them.
 fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) -> Result<Block, Reason> {
-    /// With more the table grows, and the order changes.
+    /// With more variables the table grows, and the order changes.
     const MOST: usize = 1000;
     let mut known: Vec<Variable<'_>> = Vec::with_capacity(given.len() + 3);
     let mut set = |name, value| match known.iter_mut().find(|(known, _)| *known == name) {
@@ -195,7 +198,7 @@ fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) 
             b"PS1" | b"PS2" => {}
             b"SHLVL" if !is_level(value) => return Err(heeded(name)),
             b"OLDPWD" if !Path::new(std::ffi::OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
-            // bash would complain about one that is not there.
+            // bash prints a warning for a locale that does not exist.
             b"LC_ALL" if !matches!(value, b"" | b"C" | b"POSIX") => return Err(heeded(name)),
             _ if BASH_SETS.contains(&name) || BASH_STARTS.iter().any(|start| name.starts_with(start)) => {
                 return Err(heeded(name));
@@ -227,7 +230,8 @@ fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) 
     Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last), text_size(given)))
 }
 
-/// A level that bash hands on as it is: it adds one for itself, and takes that back when it becomes the program.
+/// Whether bash passes this level on unchanged: it adds one for itself, and subtracts it when it replaces itself by the
+/// program.
 fn is_level(value: &[u8]) -> bool {
     let digits = (1..=3).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     digits && (value == b"0" || value[0] != b'0') && value != b"999"

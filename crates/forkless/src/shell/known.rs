@@ -1,4 +1,4 @@
-//! Which shell `/bin/sh` is. Only of one whose ways are known can it be said what it would have done.
+//! Which shell `/bin/sh` is. Only for a shell whose behaviour is known can a line run without it.
 
 use crate::settled::SettledFor;
 use forkless_core::planted;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 /// A shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// dash: it is known by its name, and its ways have not changed.
+    /// dash: it is recognised by its name, and all versions behave alike.
     Dash,
     /// bash 5.2, called `sh`.
     Bash,
-    /// Another: everything is its own business.
+    /// Another shell: all lines go to it.
     Other,
 }
 
-/// A shell's file, as it is now and in this root: another file of that name is another shell.
+/// A shell's file as it is now, in this root: another file of that name is another shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// None where there is no such file.
+    /// `None` if there is no such file.
     pub(super) fn of(shell: &Path) -> Option<Self> {
         let (file, root) = (fs::metadata(shell).ok()?, fs::metadata("/").ok()?);
         Some(Self {
@@ -44,7 +44,7 @@ impl Identity {
     }
 }
 
-/// Which shell the file is. It is looked at once.
+/// Which shell the file is. Each file is examined once.
 pub(super) fn kind(shell: &Identity) -> Kind {
     static KINDS: SettledFor<Identity, Kind> = SettledFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
@@ -52,7 +52,7 @@ pub(super) fn kind(shell: &Identity) -> Kind {
 
 fn look(shell: &Path) -> Kind {
     let Ok(file) = fs::canonicalize(shell) else { return Kind::Other };
-    // bash is another shell under another name.
+    // bash behaves like `sh` only under that name.
     let is_sh = shell.file_name().is_some_and(|name| name == "sh");
     match file.file_name().and_then(|name| name.to_str()) {
         Some("dash") => Kind::Dash,
@@ -61,7 +61,7 @@ fn look(shell: &Path) -> Kind {
     }
 }
 
-/// The order of the environment and what is forked for change with the version, which stands in the file.
+/// Whether the file contains the version 5.2: with the version, the order of the environment and what is forked change.
 fn is_bash_5_2(file: &Path) -> bool {
     const VERSION: &[u8] = b"@(#)Bash version 5.2.";
     fs::read(file).is_ok_and(|content| content.windows(VERSION.len()).any(|window| window == VERSION))

@@ -1,4 +1,4 @@
-//! A line for a shell, run without one where that makes no difference.
+//! Shell command lines, run without a shell where the result is the same.
 
 use crate::command::Command;
 use crate::error::Error;
@@ -33,10 +33,10 @@ pub use classify::Syntax;
 pub(crate) use classify::fuzzed;
 pub use ending::ShellEnding;
 
-/// Where `system(3)` and `popen(3)` find the shell.
+/// The shell of `system(3)` and `popen(3)`.
 const STANDARD: &str = "/bin/sh";
 
-/// `/bin/sh -c LINE`, without the shell where the outcome is the same: `system(3)`, `popen(3)`.
+/// `/bin/sh -c LINE`, without the shell where the result is the same: `system(3)`, `popen(3)`.
 ///
 /// ```
 /// let mut listing = forkless::shell("ls -d / 2>/dev/null");
@@ -53,30 +53,30 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
     ShellCommand { form: classify(line), shell: STANDARD.into(), command, taken: None }
 }
 
-/// A line for `/bin/sh -c`: from [`shell`].
+/// A command line for `/bin/sh -c`: from [`shell`].
 ///
-/// # What runs directly
-/// One simple command, all of which is in plain sight: words with any quotes, variables for the program (`A=1 prog`), the
-/// redirections `<`, `>`, `>>`, `>&` and `<&` of descriptors 0 to 9 from and to ordinary files or `/dev/null`, an `exec` in
-/// front, blanks, newlines and comments around it. The program is one in PATH, and nothing that shells do themselves
+/// # What runs without a shell
+/// One simple command without expansions: words with any quotes, variables for the program (`A=1 prog`), the
+/// redirections `<`, `>`, `>>`, `>&` and `<&` of descriptors 0 to 9 from and to ordinary files or `/dev/null`, an
+/// `exec` in front, blanks, newlines and comments around it. The program is one in PATH, and not a shell builtin
 /// (`echo`, `test`, `kill`, `true`…).
 ///
 /// # What goes to the shell
-/// Everything else ([`Syntax`]), unchanged; what depends on the caller in a way that only the shell should decide ([`Reason`]);
-/// and what has been tried and failed: a program that is not found or cannot be executed, a file that cannot be opened.
-/// The message and the status are then the shell's own. What the attempt has done to files by then the shell does again,
-/// in the same order and to the same end.
+/// Everything else ([`Syntax`]), unchanged; lines whose meaning depends on the caller in a way that only the shell
+/// should decide ([`Reason`]); and lines whose direct run failed: a program that is not found or cannot be executed, a
+/// file that cannot be opened. The message and the status are then the shell's own. What the attempt has done to files
+/// by then the shell does again, in the same order and with the same result.
 ///
 /// # What is the same
-/// Status, output, files made, and all that the program finds: arguments, environment (with what the shell adds, drops and
-/// reorders), descriptors, directory, umask, signals. Where dash would wait for the program, death by a signal is told as it
-/// does ([`ShellEnding`]).
+/// Status, output, files created, and everything that the program finds: arguments, environment (with what the shell
+/// adds, drops and reorders), descriptors, working directory, umask, signals. Where dash would wait for the program,
+/// death by a signal is reported as dash does ([`ShellEnding`]).
 ///
-/// # What is not
-/// There is no shell: the program's parent is the caller, its process id is the one that the caller knows, and a signal sent to
-/// that reaches it. What a program uses is told without what a shell would have.
+/// # What differs
+/// There is no shell process: the program's parent is the caller, its PID is the one that the caller knows, and a
+/// signal sent to that PID reaches it. Its resource usage does not include a shell's.
 ///
-/// Directly runs only what dash, or bash 5.2 called `sh`, would have been asked to: with another shell everything goes there.
+/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to it.
 pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
@@ -84,12 +84,12 @@ pub struct ShellCommand {
     taken: Option<ShellRoute>,
 }
 
-/// The way a line takes.
+/// How a line is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShellRoute {
     /// The program is executed without a shell.
     Direct,
-    /// The shell gets the line.
+    /// The shell runs the line.
     Shell(Reason),
 }
 
@@ -97,33 +97,36 @@ pub enum ShellRoute {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The line says more than one simple command.
+    /// The line is not one simple command.
     Syntax(Syntax),
-    /// The shell is none whose ways are known.
+    /// The shell is not one whose behaviour is known.
     Shell,
-    /// bash would not become the program, but wait for it.
+    /// bash would not replace itself by the program, but wait for it.
     Waits,
-    /// This variable of the environment changes what the shell does, or is changed by it.
+    /// This environment variable changes what the shell does, or the shell changes it.
     Environment(String),
-    /// In this environment the order of the variables cannot be told.
+    /// The order of the variables in this environment cannot be predicted.
     Order,
-    /// PATH is not set, or has in it what only the shell can read.
+    /// PATH is not set, or contains what only the shell can interpret.
     Path,
-    /// The directory cannot be told.
+    /// The path of the working directory cannot be determined.
     Directory,
-    /// This file is neither an ordinary one nor `/dev/null`, or it is one of procfs', which would take the child for its caller.
+    /// This file is neither an ordinary one nor `/dev/null`, or it is in procfs, where the child looks like its caller
+    /// before its exec.
     File(PathBuf),
-    /// A file would be made that its owner may not write to: should the shell be needed after all, it could not open it.
+    /// A file would be created that its owner may not write to: the shell, if it should be needed after all, could not
+    /// open it.
     Umask,
-    /// A setting of the child would change the shell too, or keep it from being run.
+    /// A setting of the child would change the shell too, or prevent it from running.
     Setting,
-    /// The child starts with signals blocked, and the shell would unblock them.
+    /// The child starts with signals blocked, which the shell would unblock.
     Blocked,
-    /// The caller runs with another's privileges, which a shell gives up.
+    /// The caller runs with another user's privileges, which a shell drops.
     Privileged,
-    /// The shell's own words could not be put where the child's standard error goes: to a file that only the child opens, for one.
+    /// The shell's own messages could not be written to the child's standard error: only the child opens that file, for
+    /// example.
     StandardError,
-    /// It was tried, and this step failed: the shell knows how to say that.
+    /// The direct run failed at this step. The shell runs the line again and reports the failure.
     Failed(Step),
 }
 
@@ -159,8 +162,8 @@ impl fmt::Display for ShellRoute {
 }
 
 impl ShellCommand {
-    /// The child's settings, which are those of either way: environment, directory, descriptors, signals and so on. Its program
-    /// and arguments are given by the line.
+    /// The child's settings, which apply with and without the shell: environment, working directory, descriptors,
+    /// signals and so on. Its program and arguments come from the line.
     ///
     /// ```
     /// let mut line = forkless::shell("env");
@@ -172,33 +175,68 @@ impl ShellCommand {
         &mut self.command
     }
 
-    /// Another shell than `/bin/sh`.
+    /// Sets another shell than `/bin/sh`.
+    ///
+    /// ```no_run
+    /// let mut line = forkless::shell("echo {1..3}");
+    /// assert_eq!(line.shell_path("/bin/bash").output()?.stdout, b"1 2 3\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shell_path<P: AsRef<Path>>(&mut self, shell: P) -> &mut Self {
         self.shell = shell.as_ref().to_owned();
         self.command.program = self.shell.clone().into();
         self
     }
 
-    /// The way that a run would take now. A program or file that turns out not to be there still makes it another.
+    /// How a run would start the line now. If it turns out that a program or file does not exist, the shell still runs
+    /// it.
+    ///
+    /// ```
+    /// use forkless::{Reason, ShellRoute, Syntax, shell};
+    /// assert_eq!(shell("ls | wc").route(), ShellRoute::Shell(Reason::Syntax(Syntax::Pipe)));
+    /// println!("{}", shell("ls -l /").route()); // "directly", where /bin/sh is dash
+    /// ```
     pub fn route(&self) -> ShellRoute {
         Direct::prepare(self, true).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
     }
 
-    /// The way that the last run took; none before the first.
+    /// How the last run started the line. `None` before the first run.
+    ///
+    /// ```
+    /// let mut line = forkless::shell("exit 3");
+    /// assert!(line.taken().is_none());
+    /// assert_eq!(line.status()?.code(), Some(3));
+    /// assert!(line.taken().is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn taken(&self) -> Option<&ShellRoute> {
         self.taken.as_ref()
     }
 
-    /// Starts it: as [`Command::spawn`].
+    /// Starts the line, like [`Command::spawn`].
+    ///
+    /// ```
+    /// let mut child = forkless::shell("exec sleep 60").spawn()?;
+    /// child.handle().kill()?;
+    /// assert!(!child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there, but for what the shell reports in its own way: a program that is not found is exit code 127.
+    /// As for [`Command::spawn`], except for failures that the shell reports itself: a program that is not found is
+    /// exit code 127.
     pub fn spawn(&mut self) -> io::Result<ShellChild> {
         let (child, ending) = self.run(false, Command::spawn)?;
         Ok(ShellChild { child, ending })
     }
 
-    /// Runs it to its end: `system(3)`.
+    /// Runs the line to its end, and returns its exit status: `system(3)`.
+    ///
+    /// ```
+    /// assert!(forkless::shell("test -d /").status()?.success());
+    /// assert_eq!(forkless::shell("no-such-program 2>/dev/null").status()?.code(), Some(127));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -207,7 +245,13 @@ impl ShellCommand {
         ending.status(status)
     }
 
-    /// Runs it to its end and gives what it wrote: as [`Command::output`].
+    /// Runs the line to its end, and returns what it wrote, like [`Command::output`].
+    ///
+    /// ```
+    /// let output = forkless::shell("printf '%s\n' one two | sort -r").output()?;
+    /// assert_eq!(output.stdout, b"two\none\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -232,14 +276,14 @@ impl ShellCommand {
     }
 }
 
-/// The step of a failure that the shell is going to meet as well, or that only our child meets.
+/// The step, if the shell will meet the same failure, or if only a direct run meets it; otherwise the error.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
     match Error::of(&error) {
         _ if planted!("shell-failure-not-retold") => Err(error),
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
             Ok(detail.step())
         }
-        // A filter, for the call by which a file is opened there.
+        // A seccomp filter killed the child for the system call by which it opens a file.
         Some(detail) if detail.signal() == Some(SIGSYS) && detail.step() == Step::Open => Ok(Step::Open),
         _ => Err(error),
     }

@@ -2,12 +2,13 @@
 
 use super::process::Process;
 use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
-use crate::compile::Plan;
 use crate::error::Error;
-use crate::launch::Form;
+use crate::kernel::SIGCONT;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
+use crate::plan::Plan;
+use crate::start::{Pidfd, Start};
 use forkless_core::planted;
-use forkless_core::sys::signal::SIGCONT;
 use std::future::poll_fn;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -20,9 +21,9 @@ use tokio::runtime::Handle;
 
 /// A child process: the names and meanings of `tokio::process::Child`, and more.
 ///
-/// Dropping it leaves the child running, unless [`kill_on_drop`](super::Command::kill_on_drop) was asked for; either way
-/// a task of the runtime reaps it as soon as it has ended. Where the runtime is gone, or goes before that, it is reaped by
-/// a later launch, or by [`reap_orphans`](crate::reap_orphans).
+/// Dropping it leaves the child running, unless [`kill_on_drop`](super::Command::kill_on_drop) is set. In both cases a
+/// task of the runtime reaps the child as soon as it has ended. If the runtime is gone, or goes before that, a later
+/// launch reaps it, or [`reap_orphans`](crate::reap_orphans).
 #[derive(Debug)]
 pub struct Child {
     /// First, so that a child that dies with its handle has been killed before its streams are closed.
@@ -40,7 +41,7 @@ pub struct Child {
 struct Watched {
     /// Taken when this is dropped.
     process: ManuallyDrop<Process>,
-    /// The one that watches the child.
+    /// The runtime that watches the child.
     runtime: Handle,
 }
 
@@ -51,8 +52,8 @@ impl Child {
         let runtime = Handle::try_current().map_err(|_| {
             Error::check(plan.program(), "there is no tokio runtime here: call it in a task, or within Runtime::enter")
         })?;
-        let mut child = crate::Child::start_with(plan, form, defaults, true)?;
-        // A child that cannot be watched is not left behind.
+        let mut child = Start::new(form).with(defaults).pidfd(Pidfd::Always).child(plan)?;
+        // If the child cannot be watched, the error drops it, and it is killed.
         child.kill_on_drop(!planted!("awaited-unwatched-left"));
         let mut child = Self::unwatched(child, runtime);
         child.watch()?;
@@ -74,8 +75,8 @@ impl Child {
         Ok(())
     }
 
-    /// A child that was started otherwise, to be awaited in the current runtime. Its streams become non-blocking. Whether it is
-    /// killed on drop is as it was.
+    /// Takes over a child that was started without a runtime, to be awaited in the current one. Its streams become
+    /// nonblocking. Its setting of `kill_on_drop` stays.
     ///
     /// ```
     /// # #[tokio::main]
@@ -88,8 +89,8 @@ impl Child {
     /// ```
     ///
     /// # Errors
-    /// Where the current thread is in no runtime. Of `pidfd_open(2)`, for a child that was started without a pidfd, and of
-    /// `epoll_ctl(2)`. The child is dropped then as [`forkless::Child`](crate::Child) is.
+    /// If the current thread is in no runtime. Those of `pidfd_open(2)` for a child that was started without a pidfd,
+    /// and of `epoll_ctl(2)`. The child is then dropped, like a [`forkless::Child`](crate::Child).
     ///
     /// # Panics
     /// In a runtime without I/O.
@@ -100,32 +101,93 @@ impl Child {
         Ok(child)
     }
 
-    /// The blocking child inside, for what it tells: its [pidfd](crate::Child::pidfd), [usage](crate::Child::usage),
-    /// [route](crate::Child::route), [missed](crate::Child::missed) steps.
+    /// The blocking child inside, for what it knows: its [pidfd](crate::Child::pidfd), [usage](crate::Child::usage),
+    /// [route](crate::Child::route), [skipped steps](crate::Child::missed).
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("true").spawn()?;
+    /// child.wait().await?;
+    /// if let Some(usage) = child.as_forkless().usage() {
+    ///     println!("{:?} of CPU time", usage.user_time + usage.system_time);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_forkless(&self) -> &crate::Child {
         &self.watched.process.child
     }
 
-    /// The process id; none once the child has been waited for, since it may by then be another's.
+    /// The PID. `None` once the child has been waited for, since the PID may then belong to another process.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("true").spawn()?;
+    /// println!("started process {}", child.id().expect("not waited for yet"));
+    /// child.wait().await?;
+    /// assert_eq!(child.id(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn id(&self) -> Option<u32> {
         self.watched.process.child.is_running().then(|| self.watched.process.child.id())
     }
 
-    /// As [`Child::take_socket`](crate::Child::take_socket). The socket is a blocking one.
+    /// Takes the parent's end of a socket pair, like [`Child::take_socket`](crate::Child::take_socket). The socket is
+    /// blocking.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// use forkless::tokio::{Command, Stdio};
+    /// use tokio::{io::AsyncReadExt, net::UnixStream};
+    /// let mut child = Command::new("sh").args(["-c", "echo hello >&3"]).fd(Stdio::socketpair(), 3).spawn()?;
+    /// let socket = std::os::unix::net::UnixStream::from(child.take_socket(3).expect("made for this child"));
+    /// socket.set_nonblocking(true)?;
+    /// let mut text = String::new();
+    /// UnixStream::from_std(socket)?.read_to_string(&mut text).await?;
+    /// assert_eq!(text, "hello\n");
+    /// # child.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn take_socket(&mut self, number: RawFd) -> Option<OwnedFd> {
         self.watched.process.child.take_socket(number)
     }
 
-    /// As [`Child::take_handed_back`](crate::Child::take_handed_back), which does not block after
+    /// Takes the next descriptor that the child has handed back, like
+    /// [`Child::take_handed_back`](crate::Child::take_handed_back). It does not block after
     /// [`spawn`](super::Command::spawn).
     ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("true").spawn()?;
+    /// assert!(child.take_handed_back()?.is_none()); // the command has no hand_back
+    /// # child.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// As there.
+    /// Those of [`Child::take_handed_back`](crate::Child::take_handed_back).
     pub fn take_handed_back(&mut self) -> io::Result<Option<OwnedFd>> {
         self.watched.process.child.take_handed_back()
     }
 
-    /// Whether the program has been executed by now; after [`spawn`](super::Command::spawn) it has.
+    /// Whether the program has been executed by now. After [`spawn`](super::Command::spawn) it has.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("true").launch()?;
+    /// println!("executed: {}", child.try_wait_exec()?);
+    /// # child.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The step that failed. The child is gone then.
@@ -133,30 +195,64 @@ impl Child {
         self.watched.process.child.wait_exec_timeout(Duration::ZERO)
     }
 
-    /// Waits for the child to end. Its standard input is closed first, so that it cannot wait for us, and sockets that
-    /// nobody has taken give it no more input.
+    /// Waits for the child to end, and returns its exit status.
     ///
-    /// Cancel safe: nothing is lost if the future is dropped, as `tokio::time::timeout` does, and asked for again.
+    /// It first closes the child's standard input, and shuts down the writing direction of sockets that were not
+    /// [taken](Self::take_socket), so that a child that reads to the end of its input does not wait for the caller.
+    ///
+    /// Cancel safe: if the future is dropped, as `tokio::time::timeout` does, nothing is lost, and it can be called
+    /// again.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("sh").args(["-c", "exit 3"]).spawn()?;
+    /// assert_eq!(child.wait().await?.code(), Some(3));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// After [`launch`](super::Command::launch): why the program could not be executed. `ECHILD` inside if another part of
-    /// the program reaped the child and the kernel is older than 6.15. If the runtime that the child was started in is
-    /// gone.
+    /// After [`launch`](super::Command::launch): why the program could not be executed. `ECHILD` inside if another part
+    /// of the program reaped the child and the kernel is older than 6.15. If the runtime that the child was started in
+    /// is gone.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         self.watched.process.child.end_input();
         self.watched.process.end().await
     }
 
-    /// The exit status if the child has ended. Needs no runtime, and leaves standard input open.
+    /// Returns the exit status if the child has ended. Needs no runtime, and leaves standard input open.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("sleep").arg("60").spawn()?;
+    /// assert!(child.try_wait()?.is_none());
+    /// child.kill().await?;
+    /// assert!(child.try_wait()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As for [`wait`](Self::wait), but for the last.
+    /// As for [`wait`](Self::wait), except for the last.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.watched.process.try_wait()
     }
 
-    /// Waits for the child to end and gives what it wrote to the pipes that are still here, both read as their data come.
+    /// Waits for the child to end, and returns its exit status and what it wrote to those pipes that are still in the
+    /// handle. Both pipes are read at the same time.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// use forkless::tokio::{Command, Stdio};
+    /// let child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+    /// assert_eq!(child.wait_with_output().await?.stdout, b"hello\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`wait`](Self::wait), and any error of reading.
@@ -176,15 +272,36 @@ impl Child {
         Ok(Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() })
     }
 
-    /// Sends a signal to the child. Not an error if it has already ended.
+    /// Sends a signal, by its number, to the child. Not an error if it has already ended.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("sleep").arg("60").spawn()?;
+    /// child.signal(15)?; // SIGTERM
+    /// assert!(!child.wait().await?.success());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `EINVAL` if there is no such signal, `EPERM` if the child has become someone whom we may not signal.
+    /// `EINVAL` if there is no such signal, `EPERM` if the child now has a user whose processes the caller may not
+    /// signal.
     pub fn signal(&mut self, signal: i32) -> io::Result<()> {
         self.watched.process.child.signal(signal)
     }
 
-    /// Kills the child with SIGKILL, without waiting for its end. Not an error if it has already ended.
+    /// Kills the child with SIGKILL, and does not wait for its end. Not an error if it has already ended.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("sleep").arg("60").spawn()?;
+    /// child.start_kill()?;
+    /// assert!(!child.wait().await?.success());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`signal`](Self::signal).
@@ -192,7 +309,16 @@ impl Child {
         self.watched.process.child.kill()
     }
 
-    /// Kills the child with SIGKILL and waits for its end. Not an error if it has already ended.
+    /// Kills the child with SIGKILL, and waits for its end. Not an error if it has already ended.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let mut child = forkless::tokio::Command::new("sleep").arg("60").spawn()?;
+    /// child.kill().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`signal`](Self::signal) and [`wait`](Self::wait).
@@ -201,8 +327,10 @@ impl Child {
         self.wait().await.map(drop)
     }
 
-    /// Asks the child to end, with `signal`; if it has not after `grace`, kills it with SIGKILL. Either way it is waited
-    /// for, as by [`wait`](Self::wait). A stopped child is continued, so that it hears.
+    /// Asks the child to end with `signal` (15 is SIGTERM), waits for `grace` at most, kills it with SIGKILL if it
+    /// still runs, and waits for its end, like [`wait`](Self::wait).
+    ///
+    /// A stopped child is continued, so that it can handle the signal.
     ///
     /// ```
     /// # #[tokio::main]
@@ -219,7 +347,7 @@ impl Child {
     /// As for [`signal`](Self::signal) and [`wait`](Self::wait).
     ///
     /// # Panics
-    /// In a runtime without time.
+    /// In a runtime without timers.
     pub async fn terminate(&mut self, signal: i32, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(signal)?;
         self.signal(SIGCONT)?;
@@ -239,7 +367,7 @@ impl Drop for Watched {
             // An error leaves nothing else to try.
             let _ = process.child.kill();
         }
-        // What is not watched is reaped by a later launch: the runtime may have no reactor to watch it with.
+        // A child that is not watched is reaped by a later launch: the runtime may have no reactor.
         let is_reaped_here = !process.child.is_autoreaped() && !planted!("awaited-dropped-not-reaped");
         if process.is_watched() && is_reaped_here && matches!(process.try_wait(), Ok(None)) {
             // A runtime that is gone drops the future at once, and the child with it.

@@ -18,25 +18,25 @@
 //! ```
 //!
 //! # How it works
-//! A child is awaited by its pidfd and its streams are non-blocking pipes, all registered with the runtime's own
-//! reactor: there is no thread, no signal handler and no timer, and children of one part of a program are none of
-//! another's business. The runtime must have I/O enabled, as for `tokio::process`.
+//! A child is awaited by its pidfd, and its streams are nonblocking pipes. All of them are registered with the
+//! runtime's own reactor, so there is no thread, no signal handler and no timer. Nothing touches children that other
+//! parts of the program have started. The runtime must have I/O enabled, as for `tokio::process`.
 //!
-//! # What blocks, and for how long
-//! - [`Command::status`], [`Command::output`] and [`Command::launch`] hold the calling thread for the clone and, where
-//!   descriptors are passed, until the child has taken them: some 10 to 25 µs. Why a program could not be executed is told
-//!   by the future.
-//! - [`Command::spawn`] tells at once, and so holds the calling thread until the program has been executed: some 25 to
-//!   50 µs; up to [`Command::retry_busy`](crate::Command::retry_busy) while the program is being written. (`spawn` of
-//!   `tokio::process` does the same, at a cost that grows with the caller's descriptors.)
-//! - Nothing else does.
+//! # Blocking calls
+//! - [`Command::status`], [`Command::output`] and [`Command::launch`] block the calling thread for the clone and, if
+//!   descriptors are passed, until the child has taken them: some 10 to 25 µs. The future reports why a program could
+//!   not be executed.
+//! - [`Command::spawn`] reports that at once. So it blocks the calling thread until the program has been executed: some
+//!   25 to 50 µs; up to [`Command::retry_busy`](crate::Command::retry_busy) while the program is being written.
+//!   (`spawn` of `tokio::process` does the same, at a cost that grows with the caller's descriptors.)
+//! - No other call blocks.
 //!
-//! # What differs from `tokio::process`
-//! - [`Stdio`] is this crate's own; std's does not tell what it is.
-//! - All that [differs from std](crate::Command#what-differs-from-std): only the descriptors that were asked for are
-//!   inherited, errors name the step, `pre_exec` is for who asks for fork.
-//! - A [`Child`] that is dropped is reaped as soon as it ends, by a task of the runtime that it was started in; if that
-//!   is gone, by a later launch.
+//! # Differences from `tokio::process`
+//! - [`Stdio`] is this crate's own, since one of std does not show what it is.
+//! - All [differences from std](crate::Command#what-differs-from-std): only selected descriptors are inherited, errors
+//!   name the step, `pre_exec` needs the launcher fork.
+//! - A [`Child`] that is dropped is reaped as soon as it ends, by a task of the runtime that it was started in. If that
+//!   runtime is gone, a later launch reaps it.
 
 mod command;
 

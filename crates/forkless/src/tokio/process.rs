@@ -1,4 +1,4 @@
-//! A child and the reactor's watch on its pidfd: waiting without a thread.
+//! A child, and the reactor's watch on its pidfd: waiting without a thread.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A child that may be watched. Dropped, it is the blocking child's orphan.
+/// A child that may be watched. When it is dropped, the child is kept as an orphan, like any other.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Some from [`watch`](Self::watch) until the child has been reaped. Before `child`, to be dropped before the
@@ -17,7 +17,7 @@ pub(super) struct Process {
     pub(super) child: crate::Child,
 }
 
-/// The child's pidfd, which stays the child's.
+/// The child's pidfd, which the child owns.
 #[derive(Debug)]
 struct Pidfd(RawFd);
 
@@ -32,7 +32,7 @@ impl Process {
         Self { watch: None, child }
     }
 
-    /// Has the runtime's reactor watch the child. Panics, as all of tokio does, if the runtime has none.
+    /// Registers the child with the runtime's reactor. Panics, as all of tokio does, if the runtime has none.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if self.child.is_running() {
             let pidfd = Pidfd(self.child.pidfd_or_open()?.as_raw_fd());
@@ -55,7 +55,7 @@ impl Process {
         answer
     }
 
-    /// Waits for the child to end and reaps it. Dropped half-way, it has done nothing.
+    /// Waits for the child to end and reaps it. Dropping the future has no effect on the child.
     pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
         poll_fn(|context| self.poll_end(context)).await
     }
@@ -63,12 +63,12 @@ impl Process {
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         loop {
             let Some(watch) = &self.watch else { return Poll::Ready(self.over()) };
-            // A pidfd is readable when its process has ended, also if it had before it was watched. To look without that
-            // would be a system call for nothing.
+            // A pidfd is readable when its process has ended, even before it was registered. So a wait before that would be a
+            // useless system call.
             let ended = ready!(watch.poll_read_ready(context));
             let answer = self.child.try_wait();
             match (answer, ended) {
-                // It has ended, but its tracer is told first; we are told again.
+                // It has ended, but a tracer is notified first. The pidfd wakes this task again.
                 (Ok(None), Ok(mut news)) => news.clear_ready(),
                 // The runtime is being shut down.
                 (Ok(None), Err(error)) => return Poll::Ready(Err(error)),
@@ -80,7 +80,7 @@ impl Process {
         }
     }
 
-    /// How a child ended that is not watched any more.
+    /// The end of a child that is not watched any more.
     fn over(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.try_wait()?;
         status.ok_or_else(|| io::Error::other("nobody watches this child"))

@@ -11,22 +11,22 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// The other end of a child's standard input.
+/// The other end of the child's standard input.
 ///
-/// Dropping it is the end of the child's input; `shutdown` alone is not. A write that nobody reads any more raises no
-/// SIGPIPE, whatever that does in this process.
+/// Dropping it ends the child's input; `shutdown` alone does not. A write without a reader raises no SIGPIPE, whatever
+/// its disposition in this process.
 #[derive(Debug)]
 pub struct ChildStdin(Sender);
 
-/// The other end of a child's standard output.
+/// The other end of the child's standard output.
 #[derive(Debug)]
 pub struct ChildStdout(Receiver);
 
-/// The other end of a child's standard error.
+/// The other end of the child's standard error.
 #[derive(Debug)]
 pub struct ChildStderr(Receiver);
 
-/// The writing end of a pipe. Not tokio's own, whose writes raise SIGPIPE.
+/// The writing end of a pipe. Not tokio's own type, whose writes raise SIGPIPE.
 #[derive(Debug)]
 struct Sender(AsyncFd<OwnedFd>);
 
@@ -48,7 +48,7 @@ impl Sender {
             match room.try_io(|fd| write_vectored(fd.get_ref(), parts)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(answer) => return Poll::Ready(answer),
-                // There was none after all, and we are told again.
+                // The pipe was full after all. The reactor wakes this task again.
                 Err(_) => {}
             }
         }
@@ -110,24 +110,54 @@ readable! { ChildStdout ChildStderr }
 macro_rules! descriptor {
     ($($stream:ident($end:ident))*) => { $(
         impl $stream {
-            /// The async stream of a blocking one, watched by the current runtime.
+            /// Turns a blocking stream of a child into an async one, which the current runtime watches.
+            ///
+            /// ```
+            /// # #[tokio::main]
+            /// # async fn main() -> std::io::Result<()> {
+            /// use std::process::{Command, Stdio};
+            /// let mut command = Command::new("cat");
+            /// let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            /// use forkless::tokio::{ChildStderr, ChildStdin, ChildStdout};
+            /// let stdin = ChildStdin::from_std(child.stdin.take().unwrap())?;
+            /// let stdout = ChildStdout::from_std(child.stdout.take().unwrap())?;
+            /// let stderr = ChildStderr::from_std(child.stderr.take().unwrap())?;
+            /// # drop((stdin, stdout, stderr));
+            /// # child.wait()?;
+            /// # Ok(())
+            /// # }
+            /// ```
             ///
             /// # Errors
-            /// Of `epoll_ctl(2)`, such as `ENOSPC`.
+            /// Those of `epoll_ctl(2)`, such as `ENOSPC`.
             ///
             /// # Panics
             /// Outside a tokio runtime, and in one without I/O.
             pub fn from_std(stream: std::process::$stream) -> io::Result<Self> {
                 let fd = OwnedFd::from(stream);
                 rustix::io::ioctl_fionbio(&fd, true)?;
-                // That it is a pipe, and which end of it, is known by its type.
+                // The type guarantees that it is a pipe, and which end of it.
                 $end::from_owned_fd_unchecked(fd).map(Self)
             }
 
-            /// The descriptor, blocking again.
+            /// Returns the descriptor, set to blocking again.
+            ///
+            /// ```
+            /// # #[tokio::main]
+            /// # async fn main() -> std::io::Result<()> {
+            /// use forkless::tokio::{Command, Stdio};
+            /// let mut command = Command::new("cat");
+            /// let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            /// let input = std::fs::File::from(child.stdin.take().unwrap().into_owned_fd()?);
+            /// let output = std::fs::File::from(child.stdout.take().unwrap().into_owned_fd()?);
+            /// # drop((input, output));
+            /// # child.wait().await?;
+            /// # Ok(())
+            /// # }
+            /// ```
             ///
             /// # Errors
-            /// Of `fcntl(2)`; there is no known cause.
+            /// Those of `fcntl(2)`; none are known.
             pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
                 self.0.into_blocking_fd()
             }
@@ -148,7 +178,7 @@ macro_rules! descriptor {
         impl TryFrom<$stream> for Stdio {
             type Error = io::Error;
 
-            /// For the next program of a pipeline: the descriptor, blocking again.
+            /// For the next program of a pipeline: the descriptor, set to blocking again.
             fn try_from(stream: $stream) -> io::Result<Self> {
                 stream.into_owned_fd().map(Self::from)
             }
@@ -157,7 +187,7 @@ macro_rules! descriptor {
         impl TryFrom<$stream> for std::process::Stdio {
             type Error = io::Error;
 
-            /// For a program that std starts: the descriptor, blocking again.
+            /// For a program that std starts: the descriptor, set to blocking again.
             fn try_from(stream: $stream) -> io::Result<Self> {
                 stream.into_owned_fd().map(Self::from)
             }
@@ -167,9 +197,9 @@ macro_rules! descriptor {
 
 descriptor! { ChildStdin(Sender) ChildStdout(Receiver) ChildStderr(Receiver) }
 
-/// Everything that a child writes to one stream.
+/// All bytes that a child writes to one stream.
 pub(super) struct Capture {
-    /// None at its end.
+    /// `None` at its end.
     stream: Option<Receiver>,
     bytes: Vec<u8>,
 }
@@ -183,9 +213,9 @@ impl Capture {
         Self { stream: stream.map(|stream| stream.0), bytes: Vec::new() }
     }
 
-    /// Reads what is there; ready when the stream has ended, and is closed.
+    /// Reads what is available; ready when the stream has ended and is closed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        /// Most outputs are shorter than the room there is at first; a longer one doubles it.
+        /// Most outputs fit into the first capacity. A longer one doubles it.
         const FIRST: usize = 4 * 1024;
         const LEAST: usize = 512;
         while let Some(stream) = &mut self.stream {

@@ -7,14 +7,17 @@ use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::Child;
 use crate::command::Command;
+use crate::error::Error;
+use crate::kernel::{SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
+use crate::plan::Plan;
 use crate::process;
 use crate::stdio::Stdio;
+use crate::wait::is_stopped;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
-use forkless_core::sys::signal::{SIGCONT, SIGKILL};
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
@@ -22,6 +25,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::process::ExitStatus;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,6 +92,10 @@ pub(crate) struct Lease {
 impl Lender for Lease {
     fn length(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.length)
+    }
+
+    fn error(&self, stack: &Stack, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
+        super::launch::late_function_error(stack, plan, status)
     }
 }
 
@@ -160,9 +168,7 @@ impl Helper {
     /// A helper that is stopped would keep its callers: it is continued, as a stopped child of ours is.
     pub(crate) fn keep_going(&self) {
         let child = lock(&self.child);
-        let mut info = sys::SignalInfo::EMPTY;
-        let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-        if sys::waitid(uapi::P_PID, self.pid, &mut info, options, None).is_ok() && info.pid == self.pid {
+        if is_stopped(self.pid) {
             if let Some(pidfd) = child.pidfd() {
                 let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), SIGCONT);
             }

@@ -1,10 +1,13 @@
-//! A zygote: a small helper process that clones children in the caller's place.
+//! A zygote: a small helper process that clones children for the caller.
 //!
-//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. Where that must not
-//! be (memory that no other process may ever see, a host that forbids it), where code of one's own has to run between clone and
-//! exec, or where descriptors have to be passed by a process that has a hundred thousand of them, a [`Zygote`] launches
-//! instead: it is sent the plan and the descriptors, and clones with `CLONE_PARENT`. So the child is the *caller's* child,
-//! with the same [`Child`] as any.
+//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. A [`Zygote`]
+//! launches the child in another way, for callers where that does not fit:
+//! - memory that no other process may ever see, or a host that forbids sharing it;
+//! - code of the caller's that must run between clone and exec;
+//! - a process that has a hundred thousand descriptors and passes some of them.
+//!
+//! The caller sends it the plan and the descriptors, and the helper clones with `CLONE_PARENT`. So the child is the
+//! *caller's* child, with the same [`Child`] as any other.
 //!
 //! ```standalone_crate
 //! use forkless::zygote::{Registry, Zygote, ZygoteOptions, serve_if_asked};
@@ -25,33 +28,36 @@
 //! }
 //! ```
 //!
-//! # Which program the helper is
-//! The caller's own, executed once more through `/proc/self/exe`: never a copy of the caller, which may be large and have many
-//! threads, and which a fork would copy both of. That is why [`serve_if_asked`] stands first in `main`. A host that cannot call it
-//! there (a scripting language, a library in somebody else's program) names another program that does:
-//! [`ZygoteOptions::program`]; the command `forkless zygote` is one, without functions.
+//! # The helper's program
+//! The helper is the caller's own program, executed again through `/proc/self/exe`. It is never a copy of the caller,
+//! which may be large and have many threads, all of which a fork would have to deal with. That is why
+//! [`serve_if_asked`] must come first in `main`. A host that cannot call it there (an interpreter, a library in another
+//! program) sets another program that does: [`ZygoteOptions::program`]. The command `forkless zygote` is one, without
+//! functions.
 //!
-//! # What the child starts from
-//! The same as after [`Command::spawn`](crate::Command::spawn): the calling thread's directory, umask, standard streams,
-//! environment, signal mask, ignored signals, limits, process group, nice value, scheduling and processors are sent with each
-//! launch. What no process can give another (ids, capabilities, namespaces, root, session, control group, seccomp filters,
-//! oom_score_adj) is compared at each launch, while the child is being made; where it differs the helper is started anew, from
-//! the caller as it is now, and if it still differs the launch is refused with the first difference named.
+//! # What the child inherits
+//! The same as after [`Command::spawn`](crate::Command::spawn). Each launch sends the helper the calling thread's
+//! working directory, umask, standard streams, environment, signal mask, ignored signals, limits, process group, nice
+//! value, scheduling and CPU affinity. Other attributes cannot be given to another process: IDs, capabilities,
+//! namespaces, root, session, cgroup, seccomp filters, oom_score_adj. They are compared at each launch, while the child
+//! is being made. If they differ, the helper is started again from the caller as it is now. If they still differ, the
+//! launch is refused, and the error names the first difference.
 //!
-//! # What differs from `Command::spawn`
-//! - The kernel gives a child that a brother has cloned the brother's exit signal, SIGCHLD. So a launch that fails is seen by
-//!   SIGCHLD handlers and by `waitpid(-1)`.
-//! - [`inherit_all`](crate::Command::inherit_all) and [`thread_death_signal`](crate::Command::thread_death_signal) are refused:
-//!   the helper has neither the caller's descriptors nor its threads.
-//! - The helper is a child of the caller: a `waitpid(-1)` sees it when it ends.
-//! - `/proc` has to be there.
+//! # Differences from `Command::spawn`
+//! - When a sibling clones a child, the kernel gives the child the sibling's exit signal, SIGCHLD. So SIGCHLD handlers
+//!   and `waitpid(-1)` see a launch that fails.
+//! - [`inherit_all`](crate::Command::inherit_all) and [`thread_death_signal`](crate::Command::thread_death_signal) are
+//!   refused: the helper has neither the caller's descriptors nor its threads.
+//! - The helper is a child of the caller: a `waitpid(-1)` sees its end.
+//! - `/proc` must be mounted.
 
 use crate::child::Child;
-use crate::launch::Form;
+use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use crate::prepared::Prepared;
 use crate::process;
-use crate::wait;
+use crate::start::{Pidfd, Start};
+use crate::wait::sigchld_discards;
 use forkless_core::planted;
 use std::ffi::OsString;
 use std::io;
@@ -60,13 +66,15 @@ use std::process::{ExitStatus, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub(crate) mod message;
+mod message;
 
-pub(crate) mod bounds;
+mod bounds;
 
 mod namespaces;
 
-pub(crate) mod helper;
+mod helper;
+
+mod launch;
 
 mod registry;
 
@@ -78,17 +86,16 @@ use helper::{Helper, lock};
 #[cfg(any(test, fuzzing))]
 pub(crate) use parcel::fuzzed;
 pub use registry::Registry;
-pub(crate) use registry::{read_calls, write_calls};
 pub use server::serve_if_asked;
 
-/// What becomes of launches when the helper has been killed.
+/// What happens to launches when the helper has been killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Restart {
-    /// Another helper is started, and the launch is made by that one.
+    /// Another helper is started, which makes the launch.
     #[default]
     Always,
-    /// The launch and all further ones are an error.
+    /// The launch, and all later ones, fail.
     Never,
 }
 
@@ -108,49 +115,74 @@ enum Source {
 }
 
 impl ZygoteOptions {
-    /// The caller's own program, restarted when killed.
+    /// The caller's own program as the helper, restarted when it is killed.
+    ///
+    /// ```no_run
+    /// use forkless::zygote::{Registry, Zygote, ZygoteOptions, serve_if_asked};
+    /// serve_if_asked(&Registry::new()); // first in main
+    /// let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Another program as the helper: one that calls [`serve_if_asked`].
+    /// Sets another program as the helper: one that calls [`serve_if_asked`].
+    ///
+    /// ```no_run
+    /// use forkless::zygote::{Zygote, ZygoteOptions};
+    /// let zygote = Zygote::start(ZygoteOptions::new().program("/usr/bin/forkless").arg("zygote"))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn program<P: AsRef<Path>>(&mut self, program: P) -> &mut Self {
         self.source = Source::Program(program.as_ref().to_owned());
         self
     }
 
-    /// An argument for the helper's program, such as `zygote` for the command `forkless`.
+    /// Adds an argument for the helper's program, such as `zygote` for the command `forkless`.
+    ///
+    /// ```
+    /// use forkless::zygote::ZygoteOptions;
+    /// let mut options = ZygoteOptions::new();
+    /// options.program("/usr/bin/forkless").arg("zygote");
+    /// ```
     pub fn arg<S: Into<OsString>>(&mut self, arg: S) -> &mut Self {
         self.args.push(arg.into());
         self
     }
 
-    /// What to do when the helper has been killed. A helper is started anew also where the caller has become something else,
-    /// whatever is said here.
+    /// Sets what happens when the helper has been killed (default: it is restarted). In both cases it is restarted when
+    /// the caller's own attributes have changed.
+    ///
+    /// ```
+    /// use forkless::zygote::{Restart, ZygoteOptions};
+    /// let mut options = ZygoteOptions::new();
+    /// options.restart(Restart::Never);
+    /// ```
     pub fn restart(&mut self, restart: Restart) -> &mut Self {
         self.restart = restart;
         self
     }
 }
 
-/// What a [`Zygote`] has done.
+/// What a [`Zygote`] has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ZygoteStats {
     /// Children that were made.
     pub launches: u64,
-    /// Helpers that were started, the first one too.
+    /// Helpers that were started, including the first one.
     pub starts: u64,
-    /// How many of these because one had ended.
+    /// How many of these replaced a helper that had ended.
     pub deaths: u64,
 }
 
-/// A helper process that launches in the caller's place; see the [module](self).
+/// A helper process that launches for the caller; see the [module](self).
 ///
-/// It may be used by any number of threads at once. When it is dropped the helper ends and is waited for; children go on.
+/// Any number of threads may use it at once. Dropping it ends the helper and waits for it; the children go on running.
 ///
-/// If this process ends or executes another program, the helper ends too. A forked copy of this process cannot use it, and is
-/// told so by an error; as long as a forked copy lives that has its end of the socket, a helper does not notice an exec.
+/// If this process ends or executes another program, the helper ends too. A forked copy of this process cannot use it,
+/// and gets an error. While a forked copy lives that has its end of the socket, a helper does not notice an exec.
 #[derive(Debug)]
 pub struct Zygote {
     options: ZygoteOptions,
@@ -180,12 +212,19 @@ pub(crate) struct Request<'a> {
 }
 
 impl Zygote {
-    /// Starts the helper and waits until it serves.
+    /// Starts the helper, and waits until it is ready.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// println!("the helper is process {:?}", zygote.pid());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// The start of the program; `InvalidInput` if this program is to be the helper and has not called [`serve_if_asked`];
-    /// `PermissionDenied` if the program is given privileges when it is executed; `TimedOut` if it does not serve within 20
-    /// seconds.
+    /// Those of starting the program; `InvalidInput` if this program should be the helper and has not called
+    /// [`serve_if_asked`]; `PermissionDenied` if the program gains privileges when it is executed; `TimedOut` if it is
+    /// not ready within 20 seconds.
     pub fn start(options: &ZygoteOptions) -> io::Result<Self> {
         if matches!(options.source, Source::Own) && !server::has_asked() {
             let why = "the helper is this program, which has not called forkless::zygote::serve_if_asked first in main";
@@ -202,15 +241,32 @@ impl Zygote {
         })
     }
 
-    /// As [`Prepared::launch`], by the helper: returns as soon as the child exists.
+    /// Launches a child by the helper, like [`Prepared::launch`]: returns as soon as the child exists.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// let mut child = zygote.launch(&forkless::Command::new("true").prepare()?)?;
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there; [`Step::Zygote`](crate::Step::Zygote) if the helper cannot do it, or has ended and is not started anew.
+    /// Those of [`Prepared::launch`]; [`Step::Zygote`](crate::Step::Zygote) if the helper cannot do it, or has ended
+    /// and is not restarted.
     pub fn launch(&self, prepared: &Prepared) -> io::Result<Child> {
         self.launch_with(prepared, &[])
     }
 
-    /// As [`Prepared::spawn`], by the helper: returns when the program has been executed.
+    /// Starts a child by the helper, like [`Prepared::spawn`]: returns when the program has been executed.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// let mut child = zygote.spawn(&forkless::Command::new("true").prepare()?)?;
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`launch`](Self::launch).
@@ -218,27 +274,54 @@ impl Zygote {
         self.spawn_with(prepared, &[])
     }
 
-    /// As [`launch`](Self::launch); right before exec the child calls these functions of the helper's [`Registry`], in this
-    /// order, each with its bytes.
+    /// Launches a child like [`launch`](Self::launch). Right before exec the child calls these functions of the
+    /// helper's [`Registry`], in this order, each with its bytes.
     ///
-    /// The child is then a copy of the helper, with memory of its own: some 100 µs more.
+    /// The child is then a copy of the helper with its own memory, which takes some 100 µs more.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// // The helper has `functions.add("log", …)`.
+    /// let prepared = forkless::Command::new("true").prepare()?;
+    /// let mut child = zygote.launch_with(&prepared, &[("log", b"about to start")])?;
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`launch`](Self::launch), and [`Step::Function`](crate::Step::Function), with the function's name: at once if
-    /// there is none of that name; from [`Child::wait_exec`] and [`Child::wait`] if it failed, panicked or ended the process.
+    /// As for [`launch`](Self::launch), and [`Step::Function`](crate::Step::Function) with the function's name: at once
+    /// if no function has this name; from [`Child::wait_exec`] and [`Child::wait`] if it failed, panicked or ended the
+    /// process.
     pub fn launch_with(&self, prepared: &Prepared, calls: &[(&str, &[u8])]) -> io::Result<Child> {
         self.begin(prepared, calls, Form::Launch, Defaults::Inherit)
     }
 
-    /// As [`launch_with`](Self::launch_with), but returns when the program has been executed.
+    /// Does what [`launch_with`](Self::launch_with) does, but returns when the program has been executed.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// let prepared = forkless::Command::new("true").prepare()?;
+    /// let mut child = zygote.spawn_with(&prepared, &[("log", b"about to start")])?;
+    /// assert!(child.wait()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there, and all at once.
+    /// Those of [`launch_with`](Self::launch_with), all from this call.
     pub fn spawn_with(&self, prepared: &Prepared, calls: &[(&str, &[u8])]) -> io::Result<Child> {
         self.begin(prepared, calls, Form::Spawn, Defaults::Inherit)
     }
 
-    /// As [`Prepared::status`], by the helper: runs the program to its end.
+    /// Runs a program to its end by the helper, and returns its exit status, like [`Prepared::status`].
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// assert!(zygote.status(&forkless::Command::new("true").prepare()?)?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -246,7 +329,15 @@ impl Zygote {
         self.spawn(prepared)?.wait()
     }
 
-    /// As [`Prepared::output`], by the helper.
+    /// Runs a program to its end by the helper, and returns what it wrote, like [`Prepared::output`].
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// let output = zygote.output(&forkless::Command::new("echo").arg("hello").prepare()?)?;
+    /// assert_eq!(output.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -262,25 +353,41 @@ impl Zygote {
         defaults: Defaults<'_>,
     ) -> io::Result<Child> {
         let plan = prepared.plan();
-        let pidfd = plan.pidfd.unwrap_or(!matches!(defaults, Defaults::Capture) || wait::sigchld_discards());
-        let child = Child::start_by(Some(Request { zygote: self, calls }), plan, form, defaults, pidfd)?;
+        let pidfd = Pidfd::Unless(!matches!(defaults, Defaults::Capture) || sigchld_discards());
+        let request = Request { zygote: self, calls };
+        let child = Start { form, defaults, pidfd, cloner: Some(&request) }.child(plan)?;
         self.launches.fetch_add(1, Ordering::Relaxed);
         Ok(child)
     }
 
-    /// The helper's process id; none while there is no helper.
+    /// The helper's PID. `None` while there is no helper.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// println!("the helper is process {:?}", zygote.pid());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pid(&self) -> Option<u32> {
         let helper = if self.owner == process::generation() { lock(&self.state).helper.clone() } else { None };
         helper.map(|helper| helper.pid as u32)
     }
 
-    /// What it has done so far.
+    /// What the zygote has done so far.
+    ///
+    /// ```no_run
+    /// # use forkless::zygote::{Zygote, ZygoteOptions};
+    /// # let zygote = Zygote::start(&ZygoteOptions::new())?;
+    /// let stats = zygote.stats();
+    /// println!("{} launches, {} helpers", stats.launches, stats.starts);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stats(&self) -> ZygoteStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ZygoteStats { launches: read(&self.launches), starts: read(&self.starts), deaths: read(&self.deaths) }
     }
 
-    /// The helper. The error is for the user.
+    /// The helper, started again if needed. The error is text for the user.
     pub(crate) fn helper(&self) -> Result<Arc<Helper>, String> {
         if self.owner != process::generation() && !planted!("zygote-of-another-process") {
             return Err("it belongs to the process of which this one is a forked copy".into());
@@ -299,7 +406,8 @@ impl Zygote {
         Ok(helper)
     }
 
-    /// This helper has ended, or is no longer what the caller is. Others may have seen it first.
+    /// Forgets a helper that has ended, or whose attributes differ from the caller's. Another thread may have done so
+    /// first.
     pub(crate) fn discard(&self, helper: &Arc<Helper>, has_died: bool) {
         let mut state = lock(&self.state);
         if state.helper.as_ref().is_some_and(|current| Arc::ptr_eq(current, helper)) {
@@ -310,7 +418,7 @@ impl Zygote {
         }
     }
 
-    /// Is the launch to be tried again by another helper when one has ended?
+    /// Whether another helper makes the launch when one has ended.
     pub(crate) fn restarts(&self) -> bool {
         self.options.restart == Restart::Always
     }

@@ -84,9 +84,9 @@ fn is_inside(at: usize, bytes: usize, length: usize) -> bool {
 /// What a fuzzer drives.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed {
-    use super::super::message::Message;
-    use super::super::read_calls;
     use super::{ARENA_AT, Header, MAGIC, ORDER_AT, Order, RawFd, SHORTEST, VERSION, arena, calls, patch};
+    use crate::zygote::message::Message;
+    use crate::zygote::registry::read_calls;
     use std::mem::offset_of;
     use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! The functions that a zygote's children may run before they become their program.
+//! The functions that a zygote's children can run before they execute their program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,28 +6,39 @@ use std::io;
 
 type Function = Box<dyn Fn(&[u8]) -> io::Result<()>>;
 
-/// The functions that children of a [`Zygote`](super::Zygote) may run right before exec, by name.
+/// The functions that children of a [`Zygote`](super::Zygote) can run right before exec, by name.
 ///
-/// They are those of the helper, not of the caller: what they use must have been there when
-/// [`serve_if_asked`](super::serve_if_asked) was called, which is the first thing that a program does.
+/// They are the helper's functions, not the caller's: what they use must exist when
+/// [`serve_if_asked`](super::serve_if_asked) is called, which is the first thing that a program does.
 #[derive(Default)]
 pub struct Registry {
     functions: BTreeMap<String, Function>,
 }
 
 impl Registry {
-    /// One without functions.
+    /// A registry without functions.
+    ///
+    /// ```no_run
+    /// use forkless::zygote::{Registry, serve_if_asked};
+    /// serve_if_asked(&Registry::new());
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a function; one of the same name is replaced.
+    /// Adds a function. It replaces an earlier one of the same name.
+    ///
+    /// ```
+    /// let mut functions = forkless::zygote::Registry::new();
+    /// functions.add("greet", |name| std::fs::write("/tmp/greeting", name));
+    /// ```
     ///
     /// # In the child
-    /// It gets the bytes of [`Zygote::launch_with`](super::Zygote::launch_with) and may do anything: the child is a copy of the
-    /// helper, which has one thread, with memory of its own. It is called when all else is done: with the child's user, root,
-    /// directory, limits and descriptors, its signal mask and its system call filter. An error, a panic or an end of the process
-    /// in it is an error of the launch. What it leaves in a buffer (of `print!`, say) is gone with exec.
+    /// The function gets the bytes given to [`Zygote::launch_with`](super::Zygote::launch_with), and may do anything:
+    /// the child is a copy of the helper, which has one thread, and has its own memory. It is called after all other
+    /// steps: with the child's user, root, working directory, limits and descriptors, its signal mask and its seccomp
+    /// filter. If it returns an error, panics or ends the process, the launch fails. Text that it leaves in a buffer
+    /// (of `print!`, for example) is lost at exec.
     pub fn add(&mut self, name: impl Into<String>, function: impl Fn(&[u8]) -> io::Result<()> + 'static) -> &mut Self {
         self.functions.insert(name.into(), Box::new(function));
         self
@@ -44,7 +55,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Puts names and bytes into one list, as it lies in a parcel.
+/// Encodes names and bytes as one list, for a parcel.
 pub(crate) fn write_calls(calls: &[(&str, &[u8])]) -> Vec<u8> {
     let mut list = Vec::new();
     for (name, bytes) in calls {
@@ -56,7 +67,7 @@ pub(crate) fn write_calls(calls: &[(&str, &[u8])]) -> Vec<u8> {
     list
 }
 
-/// The names and bytes of such a list.
+/// Decodes such a list into names and bytes.
 pub(crate) fn read_calls(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     fn part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (length, after) = rest.split_first_chunk()?;

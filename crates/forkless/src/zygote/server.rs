@@ -37,11 +37,13 @@ pub(super) fn has_asked() -> bool {
     HAS_ASKED.load(Ordering::Relaxed)
 }
 
-/// Serves if this process was started to be a [`Zygote`](super::Zygote)'s helper, and then never returns; otherwise returns at
-/// once. To be called first in `main`, before threads are started and files opened.
+/// Serves as a [`Zygote`](super::Zygote)'s helper if this process was started as one, and then never returns. Otherwise
+/// it returns at once.
 ///
-/// A program that is run by somebody else with the mark of a helper serves only its own parent, over a socket that this parent
-/// has made, and not if it was given privileges by its exec (set-user-id, file capabilities).
+/// Call it first in `main`, before threads are started and files are opened.
+///
+/// If somebody else runs the program with the environment variable of a helper, it serves only its own parent, over a
+/// socket that this parent has made. It does not serve if its exec gave it privileges (setuid, file capabilities).
 ///
 /// ```no_run
 /// use forkless::zygote::{Registry, serve_if_asked};

@@ -1,4 +1,4 @@
-//! The control group: named as systemd-run(1)'s properties name theirs.
+//! The cgroup of the program. The options have the names of the properties of systemd-run(1).
 
 use std::{
     fmt::Write,
@@ -15,61 +15,61 @@ use super::{super::failure::Failure, limits::amount};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Control group (version 2; a limit makes a new one; suffixes K, M, G, T)")]
+#[command(next_help_heading = "Cgroup (version 2; any limit creates a new cgroup; suffixes K, M, G, T)")]
 pub(crate) struct ControlGroup {
-    /// Be born in the control group of this directory
+    /// Start the program in the existing cgroup DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = LIMITS)]
     cgroup: Option<PathBuf>,
 
-    /// Be born in a new control group, in that of the directory PARENT or in ours; whoever is left in it when the
-    /// program has ended is killed
+    /// Start the program in a new cgroup below PARENT (default: the current cgroup); processes left in it when the program
+    /// has ended are killed
     #[arg(long, value_name = "PARENT", num_args = 0..=1, require_equals = true)]
     new_cgroup: Option<Option<PathBuf>>,
 
-    /// The most memory, in bytes; where none can be freed, the kernel kills
+    /// Set the hard memory limit; the OOM killer enforces it (default: unlimited)
     #[arg(long, value_name = "BYTES", value_parser = amount)]
     memory_max: Option<u64>,
 
-    /// Memory above which everything in the group is slowed down, in bytes
+    /// Set the memory limit above which processes are throttled (default: unlimited)
     #[arg(long, value_name = "BYTES", value_parser = amount)]
     memory_high: Option<u64>,
 
-    /// The most memory that may be swapped out, in bytes
+    /// Set the limit of swapped-out memory (default: unlimited)
     #[arg(long, value_name = "BYTES", value_parser = amount)]
     memory_swap_max: Option<u64>,
 
-    /// The most processes and threads
+    /// Set the limit of processes and threads (default: unlimited)
     #[arg(long, value_name = "N", value_parser = amount)]
     tasks_max: Option<u64>,
 
-    /// The most processor time, such as 150% for one and a half processors
+    /// Set the limit of CPU time: 150% is one and a half CPUs (default: unlimited)
     #[arg(long, value_name = "PERCENT", value_parser = quota)]
     cpu_quota: Option<u64>,
 
-    /// Share of processor time where others want it too: 1 to 10000, 100 is usual
+    /// Set the share of CPU time among competing cgroups, 1 to 10000 (default: 100)
     #[arg(long, value_name = "N", value_parser = weight())]
     cpu_weight: Option<u32>,
 
-    /// Share of the disks where others want them too: 1 to 10000, 100 is usual
+    /// Set the share of disk I/O among competing cgroups, 1 to 10000 (default: 100)
     #[arg(long, value_name = "N", value_parser = weight())]
     io_weight: Option<u32>,
 }
 
-/// What makes a new group, and so excludes one that is there.
+/// Options that create a new cgroup and therefore exclude `--cgroup`.
 const LIMITS: [&str; 8] =
     ["new_cgroup", "memory_max", "memory_high", "memory_swap_max", "tasks_max", "cpu_quota", "cpu_weight", "io_weight"];
 
-/// Microseconds of each `cpu.max` period.
+/// The period of `cpu.max`, in microseconds.
 const PERIOD: u64 = 100_000;
 
-/// How long killed processes may take to go: those that wait for a disk take their time.
+/// How long to wait for killed processes: a process in uninterruptible disk sleep ends late.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn weight() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
 
-/// A limit that was asked for, and what is written to which file for it.
+/// A limit from the command line: its option, and the file and value to write.
 struct Limit {
     flag: &'static str,
     file: &'static str,
@@ -84,7 +84,7 @@ impl ControlGroup {
         Ok(())
     }
 
-    /// Makes the group, if there is to be a new one.
+    /// Creates the new cgroup, if any option requires one.
     pub(crate) fn make(&self) -> Result<Option<OwnGroup>, Failure> {
         let limits = self.limits();
         if self.new_cgroup.is_none() && limits.is_empty() {
@@ -108,7 +108,7 @@ impl ControlGroup {
                 own
             }
         };
-        // From here on, whatever fails, the group is removed.
+        // `OwnGroup` removes the cgroup on drop, so the error returns below leave none behind.
         let group = OwnGroup(Some(create(&parent).map_err(|error| failed(&error))?));
         for Limit { flag, file, value } in &limits {
             let set = group.get().map_or(Ok(()), |group| group.set(file, value).map(drop));
@@ -118,7 +118,7 @@ impl ControlGroup {
     }
 
     fn limits(&self) -> Vec<Limit> {
-        // As the library's: the kernel's word for no limit.
+        // The kernel writes "max" for no limit.
         let size = |number: u64| if number == u64::MAX { "max".to_owned() } else { number.to_string() };
         let limits = [
             ("--memory-max", "memory.max", self.memory_max.map(size)),
@@ -132,16 +132,16 @@ impl ControlGroup {
         limits.into_iter().filter_map(|(flag, file, value)| Some(Limit { flag, file, value: value? })).collect()
     }
 
-    /// What the clone does about it, for `--explain`.
+    /// Describes the cgroup that the clone uses, for `--explain`.
     pub(crate) fn words(&self) -> String {
         let limits = self.limits();
         let mut words = String::new();
         if let Some(directory) = &self.cgroup {
-            words = format!("; in the control group {directory:?}");
+            words = format!("; in the cgroup {directory:?}");
         } else if self.new_cgroup.is_some() || !limits.is_empty() {
             words = match self.new_cgroup.iter().flatten().next() {
-                Some(parent) => format!("; in a new control group in {parent:?}"),
-                None => "; in a new control group in ours".to_owned(),
+                Some(parent) => format!("; in a new cgroup below {parent:?}"),
+                None => "; in a new cgroup below the current one".to_owned(),
             };
             for (number, Limit { file, value, .. }) in limits.iter().enumerate() {
                 let _ = write!(words, "{} {file} {value}", if number == 0 { " with" } else { "," });
@@ -151,7 +151,7 @@ impl ControlGroup {
     }
 }
 
-/// A group of this run's own. Dropping it kills who is in it and removes it.
+/// A cgroup created for this run. Dropping it kills the processes in it and removes it.
 #[derive(Debug)]
 pub(crate) struct OwnGroup(Option<Cgroup>);
 
@@ -168,35 +168,35 @@ impl OwnGroup {
         Ok(())
     }
 
-    /// What is to be said of it in any case: that memory ran out, which else looks like a kill by anybody.
+    /// A message if the OOM killer ran in the cgroup: the exit code alone shows only a SIGKILL.
     pub(crate) fn trouble(&self) -> Option<String> {
         let group = self.get()?;
         let killed = group.oom_kills().ok().filter(|killed| *killed > 0)?;
         let who = if killed == 1 { "a process".to_owned() } else { format!("{killed} processes") };
         let limit = match group.get("memory.max").ok().and_then(|text| text.parse::<u64>().ok()) {
-            Some(bytes) => format!("it may use {} KiB", bytes >> 10),
-            None => "it has no limit of its own".to_owned(),
+            Some(bytes) => format!("memory.max is {} KiB", bytes >> 10),
+            None => "it has no memory.max of its own".to_owned(),
         };
-        Some(format!("memory ran out, and the kernel killed {who} of the control group ({limit})"))
+        Some(format!("out of memory: the kernel killed {who} of the cgroup ({limit})"))
     }
 
-    /// Lines for the block of what was used, as far as the kernel counts it.
+    /// Lines for `--usage`, as far as the kernel accounts for the cgroup.
     pub(crate) fn usage(&self) -> String {
         let mut lines = String::new();
         let Some(group) = self.get() else { return lines };
         if let Ok(bytes) = group.memory_peak() {
-            let _ = writeln!(lines, "  group memory  {} KiB at most", bytes >> 10);
+            let _ = writeln!(lines, "  cgroup memory {} KiB peak", bytes >> 10);
         }
         if let Ok(count) = group.pids_peak() {
-            let _ = writeln!(lines, "  group tasks   {count} at most");
+            let _ = writeln!(lines, "  cgroup tasks  {count} peak");
         }
         if let Ok(time) = group.cpu_time() {
-            let _ = writeln!(lines, "  group cpu     {:.6} s", time.as_secs_f64());
+            let _ = writeln!(lines, "  cgroup CPU    {:.6} s", time.as_secs_f64());
         }
         lines
     }
 
-    /// Kills who is left in it, and removes it.
+    /// Kills the processes left in the cgroup and removes it.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.clear()
     }
@@ -215,8 +215,8 @@ impl Drop for OwnGroup {
     }
 }
 
-/// A group of a name that is not taken: that of a forkless which was killed, or is in another process-id namespace, is
-/// left alone.
+/// Creates a cgroup with an unused name. An existing one may belong to a forkless that was killed, or that runs in another
+/// PID namespace with the same PID; it is left alone.
 fn create(parent: &Path) -> io::Result<Cgroup> {
     let id = std::process::id();
     let mut tries = 0;
@@ -229,7 +229,8 @@ fn create(parent: &Path) -> io::Result<Cgroup> {
     }
 }
 
-/// Where else the group might be made. To go there unasked would take the program out of limits that are on us.
+/// Suggests another parent for the new cgroup. It is not used automatically: the program would escape the limits of the
+/// current cgroup.
 fn advice(own: &Path, controllers: &[&str]) -> String {
     let hands_down = |directory: &&Path| {
         let handed = fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
@@ -237,16 +238,16 @@ fn advice(own: &Path, controllers: &[&str]) -> String {
     };
     let may_write = |directory: &&Path| rustix::fs::access(*directory, rustix::fs::Access::WRITE_OK).is_ok();
     match own.ancestors().skip(1).filter(may_write).find(hands_down) {
-        Some(above) => format!("; outside of our own group it could be: --new-cgroup={}", above.display()),
-        None => "; a group that does can be named: --new-cgroup=PARENT".to_owned(),
+        Some(above) => format!("; this parent outside the current cgroup would work: --new-cgroup={}", above.display()),
+        None => "; select a parent that does with --new-cgroup=PARENT".to_owned(),
     }
 }
 
-/// A percentage of one processor, in microseconds of each period.
+/// A percentage of one CPU, as microseconds of each period.
 fn quota(word: &str) -> Result<u64, String> {
     let digits = word.strip_suffix('%').filter(|text| text.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     let percent = digits.and_then(|text| text.parse::<f64>().ok()).filter(|percent| (1.0..=1e6).contains(percent));
-    let percent = percent.ok_or("must be a percentage of one processor, from 1%, such as 150%")?;
+    let percent = percent.ok_or("must be a percentage of one CPU, at least 1%, such as 150%")?;
     Ok((percent * PERIOD as f64 / 100.0).round() as u64)
 }
 
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_are_percentages_of_a_processor() {
+    fn quota_is_a_percentage_of_one_cpu() {
         assert_eq!(quota("150%"), Ok(150_000));
         assert_eq!(quota("12.5%"), Ok(12_500));
         for word in ["", "%", "150", "0%", "0.5%", "-5%", "inf%", "1e3%", "9999999%"] {

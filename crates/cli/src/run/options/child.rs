@@ -1,5 +1,5 @@
-//! Session, terminal, parent, and the program itself: named as setsid(1), setpriv(1) and timeout(1) name theirs, where
-//! they do.
+//! Session, terminal, parent death, and how the program is executed. Options that setsid(1), setpriv(1) and timeout(1)
+//! also have are named as theirs.
 
 use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Duration};
 
@@ -19,71 +19,70 @@ pub(crate) struct ChildOptions {
     #[arg(long)]
     setsid: bool,
 
-    /// Start a new session, whose controlling terminal is standard input
+    /// Start a new session with standard input as its controlling terminal
     #[arg(long)]
     ctty: bool,
 
-    /// Run the program on a terminal of its own, which takes our input and whose output is ours; its size is that of our
-    /// terminal unless it is given
+    /// Run the program on a new pseudo-terminal (pty) and relay its input and output (default size: that of the current
+    /// terminal)
     #[arg(long, value_name = "ROWSxCOLUMNS", num_args = 0..=1, require_equals = true, default_missing_value = terminal::OURS,
           value_parser = terminal::size, conflicts_with = "ctty")]
     pub(crate) pty: Option<terminal::Size>,
 
-    /// Start a new process group, or join the group PGID
+    /// Create a process group, or join the group PGID (default: inherit it)
     #[arg(long, value_name = "PGID", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty", "pty"])]
     process_group: Option<i32>,
 
-    /// Have the program's process group in the foreground of the terminal that is standard input
+    /// Make the program's process group the foreground group of the terminal on standard input
     #[arg(long)]
     foreground: bool,
 
-    /// The signal that the program gets when forkless dies
+    /// Send SIG to the program when forkless dies (default: none)
     #[arg(long, value_name = "SIG", value_parser = parse::signal)]
     pdeathsig: Option<i32>,
 
-    /// Kill the program when forkless ends, however it ends (Linux 7.1; with --no-new-privs or CAP_SYS_ADMIN)
+    /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
     #[arg(long)]
     pidfd_autokill: bool,
 
-    /// Change to the directory open at our file descriptor N; --chdir then starts from there, or a relative --chroot or
-    /// --pivot-root
+    /// Change to the directory at inherited descriptor N; relative paths of --chdir, --chroot and --pivot-root start there
     #[arg(help_heading = EXPERT, long, value_name = "N")]
     chdir_fd: Option<u32>,
 
-    /// Execute our file descriptor N; PROGRAM is only what it is called
+    /// Execute inherited descriptor N; PROGRAM is only used as argv[0]
     #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with = "fexec")]
     exec_fd: Option<u32>,
 
-    /// Open FILE here and execute it by its descriptor, wherever the program's root is; PROGRAM is what it is called
+    /// Open FILE outside the program's root and execute its descriptor; PROGRAM is only used as argv[0]
     #[arg(help_heading = EXPERT, long, value_name = "FILE")]
     fexec: Option<PathBuf>,
 
-    /// While the program is open for writing, try again for this long (100ms unless told otherwise; 0: not at all)
+    /// Retry for DURATION while the program is open for writing (default: 100ms; 0: never)
     #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration)]
     retry_busy: Option<Duration>,
 
-    /// Run a file without #! that is no program by /bin/sh (default: exit with 126)
+    /// Run an executable text file without #! with /bin/sh (default: exit with 126)
     #[arg(help_heading = EXPERT, long)]
     scripts_by_shell: bool,
 
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
-          help = format!("Go on where one of these steps fails, and say so in the end: {}", step_names()))]
+          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names()))]
     best_effort: Vec<Step>,
 
-    /// How the child is made: fork and posix_spawn are the C library's, for what needs or forbids them
+    /// Create the child with LAUNCHER; fork and posix_spawn are the C library's
     #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum, default_value = "clone")]
     pub(super) launcher: ByName,
 
-    /// A system call to make before the privileges are dropped for good, by number on this machine, with numbers
+    /// Make the system call number NR with numeric arguments in the child, before it drops privileges
     #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall)]
     syscall: Vec<Syscall>,
 }
 
-const EXPERT: &str = "Expert";
+const EXPERT: &str = "Advanced";
 
-/// The launchers that can be asked for.
+/// The launchers that `--launcher` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ByName {
     Clone,
@@ -96,8 +95,8 @@ impl ByName {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Clone => "clone a child that shares memory with forkless until it executes the program",
-            Self::Fork => "fork a child that has a copy of forkless's memory",
-            Self::PosixSpawn => "posix_spawn a child, which the C library has do all this in an order of its own",
+            Self::Fork => "fork a child with a copy of forkless's memory",
+            Self::PosixSpawn => "posix_spawn a child; the C library chooses the order of these steps",
         }
     }
 }
@@ -110,12 +109,12 @@ struct Syscall {
 }
 
 impl ChildOptions {
-    /// Is the program's process group its own, which signals then go to?
+    /// Does the program lead a process group? Signals are then sent to the group.
     pub(crate) fn leads_a_group(&self) -> bool {
         self.setsid || self.ctty || self.pty.is_some() || self.process_group == Some(0)
     }
 
-    /// May the launch go on without this step?
+    /// May the launch continue if this step fails?
     pub(crate) fn is_best_effort(&self, step: Step) -> bool {
         self.best_effort.contains(&step)
     }
@@ -157,39 +156,39 @@ impl ChildOptions {
             command.best_effort(*step);
         }
         for Syscall { number, args } in &self.syscall {
-            // SAFETY: the child shares this tool's memory, and what the call does to it is the user's word, as it is in
-            // a debugger. Nobody else's memory is at stake.
+            // SAFETY: the child shares the memory of this process only, and the user is responsible for what the call does
+            // to it, as in a debugger.
             unsafe { command.call(*number, args.iter().copied().map(CallArg::from), None) };
         }
         Ok(())
     }
 }
 
-/// A program that may be executed and not read is opened without reading; it is then no script.
+/// Opens FILE for reading, as a script needs, or with O_PATH if it may be executed but not read.
 fn open_program(path: &PathBuf) -> Result<std::fs::File, Failure> {
     let readable = OpenOptions::new().read(true).open(path);
     let opened = readable.or_else(|_| OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path));
     opened.map_err(|error| Failure::before(format_args!("--fexec: cannot open {path:?}: {error}")))
 }
 
-/// A step that may fail, by its name in the library, in words or as it stands in messages.
+/// A step that may be best effort, by its name in the library or by its description in messages.
 fn step(word: &str) -> Result<Step, String> {
     let plain = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_lowercase();
     let called =
         |step: &Step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word));
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
-        Some(_) => Err(format!("this step cannot be best effort; these can: {}", step_names())),
-        None => Err(format!("there is no such step; there are {}", step_names())),
+        Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names())),
+        None => Err(format!("no such step; use one of {}", step_names())),
     }
 }
 
-/// The steps of the child, whose numbers are below 100.
+/// The steps of the child. Their codes are below 100.
 fn steps() -> impl Iterator<Item = Step> {
     (0..100).filter_map(Step::of_code)
 }
 
-/// Those that may fail.
+/// The names of all steps that may be best effort.
 fn step_names() -> String {
     steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect::<Vec<_>>().join(", ")
 }
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_have_names() {
+    fn step_accepts_names_and_descriptions_of_best_effort_steps() {
         for word in ["rlimit", "set the limit", "RLIMIT"] {
             assert_eq!(step(word), Ok(Step::Rlimit), "{word}");
         }
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!(step("set-gid"), Ok(Step::SetGid));
         assert!(step("nonsense").is_err_and(|words| words.contains("parent-death-signal")));
         assert!(step("exec").is_err_and(|words| words.contains("best effort")));
-        // What is offered is accepted, here and by the library.
+        // Every name that the help lists is accepted here and by the library.
         let names = step_names();
         for name in names.split(", ") {
             let step = step(name).expect(name);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn system_calls_are_numbers() {
+    fn syscall_takes_a_number_and_up_to_six_arguments() {
         assert_eq!(syscall("39"), Ok(Syscall { number: 39, args: vec![] }));
         assert_eq!(syscall("157:38:0x1:-1"), Ok(Syscall { number: 157, args: vec![38, 1, u64::MAX] }));
         for word in ["", "getpid", "1:", "1:a", "1:0:0:0:0:0:0:0", "-1"] {

@@ -1,4 +1,4 @@
-//! System calls and files that the program may use: filters that other libraries compile for us.
+//! System calls and files that the program may use. The seccompiler and landlock crates compile the filters.
 
 use std::{fmt::Display, os::fd::OwnedFd, path::PathBuf, str::FromStr};
 
@@ -16,29 +16,32 @@ use super::super::failure::Failure;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
-    /// System calls that fail with EPERM or the error named: after ~ those listed, else all but those
-    /// listed and what it takes to start and to end a program ([~]NAME,...[:ERROR]); on x86-64 also all by their numbers
-    /// of the x32 ABI
+    /// Allow only these system calls: [~]NAME,...[:ERROR]
+    ///
+    /// All others fail with ERROR (default: EPERM), except those needed to start and to exit. With ~, the listed calls
+    /// fail and all others are allowed. On x86-64, calls with x32 ABI numbers always fail.
     #[arg(long, value_name = "NAMES", conflicts_with = "seccomp")]
     system_call_filter: Option<SystemCalls>,
 
-    /// Deny access to files, to be allowed again by rules: fs, or fs:ACCESS,... for some kinds of it; one that this kernel
-    /// cannot deny is an error, or reported in the end with --best-effort=landlock
+    /// Deny access to files, except by --landlock-rule: fs, or fs:ACCESS,... for some kinds of access
+    ///
+    /// Access that this kernel cannot deny is an error, or with --best-effort=landlock reported at the end.
     #[arg(long, value_name = "ACCESS", conflicts_with = "landlock")]
     landlock_access: Option<Denied>,
 
-    /// Allow access to what is below a path: path-beneath:ACCESS,...:PATH; without ACCESS all
-    /// (execute, read-file, read-dir, write-file, truncate, remove-file, remove-dir, make-reg, make-dir,
-    /// make-sym, make-sock, make-fifo, make-char, make-block, refer, ioctl-dev)
+    /// Allow access to files below a path: path-beneath:[ACCESS,...]:PATH (default: all access)
+    ///
+    /// ACCESS is one of execute, read-file, read-dir, write-file, truncate, remove-file, remove-dir, make-reg, make-dir,
+    /// make-sym, make-sock, make-fifo, make-char, make-block, refer and ioctl-dev.
     #[arg(long, value_name = "RULE", requires = "landlock_access")]
     landlock_rule: Vec<Rule>,
 }
 
-/// Names, and the error of what is refused.
+/// The compiled filter of system calls.
 #[derive(Clone, Debug)]
 struct SystemCalls(Vec<BpfInstruction>);
 
-/// Kinds of access.
+/// The kinds of access to deny.
 #[derive(Clone, Debug)]
 struct Denied(BitFlags<AccessFs>);
 
@@ -48,18 +51,18 @@ struct Rule {
     path: PathBuf,
 }
 
-/// The newest set of rights known here.
+/// The newest set of access rights that this program knows.
 const RIGHTS: ABI = ABI::V6;
 
 impl Filters {
-    /// `best_effort`: access that the kernel cannot deny is left as it is.
+    /// `best_effort`: access that the kernel cannot deny stays allowed.
     pub(crate) fn apply(&self, command: &mut Command, best_effort: bool) -> Result<(), Failure> {
         if let Some(SystemCalls(program)) = &self.system_call_filter {
             command.seccomp(program.iter().copied());
         }
         if let Some(Denied(access)) = &self.landlock_access {
             let known = deniable(*access, can_deny, best_effort).map_err(|why| {
-                Failure::before(format_args!("--landlock-access: {why}; --best-effort=landlock goes on"))
+                Failure::before(format_args!("--landlock-access: {why}; --best-effort=landlock would ignore this"))
             })?;
             if !known.is_empty() {
                 command.landlock(self.ruleset(known)?);
@@ -68,7 +71,7 @@ impl Filters {
         Ok(())
     }
 
-    /// What was to be denied and is not, in words, after a launch with `best_effort`.
+    /// Describes the access that could not be denied, for the report after a launch with `best_effort`.
     pub(crate) fn not_denied(&self) -> Option<String> {
         let Denied(access) = self.landlock_access.as_ref()?;
         deniable(*access, can_deny, false).err()
@@ -82,7 +85,7 @@ impl Filters {
         for Rule { access, path } in &self.landlock_rule {
             let refused = |error: &dyn Display| Failure::before(format_args!("--landlock-rule: {path:?}: {error}"));
             let below = PathFd::new(path).map_err(|error| refused(&error))?;
-            // What is not denied needs no rule, and an empty one is an error.
+            // Access that is not denied needs no rule, and an empty rule is an error.
             if (*access & denied).is_empty() {
                 continue;
             }
@@ -94,9 +97,9 @@ impl Filters {
     }
 }
 
-const NO_LANDLOCK: &str = "Landlock is not there, or not enabled, on this kernel";
+const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is not enabled";
 
-/// The part of it that can be denied. If that is not all, that is an error unless it was asked for as `best_effort`.
+/// The part of `denied` that the kernel can deny. With anything left over it is an error, except with `best_effort`.
 fn deniable(
     denied: BitFlags<AccessFs>,
     can_deny: impl Fn(AccessFs) -> bool,
@@ -113,7 +116,7 @@ fn deniable(
     Err(format!("this kernel's Landlock cannot deny {lacking}"))
 }
 
-/// Does this kernel know the right?
+/// Does this kernel know the access right?
 fn can_deny(one: AccessFs) -> bool {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(one).is_ok()
 }
@@ -122,14 +125,14 @@ impl FromStr for SystemCalls {
     type Err = String;
 
     fn from_str(words: &str) -> Result<Self, String> {
-        /// To become the program, and to end.
+        /// Needed to execute the program and to exit.
         const NEEDED: [&str; 5] = ["execve", "execveat", "exit", "exit_group", "rt_sigreturn"];
         let (names, error) = words.rsplit_once(':').unwrap_or((words, "EPERM"));
-        let errno = errno(error).ok_or_else(|| format!("there is no error {error:?}"))?;
+        let errno = errno(error).ok_or_else(|| format!("no error {error:?}: use a name such as EPERM, or a number"))?;
         let denies = names.strip_prefix('~');
         let listed = denies.unwrap_or(names).split(',').map(str::trim).filter(|name| !name.is_empty());
         if listed.clone().next().is_none() {
-            return Err("no system call is named".into());
+            return Err("no system call given".into());
         }
         let needed = NEEDED.iter().copied().filter(|_| denies.is_none());
         let rules: Vec<_> = listed.chain(needed).map(|name| serde_json::json!({ "syscall": name })).collect();
@@ -149,8 +152,8 @@ impl FromStr for SystemCalls {
     }
 }
 
-/// What a filter begins with, so that no system call gets past it by its number of the x32 ABI, which the filter of the
-/// machine's own numbers does not know: seccomp(2), "Caveats".
+/// The first instructions of a filter on x86-64. Without them, a denied system call would still work under its x32 ABI
+/// number, which the filter of native numbers does not match: seccomp(2), "Caveats".
 fn x32_refused(errno: i32) -> Vec<BpfInstruction> {
     const LOAD: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -165,7 +168,7 @@ fn x32_refused(errno: i32) -> Vec<BpfInstruction> {
         .into()
 }
 
-/// By its name or its number.
+/// An errno by name or number.
 fn errno(name: &str) -> Option<i32> {
     let known = (1..134).find(|&number| format!("{:?}", nix::errno::Errno::from_raw(number)) == name);
     known.or_else(|| name.parse().ok().filter(|number| (1..4096).contains(number)))
@@ -177,7 +180,7 @@ impl FromStr for Denied {
     fn from_str(words: &str) -> Result<Self, String> {
         match words.split_once(':').unwrap_or((words, "")) {
             ("fs", kinds) => access(kinds).map(Self),
-            (other, _) => Err(format!("{other:?} is not fs, which is all that can be denied")),
+            (other, _) => Err(format!("cannot deny {other:?}: must be fs or fs:ACCESS,...")),
         }
     }
 }
@@ -189,12 +192,12 @@ impl FromStr for Rule {
         let parts: Vec<_> = words.splitn(3, ':').collect();
         match parts[..] {
             ["path-beneath", kinds, path] if !path.is_empty() => Ok(Self { access: access(kinds)?, path: path.into() }),
-            _ => Err("a rule is path-beneath:ACCESS,...:PATH".into()),
+            _ => Err("must be path-beneath:[ACCESS,...]:PATH".into()),
         }
     }
 }
 
-/// Kinds of access by name; all for none.
+/// Kinds of access by name; an empty list means all.
 fn access(names: &str) -> Result<BitFlags<AccessFs>, String> {
     if names.is_empty() {
         return Ok(AccessFs::from_all(RIGHTS));
@@ -202,12 +205,12 @@ fn access(names: &str) -> Result<BitFlags<AccessFs>, String> {
     let one = |name: &str| {
         let all = AccessFs::from_all(RIGHTS).iter();
         let found = all.into_iter().find(|one| words_of(*one) == name);
-        found.ok_or_else(|| format!("there is no access {name:?}"))
+        found.ok_or_else(|| format!("no kind of access {name:?} (see forkless run --help)"))
     };
     names.split(',').try_fold(BitFlags::empty(), |bits, name| Ok(bits | one(name)?))
 }
 
-/// What setpriv(1) calls it: `read-file` for `ReadFile`.
+/// The name in setpriv(1): `read-file` for `ReadFile`.
 fn words_of(one: AccessFs) -> String {
     let mut words = String::new();
     for letter in format!("{one:?}").chars() {
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_read() {
+    fn system_call_filter_accepts_names_and_an_error() {
         assert!(!"~ptrace,mount".parse::<SystemCalls>().unwrap().0.is_empty());
         assert!("read,write:ENOSYS".parse::<SystemCalls>().is_ok());
         assert!("~no_such_call".parse::<SystemCalls>().unwrap_err().contains("no_such_call"));
@@ -234,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_a_system_call() {
+    fn system_call_filter_without_a_name_is_an_error() {
         for words in ["", "~", "~,", "~ :EPERM", ",", ":38"] {
             assert!(words.parse::<SystemCalls>().is_err_and(|why| why.contains("no system call")), "{words:?}");
         }
     }
 
-    /// What the program answers to a number: `struct seccomp_data` begins with it.
+    /// The result of the BPF program for a system call number, the first field of `struct seccomp_data`.
     fn answer(program: &[BpfInstruction], number: u32, machine: u32) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_filter_refuses_the_numbers_of_the_x32_abi() {
+    fn system_call_filter_refuses_x32_numbers() {
         const X86_64: u32 = 0xc000_003e;
         const REFUSED: u32 = 0x5_0000 | libc::EXDEV as u32;
         const ALLOWED: u32 = 0x7fff_0000;
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn access_that_a_kernel_cannot_deny_is_an_error_unless_it_may_be_left() {
+    fn access_that_the_kernel_cannot_deny_is_an_error_unless_best_effort() {
         let first = AccessFs::from_all(ABI::V1);
         let can = |one: AccessFs| first.contains(one);
         let all = AccessFs::from_all(RIGHTS);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read() {
+    fn landlock_rules_name_access_and_a_path() {
         let rule: Rule = "path-beneath:read-file,read-dir:/a:b".parse().unwrap();
         assert_eq!(rule.access, AccessFs::ReadFile | AccessFs::ReadDir);
         assert_eq!(rule.path, PathBuf::from("/a:b"));

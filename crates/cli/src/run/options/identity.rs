@@ -1,4 +1,4 @@
-//! Who the program is: named as setpriv(1) and systemd-run(1) name theirs.
+//! User, groups and umask of the program. The options have the names of setpriv(1) and systemd-run(1).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,32 +15,32 @@ use super::super::{failure::Failure, parse::octal};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
-    /// Run as this user, with its group and supplementary groups unless others are given; an id without a user
-    /// entry gets no supplementary groups
+    /// Run as this user and, unless others are given, with its group and supplementary groups; a UID without a user entry
+    /// gets no supplementary groups
     #[arg(long, visible_alias = "user", value_name = "NAME|UID")]
     reuid: Option<OsString>,
 
-    /// Run as this group; without --reuid, one of the options for supplementary groups is needed
+    /// Run as this group; without --reuid, also requires an option for supplementary groups
     #[arg(long, visible_alias = "group", value_name = "NAME|GID")]
     regid: Option<OsString>,
 
-    /// Have these supplementary groups
+    /// Set these supplementary groups
     #[arg(long, value_name = "NAME|GID,...", value_delimiter = ',', value_parser = group_id)]
     groups: Vec<u32>,
 
-    /// Have no supplementary groups
+    /// Drop all supplementary groups
     #[arg(long, conflicts_with_all = ["groups", "init_groups"])]
     clear_groups: bool,
 
-    /// Have the user's supplementary groups, which is the default with --reuid
+    /// Set the supplementary groups of the user (default with --reuid)
     #[arg(long, requires = "reuid", conflicts_with = "groups")]
     init_groups: bool,
 
-    /// Keep our supplementary groups
+    /// Keep the current supplementary groups
     #[arg(long, conflicts_with_all = ["groups", "init_groups", "clear_groups"])]
     keep_groups: bool,
 
-    /// Take these bits off the modes of new files
+    /// Set the file mode creation mask (default: inherit it)
     #[arg(long, value_name = "OCTAL", value_parser = |word: &str| octal(word, 0o777))]
     umask: Option<u32>,
 }
@@ -58,8 +58,8 @@ impl Identity {
             command.groups(&self.groups);
         }
         if self.regid.is_some() && self.reuid.is_none() && !says {
-            // As setpriv: whoever gives up a group does not mean to keep the others unseen.
-            return Err(Failure::before("--regid needs --reuid, --clear-groups, --groups or --keep-groups"));
+            // As setpriv(1): a program that drops its group would otherwise silently keep the supplementary groups.
+            return Err(Failure::before("--regid requires --reuid, --clear-groups, --groups or --keep-groups"));
         }
         if let Some(mask) = self.umask {
             command.umask(mask);
@@ -67,7 +67,7 @@ impl Identity {
         Ok(())
     }
 
-    /// The user, and which groups come with it. None of ours ever stays unless that was said.
+    /// Sets the user and the groups that come with it. Current groups are kept only with `--keep-groups`.
     fn set_user(&self, command: &mut Command, name: &OsStr) -> Result<(), Failure> {
         let failed = |error: &dyn Display| Failure::before(format_args!("--reuid: {name:?}: {error}"));
         let text = name.to_str().unwrap_or_default();
@@ -79,7 +79,7 @@ impl Identity {
         };
         match (known, uid) {
             (Some(user), _) if self.keep_groups => {
-                // As root a change of user alone would drop them, so they are named.
+                // A change of user alone drops the groups if forkless is root, so they are set explicitly.
                 command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
                 keep_groups(command).map_err(|error| failed(&error))?;
             }
@@ -87,16 +87,18 @@ impl Identity {
                 command.uid(uid);
                 keep_groups(command).map_err(|error| failed(&error))?;
             }
-            (None, Some(_)) if self.init_groups => return Err(failed(&"no such user, whose groups could be had")),
+            (None, Some(_)) if self.init_groups => {
+                return Err(failed(&"no user entry, which --init-groups needs; use --groups or --clear-groups"));
+            }
             (None, Some(uid)) => _ = command.uid(uid).groups(&[]),
-            // By name, so that what is wrong with it is told there.
+            // By name: the library then reports what is wrong with it.
             _ => _ = command.user(name),
         }
         Ok(())
     }
 }
 
-/// Names our supplementary groups where a change of user would drop them.
+/// Sets the current supplementary groups explicitly if a change of user would drop them.
 fn keep_groups(command: &mut Command) -> std::io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let groups: Vec<u32> = rustix::process::getgroups()?.into_iter().map(|group| group.as_raw()).collect();
@@ -105,11 +107,11 @@ fn keep_groups(command: &mut Command) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A group by name or number; names come first, as everywhere.
+/// A group by name or number. Names take precedence, as in chown(1).
 fn group_id(word: &str) -> Result<u32, String> {
     match Group::from_name(word) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => word.parse().map_err(|_| format!("there is no group {word:?}")),
+        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}")),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_by_name_and_number() {
+    fn group_id_accepts_names_and_numbers() {
         assert_eq!(group_id("root"), Ok(0));
         assert_eq!(group_id("4242"), Ok(4242));
         assert!(group_id("no-such-group").is_err());

@@ -1,4 +1,4 @@
-//! Resource limits: named as prlimit(1) names them.
+//! Resource limits. The options have the names of prlimit(1).
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
@@ -26,14 +26,14 @@ fn ours(resource: Resource) -> (u64, u64) {
     (limit.rlim_cur, limit.rlim_max)
 }
 
-/// A limit as it was given; what is not given stays as it is.
+/// A limit from the command line; a part that is not given stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     soft: Option<u64>,
     hard: Option<u64>,
 }
 
-/// The limits that were given.
+/// The limits from the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(Vec<(Resource, Limit)>);
 
@@ -44,7 +44,9 @@ impl Limits {
             let (soft, hard) = (limit.soft.unwrap_or(soft), limit.hard.unwrap_or(hard));
             if soft > hard {
                 let name = flag(resource);
-                return Err(Failure::before(format_args!("--{name}: the soft limit is above the hard one, {hard}")));
+                return Err(Failure::before(format_args!(
+                    "--{name}: the soft limit is above the hard limit of {hard}"
+                )));
             }
             command.rlimit(resource, soft, hard);
         }
@@ -60,7 +62,7 @@ impl Args for Limits {
                 .value_name("SOFT[:HARD]")
                 .value_parser(limit)
                 .help(one.words())
-                .help_heading("Limits (each SOFT:HARD, SOFT:, :HARD or one for both; unlimited; suffixes K, M, G, T)")
+                .help_heading("Resource limits (SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
         }))
     }
 
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_prlimit() {
+    fn limit_accepts_the_forms_of_prlimit() {
         let both = |soft, hard| Ok(Limit { soft, hard });
         assert_eq!(limit("10"), both(Some(10), Some(10)));
         assert_eq!(limit("10:20"), both(Some(10), Some(20)));

@@ -1,5 +1,5 @@
-//! The options of `forkless run`, named as env(1), timeout(1) and setsid(1) name theirs; the modules say whose names
-//! theirs are.
+//! The options of `forkless run`. They have the names of the corresponding options of env(1), timeout(1) and
+//! setsid(1); each module names the tools that its options follow.
 
 mod cgroup;
 mod child;
@@ -33,15 +33,16 @@ pub(crate) use limits::amount;
 
 /// Run PROGRAM and exit with its exit code
 ///
-/// Words of the form NAME=VALUE before PROGRAM are set in its environment. Everything after PROGRAM belongs to it.
+/// Arguments of the form NAME=VALUE before PROGRAM set environment variables of it. All arguments after PROGRAM are
+/// passed to it.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
 pub(crate) struct RunOptions {
-    /// Start with an empty environment
+    /// Start with an empty environment (default: inherit it)
     #[arg(short = 'i', long)]
     pub(crate) ignore_environment: bool,
 
-    /// Remove a variable from the environment
+    /// Remove the variable NAME from the environment
     #[arg(short = 'u', long, value_name = "NAME")]
     pub(crate) unset: Vec<OsString>,
 
@@ -49,86 +50,87 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
     pub(crate) env: Vec<Assignment>,
 
-    /// Change to this directory first
+    /// Run PROGRAM in the working directory DIR (default: inherit it)
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) chdir: Option<PathBuf>,
 
-    /// Tell the program that this is its name
+    /// Set argv[0] of PROGRAM to NAME (default: PROGRAM)
     #[arg(short = 'a', long, value_name = "NAME")]
     pub(crate) argv0: Option<OsString>,
 
-    /// Another program to run, under PROGRAM's name, where those before it are not there
+    /// Run this PROGRAM if those before it are not found; argv[0] is unchanged
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
     pub(crate) or_else: Vec<OsString>,
 
-    /// Standard input: inherit, null, fd:NUMBER or a file to read
+    /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::input))]
     pub(crate) stdin: Option<Source>,
 
-    /// Standard output: inherit, null, fd:NUMBER, stderr, append:FILE or a file to write
+    /// Set standard output: inherit, null, fd:N, stderr, append:FILE or a file to write (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
     pub(crate) stdout: Option<Source>,
 
-    /// Standard error: inherit, null, fd:NUMBER, stdout, append:FILE or a file to write
+    /// Set standard error: inherit, null, fd:N, stdout, append:FILE or a file to write (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
     pub(crate) stderr: Option<Source>,
 
-    /// Give the program a file at number N: a NUMBER of ours, null, or r:FILE, w:FILE, a:FILE (append), rw:FILE
+    /// Set file descriptor N of the program: the number of an inherited descriptor, null, r:FILE, w:FILE, a:FILE (append)
+    /// or rw:FILE
     #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(parse::fd_request))]
     pub(crate) fd: Vec<FdRequest>,
 
-    /// Have the program open a file at number N itself, as its user, in its root and directory: r:FILE, w:FILE, a:FILE
-    /// (append), rw:FILE
+    /// Open a file as descriptor N with the user, root and working directory of the program: r:FILE, w:FILE, a:FILE
+    /// (append) or rw:FILE
     #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(parse::open_request))]
     pub(crate) open: Vec<FdRequest>,
 
-    /// Pass on all open files that are not close-on-exec, not only the standard ones and those named
+    /// Inherit all file descriptors that are not close-on-exec (default: only the standard streams and those named)
     #[arg(help_heading = FILES, long)]
     pub(crate) inherit_all: bool,
 
-    /// Keep what the program writes to its standard output and error, and show it when it has ended; with on-failure, only
-    /// if it has failed
+    /// Buffer standard output and standard error until the program has ended, then print them (default: do not buffer;
+    /// default of WHEN: always)
     #[arg(help_heading = FILES, long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
           default_missing_value = "always", conflicts_with = "pty")]
     pub(crate) capture: Option<When>,
 
-    /// Keep that much of each of the two, in bytes (suffixes K, M, G, T), and drop the rest
+    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T; default: unlimited)
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
-    /// Send a signal to the program if it still runs after this time (10, 1.5s, 200ms, 5m, 2h, 1d; 0: never)
+    /// Signal the program after DURATION, such as 10, 1.5s, 200ms, 5m, 2h or 1d (default: 0, never)
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// The signal to send on time-out, by name or number
+    /// Send this signal, a name or a number, on timeout
     #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal)]
     pub(crate) signal: i32,
 
-    /// Send KILL if it still runs this long after that signal
+    /// Send KILL if the program still runs DURATION after that signal (default: never)
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// On time-out, exit with the program's code all the same
+    /// Exit with the program's exit code on timeout, too (default: exit with 124)
     #[arg(help_heading = TIME_OUT, long)]
     pub(crate) preserve_status: bool,
 
-    /// Afterwards, say on standard error what the program used
+    /// Print the program's resource usage to standard error when it has ended
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
 
-    /// Say on standard error by which way the program was started, and why
+    /// Print to standard error how the child was created, and why
     #[arg(help_heading = REPORTS, long)]
     pub(crate) route: bool,
 
-    /// Print what would be done, step by step, and do nothing
+    /// Print the steps of the launch and exit; the program is not run
     #[arg(help_heading = REPORTS, long)]
     pub(crate) explain: bool,
 
-    /// Run this as /bin/sh -c would, without the shell where that makes no difference (--explain: which way, and why)
+    /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
     #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
     pub(crate) shell: Option<OsString>,
 
-    /// The program with its arguments; variables for it may stand in front
+    /// Program to run and its arguments; may be preceded by NAME=VALUE
     #[arg(required_unless_present = "shell", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,
 
@@ -166,7 +168,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// What the library is told about the child beside its environment, files, directory and signals.
+    /// Applies all settings of the child except environment, files, working directory and argv[0].
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
         self.child.apply(command)?;
@@ -181,12 +183,12 @@ impl RunOptions {
         self.limits.apply(command)
     }
 
-    /// What the launch has gone on without before there was a child, in words.
+    /// Describes the setting that was skipped before the child was created (`--best-effort`).
     pub(crate) fn skipped(&self) -> Option<String> {
         self.filters.not_denied().filter(|_| self.child.is_best_effort(Step::Landlock))
     }
 
-    /// How the child is made, in words.
+    /// Describes how the child is created, for `--explain`.
     pub(crate) fn clone_words(&self) -> String {
         let how = self.child.launcher.words();
         self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
@@ -194,13 +196,13 @@ impl RunOptions {
 }
 
 const FILES: &str = "Files";
-const TIME_OUT: &str = "Time-out";
+const TIME_OUT: &str = "Timeout";
 const REPORTS: &str = "Reports";
 
 const EXIT_CODES: &str = "\
-Exit code: the program's, or
-  124    it was stopped by the time-out (137 if by KILL)
-  125    forkless itself failed: bad option, directory or file missing, no memory…
-  126    the program was found but cannot be run
+Exit code: that of the program, or
+  124    the program timed out (137 if it was sent KILL)
+  125    forkless failed: bad option, missing directory or file, no memory, …
+  126    the program was found but cannot be executed
   127    the program was not found
-  128+n  it was killed by signal n";
+  128+n  the program was killed by signal n";

@@ -1,4 +1,4 @@
-//! What the program finds in its file system: named as bwrap(1) names theirs, and for options of mounts as mount(8) does.
+//! Root and mounts of the program. The options have the names of bwrap(1), and mount options those of mount(8).
 
 use std::{
     ffi::OsString,
@@ -13,83 +13,83 @@ use super::{super::failure::Failure, super::parse::octal, limits::amount, privil
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Root and mounts (made in the order given, in a mount namespace of the program's)")]
+#[command(next_help_heading = "Root and mounts (made in the order given, in a new mount namespace)")]
 struct Flags {
-    /// Have SRC at DST too, with all that is mounted below
+    /// Bind-mount SRC on DST, with all mounts below it
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     bind: Vec<PathBuf>,
 
-    /// The same, to be read only
+    /// Bind-mount SRC on DST read-only, with all mounts below it
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     ro_bind: Vec<PathBuf>,
 
-    /// Have an empty file system in memory at DST, for all to write to
+    /// Mount an empty tmpfs on DST (default mode: 1777)
     #[arg(long, value_name = "DST")]
     tmpfs: Vec<PathBuf>,
 
-    /// The most that the next --tmpfs may hold, in bytes (suffixes K, M, G, T)
+    /// Limit the size of the next --tmpfs (suffixes K, M, G, T; default: half of RAM)
     #[arg(long, value_name = "BYTES", value_parser = amount)]
     size: Vec<u64>,
 
-    /// The mode of the next --tmpfs, or --dir (there less our umask)
+    /// Set the mode of the next --tmpfs or --dir (--dir also applies the umask)
     #[arg(long, value_name = "OCTAL", value_parser = |word: &str| octal(word, 0o7777))]
     perms: Vec<u32>,
 
-    /// Have the processes of a new --unshare-pid at DST
+    /// Mount a new procfs on DST; requires --unshare-pid
     #[arg(long, value_name = "DST")]
     proc: Vec<PathBuf>,
 
-    /// Have a small /dev at DST: null, zero, full, random, urandom, tty, terminals, shm
+    /// Mount a minimal /dev on DST: null, zero, full, random, urandom, tty, pts, shm
     #[arg(long, value_name = "DST")]
     dev: Vec<PathBuf>,
 
-    /// A directory that the next --overlay or --ro-overlay shows, above those given before
+    /// Add a lower layer to the next --overlay or --ro-overlay, on top of earlier ones
     #[arg(long, value_name = "SRC")]
     overlay_src: Vec<PathBuf>,
 
-    /// Have at DST what is in the sources given before and, above them, in RWSRC, where all changes go; WORKDIR is an
-    /// empty directory beside that
+    /// Mount an overlay of the preceding --overlay-src on DST, with changes written to RWSRC; WORKDIR is an empty directory
+    /// on the file system of RWSRC
     #[arg(long, num_args = 3, value_names = ["RWSRC", "WORKDIR", "DST"])]
     overlay: Vec<PathBuf>,
 
-    /// Have at DST what is in the sources given before, two at least, to be read only
+    /// Mount a read-only overlay of the preceding --overlay-src, at least two, on DST
     #[arg(long, value_name = "DST")]
     ro_overlay: Vec<PathBuf>,
 
-    /// Have a directory DST, unless it is there, as a place for something else
+    /// Create the directory DST, for example as a mount point, unless it exists
     #[arg(long, value_name = "DST")]
     dir: Vec<PathBuf>,
 
-    /// Have a symbolic link DST to SRC
+    /// Create a symbolic link DST that points to SRC
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     symlink: Vec<PathBuf>,
 
-    /// Make what is mounted at DST by then read-only, with all that is mounted below
+    /// Make the mount at DST and all mounts below it read-only
     #[arg(long, value_name = "DST")]
     remount_ro: Vec<PathBuf>,
 
-    /// Change what is mounted at DST by then, with all below: ro, nosuid, nodev, noexec, noatime, nosymfollow, or rw,
-    /// suid, dev, exec, atime, symfollow
+    /// Change the mount at DST and all mounts below it: ro, nosuid, nodev, noexec, noatime, nosymfollow, or rw, suid, dev,
+    /// exec, atime, symfollow
     #[arg(long, num_args = 2, value_names = ["OPTIONS", "DST"])]
     remount: Vec<OsString>,
 
-    /// Have a new file system of this kind at DST; OPTIONS as for mount(8), such as size=1m,noexec, or defaults
+    /// Mount a new file system of type KIND on DST; OPTIONS are those of mount(8), such as size=1m,noexec, or defaults
     #[arg(long, num_args = 3, value_names = ["KIND", "OPTIONS", "DST"])]
     mount: Vec<OsString>,
 
-    /// Have at DST a mount that is attached nowhere: a file descriptor of ours, of open_tree(2) or fsmount(2)
+    /// Attach the detached mount at inherited descriptor FD, from open_tree(2) or fsmount(2), to DST
     #[arg(long, num_args = 2, value_names = ["FD", "DST"])]
     attach_mount: Vec<OsString>,
 
-    /// Take away what is mounted at DST by then
+    /// Unmount DST
     #[arg(long, value_name = "DST")]
     umount: Vec<PathBuf>,
 
-    /// Have the mount point DIR as root, and lose sight of all else
+    /// Make the mount point DIR the root with pivot_root(2) and unmount the old root
     #[arg(long, value_name = "DIR", conflicts_with = "chroot")]
     pivot_root: Option<PathBuf>,
 
-    /// Have DIR as root, by chroot(2)
+    /// Make DIR the root with chroot(2)
     #[arg(long, value_name = "DIR")]
     chroot: Option<PathBuf>,
 }
@@ -111,7 +111,7 @@ enum Mount {
     Unmount(PathBuf),
 }
 
-/// A word of the command line: a mount, or what is said of the next one.
+/// An option of the command line: a mount, or a modifier of the next mount.
 enum Word {
     Mount(Mount),
     Size(u64),
@@ -119,7 +119,7 @@ enum Word {
     Source(PathBuf),
 }
 
-/// Mounts in the order of the command line, which clap keeps apart by option; and the root.
+/// Mounts in the order of the command line, and the root. clap groups values by option, so their order is restored here.
 #[derive(Debug)]
 pub(crate) struct Mounts {
     mounts: Vec<Mount>,
@@ -186,12 +186,12 @@ impl FromArgMatches for Mounts {
         let wrong = |message| clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"));
         let mut placed: Vec<(usize, Word)> = Vec::new();
         for (id, values, words) in flags.words().map_err(wrong)? {
-            // clap counts values, so an option with two has two places.
+            // clap counts values, so each use of an option with two values has two indices.
             let places = matches.indices_of(id).into_iter().flatten().step_by(values);
             placed.extend(places.zip(words));
         }
         placed.sort_by_key(|(place, _)| *place);
-        let mounts = with_what_was_said(placed.into_iter().map(|(_, word)| word)).map_err(wrong)?;
+        let mounts = with_modifiers(placed.into_iter().map(|(_, word)| word)).map_err(wrong)?;
         Ok(Self { mounts, pivot_root, chroot })
     }
 
@@ -201,11 +201,11 @@ impl FromArgMatches for Mounts {
     }
 }
 
-/// An option's id, how many values each use of it takes, and its uses in their order.
+/// The ID of an option, the number of values of each use, and its uses in order.
 type Words = (&'static str, usize, Vec<Word>);
 
 impl Flags {
-    /// The words of each option.
+    /// The uses of each option.
     fn words(self) -> Result<[Words; 17], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
@@ -240,8 +240,8 @@ impl Flags {
     }
 }
 
-/// Gives each mount what was said of it before it.
-fn with_what_was_said(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, String> {
+/// Applies `--size`, `--perms` and `--overlay-src` to the mount that follows them.
+fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
     let (mut size, mut mode, mut sources) = (None, None, Vec::new());
     for word in words {
@@ -268,36 +268,36 @@ fn with_what_was_said(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, S
             }
             Mount::Directory(_, bits) => *bits = mode.take().unwrap_or(*bits),
             Mount::Overlay(lower, upper, _) => {
-                // The kernel wants the topmost first.
+                // The kernel expects the topmost layer first.
                 *lower = sources.drain(..).rev().collect();
                 if lower.len() < if upper.is_some() { 1 } else { 2 } {
-                    return Err("--overlay needs an --overlay-src before it, and --ro-overlay two of them".to_owned());
+                    return Err("--overlay requires one --overlay-src before it, --ro-overlay two".to_owned());
                 }
             }
             _ => {}
         }
-        check_all_was_of_it(size, mode, &sources)?;
+        check_modifiers_used(size, mode, &sources)?;
         mounts.push(mount);
     }
-    check_all_was_of_it(size, mode, &sources)?;
+    check_modifiers_used(size, mode, &sources)?;
     Ok(mounts)
 }
 
-/// What nobody takes was meant for something else.
-fn check_all_was_of_it(size: Option<u64>, mode: Option<u32>, sources: &[PathBuf]) -> Result<(), String> {
+/// An unused modifier is an error: the user meant it for another option.
+fn check_modifiers_used(size: Option<u64>, mode: Option<u32>, sources: &[PathBuf]) -> Result<(), String> {
     if size.is_some() {
-        return Err("--size is to be followed by a --tmpfs".to_owned());
+        return Err("--size must be followed by --tmpfs".to_owned());
     }
     if mode.is_some() {
-        return Err("--perms is to be followed by a --tmpfs or --dir".to_owned());
+        return Err("--perms must be followed by --tmpfs or --dir".to_owned());
     }
     if !sources.is_empty() {
-        return Err("--overlay-src is to be followed by an --overlay or --ro-overlay".to_owned());
+        return Err("--overlay-src must be followed by --overlay or --ro-overlay".to_owned());
     }
     Ok(())
 }
 
-/// mount(8)'s words for attributes of a mount, as they are set and cleared.
+/// The mount options of mount(8) that set and clear each attribute.
 const ATTRIBUTES: [(&str, &str, u64); 6] = [
     ("ro", "rw", mount_attribute::READ_ONLY),
     ("nosuid", "suid", mount_attribute::NO_SUID),
@@ -315,14 +315,14 @@ fn remount(words: &[OsString]) -> Result<Word, String> {
             Some((_, _, bit)) => clear |= bit,
             None => {
                 let known = ATTRIBUTES.map(|(on, off, _)| format!("{on}, {off}")).join(", ");
-                return Err(format!("--remount: {word:?} is none of {known}"));
+                return Err(format!("--remount: unknown option {word:?}; use {known}"));
             }
         }
     }
     if set & clear != 0 {
-        return Err(format!("--remount: {:?} says something and its opposite", words[0]));
+        return Err(format!("--remount: {:?} contains an option and its opposite", words[0]));
     }
-    // How times of access are kept is one choice of several, of which the old one has to be cleared: mount_setattr(2).
+    // The atime modes exclude each other, and mount_setattr(2) requires the old one to be cleared.
     const ANY_ATIME: u64 = 0x70;
     if (set | clear) & mount_attribute::NO_ATIME != 0 {
         clear |= ANY_ATIME;
@@ -352,7 +352,7 @@ fn attach(words: &[OsString]) -> Result<Word, String> {
 }
 
 fn text<'a>(flag: &str, word: &'a OsString) -> Result<&'a str, String> {
-    word.to_str().ok_or_else(|| format!("{flag}: {:?} is no text", Path::new(word)))
+    word.to_str().ok_or_else(|| format!("{flag}: {:?} is not UTF-8", Path::new(word)))
 }
 
 #[cfg(test)]
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_command_line() {
+    fn mounts_keep_the_order_of_the_command_line() {
         let words = "x --tmpfs /a --bind /b /c --remount-ro /d --tmpfs /e --ro-bind /f /g --bind /h /i --proc /j \
                      --mount tmpfs size=1m /k --symlink l /m --mount proc defaults /n --attach-mount 7 /o --dev /p";
         let read_only = Mount::Attributes { set: 1, clear: 0, target: path("/d") };
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_before_a_mount_is_of_that_one() {
+    fn modifiers_apply_to_the_next_mount_only() {
         let words = "x --perms 700 --size 1M --tmpfs /a --tmpfs /b --perms 1777 --dir /c --dir /d --overlay-src /e \
                      --overlay-src /f --ro-overlay /g --overlay-src /h --overlay /i /j /k";
         let wanted = [
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_those_of_mount() {
+    fn remount_and_mount_accept_the_options_of_mount() {
         let changed = |set, clear| Ok(vec![Mount::Attributes { set, clear, target: path("/a") }]);
         assert_eq!(mounts("x --remount ro,nosuid,exec /a"), changed(3, 8));
         assert_eq!(mounts("x --remount noatime /a"), changed(0x10, 0x70));

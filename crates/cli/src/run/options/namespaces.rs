@@ -1,4 +1,4 @@
-//! Namespaces: named as unshare(1), nsenter(1) and bwrap(1) name theirs.
+//! Namespaces. The options have the names of unshare(1), nsenter(1) and bwrap(1).
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -14,64 +14,67 @@ use super::super::{failure::Failure, parse};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Namespaces")]
 pub(crate) struct Namespaces {
-    /// New user namespace, with our ids as they are unless a map is given; lets an ordinary user make the others
+    /// Create a user namespace, which lets an ordinary user create the others (default map: --map-current-user)
     #[arg(long)]
     unshare_user: bool,
 
-    /// New process ids: the program is process 1, and signals that it does not handle, but KILL, pass it by
+    /// Create a PID namespace; as PID 1, the program is not affected by signals that it does not handle, except KILL
+
     #[arg(long)]
     unshare_pid: bool,
 
-    /// New network, with nothing but a loopback device that is down
+    /// Create a network namespace, with only a loopback device, which is down
     #[arg(long)]
     unshare_net: bool,
 
-    /// New mounts; so it is anyway with an option that mounts
+    /// Create a mount namespace (default with any option that mounts)
     #[arg(long)]
     unshare_mount: bool,
 
-    /// New host name
+    /// Create a UTS namespace: host name and domain name
     #[arg(long)]
     unshare_uts: bool,
 
-    /// New System V IPC and message queues
+    /// Create an IPC namespace: System V IPC and POSIX message queues
     #[arg(long)]
     unshare_ipc: bool,
 
-    /// New control-group root
+    /// Create a cgroup namespace
     #[arg(long)]
     unshare_cgroup: bool,
 
-    /// New clocks of boot and uptime
+    /// Create a time namespace: the monotonic and boot-time clocks
     #[arg(long)]
     unshare_time: bool,
 
-    /// All of these but time
+    /// Create all of these namespaces except time
     #[arg(long)]
     unshare_all: bool,
 
-    /// Be root in a new user namespace
+    /// Create a user namespace in which the current user and group are root
     #[arg(long, conflicts_with = "map_current_user")]
     map_root_user: bool,
 
-    /// Be who we are in a new user namespace
+    /// Create a user namespace in which the current user and group keep their IDs
     #[arg(long)]
     map_current_user: bool,
 
-    /// Map user ids of a new user namespace
+    /// Create a user namespace that maps COUNT user IDs from IN inside to OUT outside
     #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
     map_users: Vec<[u32; 3]>,
 
-    /// Map group ids of a new user namespace
+    /// Create a user namespace that maps COUNT group IDs from IN inside to OUT outside
     #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
     map_groups: Vec<[u32; 3]>,
 
-    /// Join a namespace, such as net=/proc/PID/ns/net: user, mount, net, uts, ipc or cgroup, in
-    /// the order given; or pid, which needs privileges in our own user namespace
+    /// Join the namespace at PATH, such as net=/proc/PID/ns/net
+    ///
+    /// KIND is user, mount, net, uts, ipc, cgroup or pid. Namespaces are joined in the order given. pid requires
+    /// privileges in the current user namespace.
     #[arg(long, value_name = "KIND=PATH", value_parser = OsStringValueParser::new().try_map(join))]
     join: Vec<Join>,
 
-    /// Host name in a new UTS namespace
+    /// Set the host name in the UTS namespace of --unshare-uts or --join
     #[arg(long, value_name = "NAME")]
     hostname: Option<OsString>,
 }
@@ -83,7 +86,7 @@ struct Join {
     path: PathBuf,
 }
 
-/// The word for each kind, in the order of clone's line in `--explain`.
+/// The name of each kind, in the order in which `--explain` lists them.
 const KINDS: [(Namespace, &str); 8] = [
     (Namespace::User, "user"),
     (Namespace::Mount, "mount"),
@@ -96,11 +99,11 @@ const KINDS: [(Namespace, &str); 8] = [
 ];
 
 impl Namespaces {
-    /// `mounts`: there are options that mount, which need a namespace to do it in.
+    /// `mounts`: some option mounts, which requires a mount namespace.
     pub(crate) fn apply(&self, command: &mut Command, mounts: bool) -> Result<(), Failure> {
         let made = self.made(mounts);
         if let Some((_, name)) = KINDS.iter().find(|(kind, _)| made.contains(kind) && self.joins(*kind)) {
-            let why = if *name == "mount" { ", and mounts need a new one" } else { "" };
+            let why = if *name == "mount" { ", which options that mount create" } else { "" };
             let words = format_args!("--join {name}=PATH excludes a new {name} namespace{why}");
             return Err(Failure::before(words));
         }
@@ -119,7 +122,7 @@ impl Namespaces {
         }
         if let Some(name) = &self.hostname {
             if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
-                let words = "--hostname needs --unshare-uts or --join uts=PATH, since it would be everybody's name";
+                let words = "--hostname requires --unshare-uts or --join uts=PATH: it would rename the whole system";
                 return Err(Failure::before(words));
             }
             command.hostname(name);
@@ -131,7 +134,7 @@ impl Namespaces {
         self.join.iter().any(|join| join.kind == kind)
     }
 
-    /// The kinds that the program has new ones of.
+    /// The kinds of namespaces to create.
     fn made(&self, mounts: bool) -> Vec<Namespace> {
         let asked = |kind| match kind {
             Namespace::User => self.makes_user(),
@@ -146,7 +149,7 @@ impl Namespaces {
         KINDS.map(|(kind, _)| kind).into_iter().filter(|kind| asked(*kind)).collect()
     }
 
-    /// The program has another user namespace than we, in which it has every capability to begin with.
+    /// Is the program in another user namespace than forkless? It then starts with all capabilities.
     pub(crate) fn changes_user(&self) -> bool {
         self.makes_user() || self.joins(Namespace::User)
     }
@@ -156,10 +159,10 @@ impl Namespaces {
         maps || self.unshare_user || self.unshare_all || !self.map_users.is_empty() || !self.map_groups.is_empty()
     }
 
-    /// The id maps of users and of groups.
+    /// The ID maps of users and of groups.
     fn maps(&self) -> (Vec<[u32; 3]>, Vec<[u32; 3]>) {
         let (mut users, mut groups) = (self.map_users.clone(), self.map_groups.clone());
-        // As bwrap: a namespace in which we are nobody is what nobody wants.
+        // As bwrap(1): without a map, the program would run as the overflow user (nobody).
         let keep = self.map_current_user || self.makes_user() && users.is_empty() && groups.is_empty();
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if self.map_root_user {
@@ -172,10 +175,10 @@ impl Namespaces {
         (users, groups)
     }
 
-    /// What the clone itself does, for `--explain`.
+    /// Describes what the clone does, for `--explain`.
     pub(crate) fn words(&self, mounts: bool, how: &str) -> String {
         let made = self.made(mounts);
-        // A time namespace is made by a step of the child.
+        // The child creates a time namespace in a step of its own, which `--explain` lists.
         let born: Vec<_> = KINDS.iter().filter(|(kind, _)| made.contains(kind) && *kind != Namespace::Time).collect();
         let mut words = how.to_owned();
         if !born.is_empty() {
@@ -186,14 +189,14 @@ impl Namespaces {
         for (what, maps) in [("user", users), ("group", groups)] {
             for [inside, outside, count] in maps {
                 let (inside, outside) = (range(inside, count), range(outside, count));
-                words += &format!("; {what} {inside} in there is {outside} out here");
+                words += &format!("; {what} {inside} inside is {outside} outside");
             }
         }
         words
     }
 }
 
-/// `count` ids from the first on.
+/// `count` IDs starting at `first`.
 fn range(first: u32, count: u32) -> String {
     if count == 1 { first.to_string() } else { format!("{first} to {}", u64::from(first) + u64::from(count) - 1) }
 }
@@ -201,14 +204,14 @@ fn range(first: u32, count: u32) -> String {
 fn join(word: OsString) -> Result<Join, String> {
     let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
     let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH")?;
-    // nsenter's word and that in /proc are both known.
+    // nsenter(1) says mount, /proc says mnt: both are accepted.
     let name = if name == "mnt" { "mount".into() } else { name };
     let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
     if kind == Namespace::Time {
-        return Err(format!("a process that shares memory, as the program does until exec, cannot join one; {kinds}"));
+        return Err(format!("the child shares memory until exec and cannot join a time namespace; {kinds}"));
     }
     if path.is_empty() {
-        return Err("the namespace has no path".to_owned());
+        return Err("must be KIND=PATH: the path is empty".to_owned());
     }
     Ok(Join { kind, path: path.into() })
 }
@@ -218,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_to_join_have_a_kind_and_a_path() {
+    fn join_requires_a_kind_and_a_path() {
         let wanted = Join { kind: Namespace::Mount, path: "/proc/1/ns/mnt".into() };
         assert_eq!(join("mnt=/proc/1/ns/mnt".into()), Ok(wanted));
         for word in ["", "net", "net=", "time=/proc/1/ns/time", "sea=x", "=x"] {

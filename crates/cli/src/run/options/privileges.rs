@@ -1,4 +1,4 @@
-//! What the program may do: named as setpriv(1) and bwrap(1) name theirs.
+//! Capabilities, securebits, seccomp and Landlock. The options have the names of setpriv(1) and bwrap(1).
 
 use std::{
     ffi::OsString,
@@ -15,42 +15,42 @@ use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Privileges (CAPS: +CAP,-CAP,+all,-all, from what we have)")]
+#[command(next_help_heading = "Privileges (CAPS: +CAP,-CAP,+all,-all, applied to the current set)")]
 pub(crate) struct Privileges {
-    /// Neither the program nor its children gain privileges by executing files
+    /// Set no_new_privs: setuid programs and file capabilities grant no privileges
     #[arg(long, visible_alias = "nnp")]
     no_new_privs: bool,
 
-    /// Capabilities that the program and its children can ever get; inheritable ones are dropped like the others, unless
-    /// --inh-caps says otherwise
+    /// Change the bounding set, which limits all capabilities of the program and its children; unless --inh-caps is given,
+    /// drops them from the inheritable set, too
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     bounding_set: Option<Changes>,
 
-    /// Permitted capabilities until the program is executed, when execve(2) gives it its own
+    /// Change the permitted set until execve(2), which computes it again
     #[arg(long, visible_alias = "permitted", value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     permitted_caps: Option<Changes>,
 
-    /// Effective capabilities until then, such as executing a file may need
+    /// Change the effective set until execve(2), which may need some to execute the file
     #[arg(long, visible_alias = "effective", value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     effective_caps: Option<Changes>,
 
-    /// Inheritable capabilities
+    /// Change the inheritable set
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     inh_caps: Option<Changes>,
 
-    /// Capabilities that a program keeps although its user is not root
+    /// Change the ambient set, which a program keeps without being root
     #[arg(long, value_name = "CAPS", allow_hyphen_values = true, value_parser = capabilities)]
     ambient_caps: Option<Changes>,
 
-    /// +BIT,-BIT of noroot, no_setuid_fixup, keep_caps, no_cap_ambient_raise, and each with _locked
+    /// Change securebits: +BIT,-BIT of noroot, no_setuid_fixup, keep_caps, no_cap_ambient_raise, each also with _locked
     #[arg(long, value_name = "BITS", allow_hyphen_values = true, value_parser = securebits)]
     securebits: Option<Changes>,
 
-    /// Filter of system calls: a compiled BPF program, from a file descriptor of ours or a file
+    /// Install a compiled BPF program, at an inherited descriptor or in a file, as a seccomp filter
     #[arg(long, value_name = "FD|FILE")]
     seccomp: Option<OsString>,
 
-    /// Landlock ruleset: a file descriptor of ours
+    /// Enforce the Landlock ruleset at an inherited descriptor
     #[arg(long, value_name = "FD")]
     landlock: Option<u32>,
 }
@@ -75,7 +75,7 @@ impl Changes {
 }
 
 impl Privileges {
-    /// `in_other_user`: the program is in another user namespace than we, where it begins with every capability.
+    /// `in_other_user`: the program is in another user namespace than forkless, where it starts with all capabilities.
     pub(crate) fn apply(&self, command: &mut Command, in_other_user: bool) -> Result<(), Failure> {
         let now = |field: &str, new: u64| if in_other_user { Ok(new) } else { ours(field) };
         if let Some(changes) = &self.bounding_set {
@@ -109,19 +109,19 @@ impl Privileges {
     }
 }
 
-/// A descriptor of ours by its number, copied, for who wants to own one.
+/// Duplicates an inherited descriptor, for callers that need to own it.
 pub(crate) fn open_fd(flag: &str, number: u32) -> Result<OwnedFd, Failure> {
     copy_of(number as i32).map_err(|error| Failure::before(format_args!("{flag}: fd {number}: {error}")))
 }
 
 fn copy_of(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is touched; a number that is not open is an error.
+    // SAFETY: F_DUPFD_CLOEXEC touches no memory; a number that is not open is an error.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: fcntl has just returned this descriptor, so nothing else owns it.
     if copy < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(copy) }) }
 }
 
-/// A set of ours, from /proc: the bits that the kernel shows are those that it knows.
+/// A capability set of forkless, from /proc, which shows only bits that the kernel knows.
 fn ours(field: &str) -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let digits = status.lines().find_map(|line| line.strip_prefix(field));
@@ -136,7 +136,7 @@ fn our_securebits() -> u64 {
 fn capabilities(word: &str) -> Result<Changes, String> {
     Changes::of(word, |name| match name {
         "all" => Ok(u64::MAX),
-        // setpriv knows capabilities that have no name yet by their number.
+        // As setpriv(1): capabilities without a name are given by number.
         _ => match name.strip_prefix("cap_").and_then(|number| number.parse::<u32>().ok()).filter(|n| *n < 64) {
             Some(number) => Ok(1 << number),
             None => name.parse::<Capability>().map(|one| 1 << one as u8),
@@ -157,11 +157,11 @@ fn securebits(word: &str) -> Result<Changes, String> {
     ];
     Changes::of(word, |name| {
         let bit = NAMES.iter().position(|known| *known == name);
-        bit.map(|bit| 1 << bit).ok_or_else(|| format!("there is no securebit {name:?}"))
+        bit.map(|bit| 1 << bit).ok_or_else(|| format!("no securebit {name:?}; use one of {}", NAMES.join(", ")))
     })
 }
 
-/// `struct sock_filter`s, one after the other, as bwrap reads them.
+/// An array of `struct sock_filter`, the format that bwrap reads.
 fn filter(source: &OsString) -> io::Result<Vec<BpfInstruction>> {
     let mut file = match parse::fd_number(source) {
         Ok(number) => File::from(copy_of(number)?),
@@ -170,7 +170,7 @@ fn filter(source: &OsString) -> io::Result<Vec<BpfInstruction>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     if bytes.is_empty() || bytes.len() % 8 != 0 {
-        let words = format!("{} bytes are no BPF program, whose instructions have 8 each", bytes.len());
+        let words = format!("not a BPF program: {} bytes are not a multiple of 8", bytes.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, words));
     }
     let instruction = |one: &[u8]| BpfInstruction {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_changed_from_left_to_right() {
+    fn capability_changes_apply_from_left_to_right() {
         let after = |word: &str, now| capabilities(word).map(|changes| changes.applied(now));
         assert_eq!(after("-all", 7), Ok(0));
         assert_eq!(after("-all,+chown", 6), Ok(1));

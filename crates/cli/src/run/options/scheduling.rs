@@ -13,15 +13,15 @@ pub(crate) struct Scheduling {
     #[arg(long, visible_alias = "adjustment", value_name = "N", allow_negative_numbers = true)]
     nice: Option<i32>,
 
-    /// Run only on these processors, as in 0,2-3 or 0-6:2
+    /// Run only on these CPUs, such as 0,2-3 or 0-6:2 (default: inherit them)
     #[arg(long, visible_alias = "cpus", value_name = "LIST", value_parser = cpu_list)]
     cpu_list: Option<Cpus>,
 
-    /// Scheduling policy: other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY]
+    /// Set the scheduling policy: other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY] (default of PRIORITY: 1)
     #[arg(long, value_name = "POLICY", value_parser = scheduler)]
     scheduler: Option<(Scheduler, u32)>,
 
-    /// I/O priority: idle, or best-effort[:LEVEL] or realtime[:LEVEL] with 0, the first, to 7
+    /// Set the I/O priority: idle, best-effort[:LEVEL] or realtime[:LEVEL], from 0 (highest) to 7 (default of LEVEL: 4)
     #[arg(long, value_name = "CLASS", value_parser = io_priority)]
     ionice: Option<(IoClass, u32)>,
 
@@ -69,7 +69,7 @@ struct Cpus(BTreeSet<usize>);
 
 /// taskset's list: numbers, ranges, and ranges with a stride.
 fn cpu_list(word: &str) -> Result<Cpus, String> {
-    let wrong = || format!("{word:?} is no list of processors, such as 0,2-3 or 0-6:2");
+    let wrong = || format!("{word:?} is not a list of CPUs, such as 0,2-3 or 0-6:2");
     let number = |text: &str| text.parse::<usize>().ok().filter(|n| *n < 65536).ok_or_else(wrong);
     let mut cpus = BTreeSet::new();
     for part in word.split(',') {
@@ -102,10 +102,10 @@ fn scheduler(word: &str) -> Result<(Scheduler, u32), String> {
         (Scheduler::Fifo | Scheduler::RoundRobin, None) => Ok((policy, 1)),
         (Scheduler::Fifo | Scheduler::RoundRobin, Some(text)) => {
             let priority = text.parse().ok().filter(|n| (1..=99).contains(n));
-            Ok((policy, priority.ok_or("a real-time priority is from 1 to 99")?))
+            Ok((policy, priority.ok_or("a real-time priority must be from 1 to 99")?))
         }
         (_, None) => Ok((policy, 0)),
-        (_, Some(_)) => Err(format!("{name} has no priority")),
+        (_, Some(_)) => Err(format!("policy {name} takes no priority")),
     }
 }
 
@@ -120,11 +120,11 @@ fn io_priority(word: &str) -> Result<(IoClass, u32), String> {
     };
     match (class, level) {
         (IoClass::Idle, None) => Ok((class, 0)),
-        (IoClass::Idle, Some(_)) => Err("idle has no level".to_owned()),
+        (IoClass::Idle, Some(_)) => Err("class idle takes no level".to_owned()),
         (_, None) => Ok((class, 4)),
         (_, Some(text)) => {
             let level = text.parse().ok().filter(|n| *n <= 7);
-            Ok((class, level.ok_or("a level is from 0, the first, to 7")?))
+            Ok((class, level.ok_or("a level must be from 0 (highest) to 7")?))
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_listed_as_for_taskset() {
+    fn cpu_list_accepts_the_forms_of_taskset() {
         let list = |cpus: &[usize]| Ok(Cpus(cpus.iter().copied().collect()));
         assert_eq!(cpu_list("0,2-3"), list(&[0, 2, 3]));
         assert_eq!(cpu_list("0-6:2"), list(&[0, 2, 4, 6]));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_and_classes() {
+    fn scheduler_and_io_priority_accept_names_and_levels() {
         assert_eq!(scheduler("batch"), Ok((Scheduler::Batch, 0)));
         assert_eq!(scheduler("rr"), Ok((Scheduler::RoundRobin, 1)));
         assert_eq!(scheduler("fifo:99"), Ok((Scheduler::Fifo, 99)));

@@ -1,4 +1,4 @@
-//! What signals do to the program: named as env(1) names theirs.
+//! Signal dispositions and the signal mask of the program. The options have the names of env(1).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,35 +12,35 @@ use super::super::{
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Signals (a signal by name or number wins over all of them)")]
+#[command(next_help_heading = "Signals (SIG[,SIG...]; without SIG all; a listed signal overrides \"all\")")]
 pub(crate) struct SignalOptions {
-    /// Reset signals to their default action; all of them without SIG
+    /// Reset SIG to its default action
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
     default_signal: Vec<Signals>,
 
-    /// Have signals ignored; all of them without SIG
+    /// Ignore SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
     ignore_signal: Vec<Signals>,
 
-    /// Leave signals as they are for us, ignored or at their default; so it is anyway, but for PIPE
+    /// Inherit whether SIG is ignored (the default for all signals except PIPE, which is reset)
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
     inherit_signal: Vec<Signals>,
 
-    /// Have signals blocked; all of them without SIG
+    /// Block SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
     block_signal: Vec<Signals>,
 
-    /// Start with no signal blocked but those of --block-signal (default: also those that the caller blocks)
+    /// Block no signals except those of --block-signal (default: inherit the mask)
     #[arg(long)]
     empty_signal_mask: bool,
 }
 
 impl SignalOptions {
-    /// A signal that is named wins over all of them: `--ignore-signal --default-signal=TERM` ignores all but one.
+    /// A listed signal overrides "all": `--ignore-signal --default-signal=TERM` ignores all signals except TERM.
     pub(crate) fn apply(&self, command: &mut Command) {
         let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
             signals.iter().filter(|s| (**s == Signals::All) == all).flat_map(|s| s.numbers()).collect()
@@ -66,12 +66,13 @@ impl SignalOptions {
     }
 }
 
-/// What SIGPIPE did when we were started: Rust's runtime has it ignored before `main` begins.
+/// Whether SIGPIPE was ignored when forkless was started. Rust's runtime ignores it before `main` begins, so `main` can no
+/// longer find out.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the C runtime, before Rust's.
-// SAFETY: functions of this section are called once, with arguments that this one does not take; it needs nothing that
-// is not there so early.
+/// Called by the C runtime before Rust's runtime starts.
+// SAFETY: the C runtime calls functions in this section once; this one ignores their arguments and uses nothing but a
+// system call and an atomic, which work before initialization.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = {

@@ -43,12 +43,12 @@ unsafe impl Send for Seen {}
 unsafe impl Sync for Seen {}
 
 /// The environment, if it is certainly still what the kernel gave.
-pub(super) fn get() -> Option<&'static Kept> {
+pub(crate) fn get() -> Option<&'static Kept> {
     first().filter(|seen| seen.is_still_so()).map(|seen| &seen.block)
 }
 
 /// What the kernel gave, whatever the environment is now.
-pub(super) fn given() -> Option<&'static Kept> {
+pub(crate) fn given() -> Option<&'static Kept> {
     first().map(|seen| &seen.block)
 }
 

@@ -4,27 +4,31 @@
 //! either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel says when it
 //! has left the helper's memory, and its failure is in the frame.
 
-use super::failure::failed;
-use super::processor;
-use super::{Call, DescriptorTable, Form, Launcher, Passing, Route, Run, Running, Stack};
-use super::{fatal_signal, has_executed, killed_in_exec, maps, result, wait_for, wait_though_stopped};
-use crate::compile::Plan;
+use super::Request;
+use super::bounds::{Identity, Status};
+use super::helper::{Helper, PATIENCE};
+use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
+use super::message::{Parcel, WORDS, failure, observe};
+use super::registry::{read_calls, write_calls};
 use crate::error::Error;
 use crate::kernel;
-use crate::launch::Creator;
+use crate::launch::creator::CreatorError;
+use crate::launch::failure::{clone_error, creator_error, failed, map_error};
+use crate::launch::run::{Cloner, Form, Run, Running};
+use crate::launch::stack::Stack;
+use crate::launch::watch::{
+    fatal_signal, has_executed, killed_in_exec, result, wait_for, wait_though_stopped, was_sent_away,
+};
+use crate::launch::{maps, processor};
+use crate::plan::{Creator, Plan};
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
 use crate::step::Step;
 use crate::wait;
-use crate::zygote::bounds::{Identity, Status};
-use crate::zygote::helper::{Helper, PATIENCE};
-use crate::zygote::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
-use crate::zygote::message::{Parcel, WORDS, failure, observe};
-use crate::zygote::{Request, read_calls, write_calls};
 use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sent::what;
-use forkless_core::sys::signal::SIGKILL;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
@@ -68,7 +72,13 @@ impl From<Error> for Refused {
     }
 }
 
-pub(super) fn run(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, Error> {
+impl Cloner for Request<'_> {
+    fn launch(&self, plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
+        launch(plan, run, self)
+    }
+}
+
+fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, Error> {
     refuse(plan)?;
     let zygote = request.zygote;
     let says = |why: String| Error::said(plan.program(), Step::Zygote, why);
@@ -228,9 +238,9 @@ fn finish(
         match kernel::pidfd_open(running.pid) {
             Ok(pidfd) => running.pidfd = Some(pidfd),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
-                wait::signal(running.pid, None, SIGKILL);
+                wait::signal(running.pid, None, kernel::SIGKILL);
                 reap(&running);
-                return Err(super::failure::clone_error(plan, true, error).into());
+                return Err(clone_error(plan, true, error).into());
             }
             // Refused; or it has ended and somebody else has reaped it, which the wait will say.
             Err(_) => {}
@@ -239,10 +249,8 @@ fn finish(
     if let Some(id_maps) = &plan.id_maps {
         if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false, || true) {
             reap(&running);
-            let before = result(&running.stack, plan).err().filter(|outcome| !super::was_sent_away(outcome));
-            return Err(before
-                .map_or_else(|| super::failure::map_error(plan, errno, what), |outcome| failed(plan, outcome))
-                .into());
+            let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
+            return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
         }
     }
     wait_for(&mut running, run.form, true, None);
@@ -439,7 +447,7 @@ fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>
     let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
     match field!(base, order.failure).load(Ordering::Relaxed) {
-        failure::CLONE => super::failure::clone_error(plan, false, error),
+        failure::CLONE => clone_error(plan, false, error),
         failure::DESCRIPTORS => {
             on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
         }
@@ -448,7 +456,7 @@ fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>
             let why = "there is none of that name in the helper's registry";
             Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }
-        failure::JOIN => super::failure::creator_error(plan, super::CreatorError::Join(error)),
+        failure::JOIN => creator_error(plan, CreatorError::Join(error)),
         _ => on_zygote("with its plan"),
     }
 }

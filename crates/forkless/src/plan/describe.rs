@@ -1,7 +1,7 @@
 //! A plan's ops in words: for errors, and for who wants to see what a child is going to do.
 
-use crate::compile::{Plan, TERMINAL_SLOT};
-use crate::launch::Launcher;
+use crate::plan::{Plan, Stream, TERMINAL_SLOT};
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
 use forkless_core::planted;
@@ -100,7 +100,6 @@ fn closures(count: usize) -> String {
 
 /// The descriptors that are not simply inherited.
 fn passed(plan: &Plan) -> Vec<String> {
-    use crate::compile::Stream;
     let line = |one: &Pair| match usize::try_from(-1 - one.source.max(-4)).ok().filter(|_| one.source < 0) {
         Some(n) if n < 3 => match plan.stdio[n] {
             Stream::Unset | Stream::Inherit => None,

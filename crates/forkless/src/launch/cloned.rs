@@ -1,0 +1,313 @@
+//! Making the child by clone: the best way that is known to work here, and the next best one where it is refused.
+
+use super::clone::{self, Cloned, How};
+use super::creator::CreatorError;
+use super::dumpable::{KeepDumpable, Mark};
+use super::probe::{Feature, Features, is_refusal};
+use super::run::{Caller, Form, Run, Running};
+use super::stack::Stack;
+use super::watch::{fatal_signal, has_executed, killed_in_exec, reap, result, wait_for, was_sent_away};
+use super::{dumps, failure, maps};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::wait;
+use forkless_core::frame::{Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
+use forkless_core::plan::{OpCode, VARIABLES};
+use forkless_core::planted;
+use forkless_core::report::Outcome;
+use forkless_core::sys::errno;
+use forkless_core::sys::signal::SIGSYS;
+use std::os::fd::AsRawFd;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Launches a plan by clone.
+pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
+    let features = Features::get_to_launch(run.form != Form::Launch);
+    let mut features = features.map_err(|error| failure::probe_error(plan, error))?;
+    let caller = Caller::of(plan, run);
+    // No child fetches a descriptor from a process that is not dumpable.
+    let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
+    loop {
+        let route = route(plan, run, &caller, features, copy_sources);
+        let closes = plan.changes_ids || caller.forbids_dumps;
+        let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
+            Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
+            answer => answer.ok().flatten(),
+        };
+        let mark = Mark::begin(closes);
+        // Else when the id maps have been written, which belong to root while the process is not dumpable.
+        if caller.forbids_dumps && plan.id_maps.is_none() && keep_dumpable.is_some() {
+            dumps::forbid();
+        }
+        let mut running = match attempt(plan, run, &caller, route) {
+            Ok(running) => running,
+            Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
+                drop(keep_dumpable);
+                features = features.lose(Feature::Clone3, mark);
+                continue;
+            }
+            Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
+            Err(Refused::Stack(error)) => return Err(failure::stack_error(plan, error)),
+            Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
+        };
+        if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
+            let frame = running.stack.frame();
+            let is_there = || frame.state() != LEFT;
+            running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
+        }
+        if let Some(Err((errno, what))) = running.maps {
+            let status = reap(&running);
+            drop(keep_dumpable);
+            let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
+            let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
+            let signal = fatal_signal(&running.stack, status);
+            if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
+                return Err(failure::failed(plan, outcome).by(signal));
+            }
+            continue;
+        }
+        wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
+        if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
+            // Refused since the probe; the child found the other way by itself.
+            features = features.lose(Feature::GetFd, mark);
+            running.route.passing = Passing::Proc;
+        }
+        if !running.left {
+            return Ok(running);
+        }
+        let outcome = match result(&running.stack, plan) {
+            Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
+                let status = wait::reap(running.pid, running.pidfd.as_ref());
+                return Err(killed_in_exec(plan, status));
+            }
+            Ok(()) => {
+                features.worked(used(running.route));
+                return Ok(running);
+            }
+            Err(outcome) => outcome,
+        };
+        let status = match running.ended {
+            None if planted!("failed-child-not-reaped") => None,
+            None => wait::reap(running.pid, running.pidfd.as_ref()),
+            Some(ended) => ended.ok().map(|ended| ended.status),
+        };
+        let signal = fatal_signal(&running.stack, status);
+        if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
+            return Err(failure::failed(plan, outcome).by(signal));
+        }
+    }
+}
+
+/// After a failure: is there another way? Then what is to be avoided is noted.
+fn knows_better(
+    outcome: Outcome,
+    signal: Option<i32>,
+    route: Route,
+    features: &mut Features,
+    copy_sources: &mut bool,
+    mark: Mark,
+) -> bool {
+    match next_best(outcome, signal, route).filter(|_| !planted!("no-other-way-tried")) {
+        Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
+        Some(NextBest::CopySources { without }) => {
+            *copy_sources = true;
+            *features = without.map_or(*features, |feature| features.lose(feature, mark));
+        }
+        None => return false,
+    }
+    true
+}
+
+/// Does the child read descriptors of ours after the clone? (The standard streams it inherits do not count.)
+fn passes_descriptors(plan: &Plan, run: &Run<'_>, route: Route) -> bool {
+    let shares = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    shares && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+}
+
+/// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
+fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
+    let plain = plan.namespaces == 0 && plan.cgroup.is_none();
+    // Without the flags it would be another child than the one asked for.
+    if plan.flags != 0 {
+        return false;
+    }
+    if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.cgroup.is_none() }
+}
+
+enum Refused {
+    Stack(i32),
+    Clone(i32),
+    Creator(CreatorError),
+}
+
+/// Fills a frame for one run.
+fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
+    *frame.plan.get_mut() = plan.header().cast_mut();
+    // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
+    frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+    frame.host = caller.pid;
+    frame.thread = caller.tid;
+    if !planted!("misses-of-the-run-before") {
+        *frame.missed.get_mut() = 0;
+    }
+    *frame.variables.get_mut() = [usize::MAX; VARIABLES];
+    frame.slots = run.slots;
+    frame.only_pipes = run.only_pipes as u32;
+    frame.announce = (passes_descriptors(plan, run, route) && run.form == Form::Launch) as u32;
+    *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
+    frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
+    frame.reset_handlers = 0;
+    frame.hook = None;
+    frame.has_caller_mask = caller.mask.is_some() as u32;
+    frame.caller_mask = caller.mask.unwrap_or(0);
+    (frame.table, frame.keep_below) = match route.table {
+        DescriptorTable::Private => (Table::Private, 3),
+        DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
+        _ => (Table::Copied, 0),
+    };
+}
+
+/// Stack, frame, clone.
+fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<Running, Refused> {
+    let mut stack = Stack::take().map_err(Refused::Stack)?;
+    stack.begin(|frame| {
+        ready(frame, plan, run, caller, route);
+        *frame.go.get_mut() = GO_WAIT;
+        *frame.asked.get_mut() = 0;
+    });
+    let plain = How::plain();
+    // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
+    let has_place = plan.id_maps.is_none() || route.call == Call::Clone3 || !run.pidfd;
+    // The OOM killer of a cgroup goes by the memory of who is in it, which here is ours, and kills everyone who has it. It
+    // passes over nobody but a vfork'd child: oom_badness() in mm/oom_kill.c.
+    let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
+    let writes_meanwhile = vfork && plan.id_maps.is_some();
+    let how = How {
+        clone3: route.call == Call::Clone3,
+        share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
+        pidfd: run.pidfd,
+        namespaces: plan.namespaces,
+        cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        vfork,
+        tells_pid: writes_meanwhile,
+        flags: if planted!("clone3-flags-left-out") { 0 } else { plan.flags },
+        ..plain
+    };
+    let started = Instant::now();
+    let mut tried = false;
+    let mut clone = |stack: &mut Stack, how: How| {
+        plan.creator.run(caller.is_first_thread(), || {
+            tried = true;
+            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
+            // left: by waiting for that here, or by the handle that the stack goes into together with the plan.
+            unsafe { clone::clone(stack, how, forkless_core::child::play) }
+        })
+    };
+    // Who has joined a process-id namespace can start no thread, so who writes is started here.
+    let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
+        Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
+            // Not needed for what the child does: rather one that is seen by a tracer, or the OOM killer, than none.
+            Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
+            answer => answer.map_err(CreatorError::Thread),
+        },
+        None => Ok((clone(&mut stack, how), None)),
+    };
+    let made = made.and_then(|(cloned, maps)| Ok((cloned?, maps)));
+    if !tried {
+        stack.cancel();
+    }
+    let (cloned, maps) = made.map_err(Refused::Creator)?;
+    let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
+    let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
+    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route, maps })
+}
+
+/// The best way that the known features allow.
+fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Route {
+    let call = if features.has(Feature::Clone3) || plan.flags != 0 { Call::Clone3 } else { Call::Clone };
+    let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
+    let highest = plan.highest_source.max(highest_slot);
+    let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
+    // The slots above those of the standard streams are sockets, and a terminal.
+    let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
+    let (table, passing) = if plan.inherit_all {
+        (DescriptorTable::CopiedOnRequest, Passing::None)
+    } else if !features.has(Feature::CloseRange) {
+        (DescriptorTable::Copied, Passing::None)
+    } else if highest < 3 {
+        (DescriptorTable::Private, Passing::None)
+    } else if getfd && !copy_sources {
+        (DescriptorTable::Private, Passing::PidfdGetfd)
+    } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources {
+        (DescriptorTable::Private, Passing::Proc)
+    } else {
+        (DescriptorTable::PrivateBelow(highest as u32 + 1), Passing::None)
+    };
+    Route { launcher: Launcher::Clone, call, table, passing }
+}
+
+/// The features that a launch by this route relied on.
+fn used(route: Route) -> impl Iterator<Item = Feature> {
+    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    let all = [
+        (Feature::Clone3, route.call == Call::Clone3),
+        (Feature::CloseRange, private),
+        (Feature::GetFd, route.passing == Passing::PidfdGetfd),
+        (Feature::ProcFd, route.passing == Passing::Proc),
+    ];
+    all.into_iter().filter_map(|(feature, is_used)| is_used.then_some(feature))
+}
+
+/// What to try after a failure that was a refusal.
+enum NextBest {
+    CopyTable,
+    CopySources {
+        /// What would be refused to any other launch too.
+        without: Option<Feature>,
+    },
+}
+
+fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<NextBest> {
+    // Bad system call: what a filter kills with. Any other signal is somebody else's doing.
+    let by_filter = signal == Some(SIGSYS);
+    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+    let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
+    match failure {
+        Outcome::Killed(Some((_, OpCode::Table))) if private && by_filter => Some(NextBest::CopyTable),
+        Outcome::Failed { code: OpCode::Table, errno, .. } if private && is_refusal(errno) => Some(NextBest::CopyTable),
+        Outcome::Failed { code: OpCode::Place, errno, .. } if route.passing != Passing::None && is_refusal(errno) => {
+            let for_all = matches!(errno, errno::EPERM | errno::ENOSYS);
+            Some(NextBest::CopySources { without: for_all.then_some(passing_by) })
+        }
+        Outcome::Killed(Some((_, OpCode::Place))) if route.passing != Passing::None && by_filter => {
+            Some(NextBest::CopySources { without: Some(passing_by) })
+        }
+        _ => None,
+    }
+}
+
+/// After the child has failed: why, in the user's words.
+pub(crate) fn late_error(
+    outcome: Outcome,
+    stack: &Stack,
+    plan: &Plan,
+    status: Option<ExitStatus>,
+    route: Route,
+) -> Error {
+    if stack.is_lent() {
+        let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
+        return stack.lenders_error(plan, status).unwrap_or_else(failed);
+    }
+    // It is too late to try another way for this child, but the next one will go it. Only clones know of ways: for a forked child
+    // nothing is probed, since that clones one that shares memory.
+    let signal = fatal_signal(stack, status);
+    let is_cloned = route.launcher == Launcher::Clone || planted!("probe-for-a-forked-child");
+    if let Some(Ok(features)) = is_cloned.then(Features::get) {
+        let (mut features, mut copy_sources) = (features, false);
+        knows_better(outcome, signal, route, &mut features, &mut copy_sources, Mark::begin(false));
+    }
+    failure::failed(plan, outcome).by(signal)
+}

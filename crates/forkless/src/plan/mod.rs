@@ -1,0 +1,243 @@
+//! A compiled command: what the child plays, and what the parent has to know of it. Made by `compile`, used by all that launches.
+
+use crate::environment::Held;
+use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
+use crate::route::Launcher;
+use crate::stdio::Source;
+use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
+use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::{Arc, Weak};
+
+pub(crate) mod closure;
+
+pub(crate) mod describe;
+
+pub(crate) mod posix_spawn;
+
+use closure::Closure;
+use posix_spawn::Extensions;
+
+/// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
+pub(crate) struct Plan {
+    pub(crate) arena: Box<[u64]>,
+    /// What each standard stream is when the run says nothing else.
+    pub(crate) stdio: [Stream; 3],
+    /// The child's numbers of the socket pairs in slots 3 and up.
+    pub(crate) sockets: Vec<RawFd>,
+    /// The one of them over which descriptors come back.
+    pub(crate) back: Option<RawFd>,
+    /// The master of the terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
+    pub(crate) pty: Option<Weak<OwnedFd>>,
+    /// The highest descriptor of the parent's that every run passes; -1: none.
+    pub(crate) highest_source: RawFd,
+    /// Every descriptor that is not close-on-exec is inherited.
+    pub(crate) inherit_all: bool,
+    /// The child takes on other ids, capabilities or user namespaces: others may look at it that may not look at us.
+    pub(crate) changes_ids: bool,
+    /// The child reads descriptors in our table before it has its own.
+    pub(crate) reads_early: bool,
+    /// `CLONE_NEW*`: the namespaces that the child is born in.
+    pub(crate) namespaces: u64,
+    /// The maps of its user namespace, if any have to be written.
+    pub(crate) id_maps: Option<IdMaps>,
+    /// The child may not, or cannot, look at its parent: it is in another user or process-id namespace.
+    pub(crate) is_foreign: bool,
+    /// The control group that the child is born in.
+    pub(crate) cgroup: Option<Arc<OwnedFd>>,
+    /// A filter may kill the child at exec.
+    pub(crate) is_filtered: bool,
+    /// The child must be a vfork'd one.
+    pub(crate) vfork: bool,
+    /// The child may be in another cgroup than the caller while it shares the caller's memory.
+    pub(crate) changes_cgroup: bool,
+    /// The child has to know its parent.
+    pub(crate) names_parent: bool,
+    /// The child sees no parent: it is in another process-id namespace.
+    pub(crate) is_in_other_pids: bool,
+    /// The thread that clones it.
+    pub(crate) creator: Creator,
+    /// The child is killed when its handle is dropped.
+    pub(crate) kill_on_drop: bool,
+    /// The child leads a process group of its own.
+    pub(crate) leads_group: bool,
+    /// Flags of `clone3(2)` that the child is made with or not at all.
+    pub(crate) flags: u64,
+    /// Was a pidfd asked for, or refused?
+    pub(crate) pidfd: Option<bool>,
+    /// The way the child is made.
+    pub(crate) launcher: Launcher,
+    /// With `Launcher::PosixSpawn`: what the C library has.
+    pub(crate) extensions: Option<Extensions>,
+    /// What a forked child calls before exec.
+    pub(crate) closures: Vec<Arc<Closure>>,
+    pub(crate) program: OsString,
+    /// The directories of PATH that were searched.
+    pub(crate) searched: Option<OsString>,
+    /// Keeps an environment that the arena only names.
+    pub(crate) _environment: Option<Held>,
+    /// Keeps descriptors open that were given to us.
+    pub(crate) _owned: Vec<Arc<OwnedFd>>,
+}
+
+/// The id maps of a plan, as the parent writes them.
+#[derive(Default)]
+pub(crate) struct IdMaps {
+    pub(crate) uid: String,
+    pub(crate) gid: String,
+}
+
+/// Who clones.
+#[derive(Debug, Clone)]
+pub(crate) enum Creator {
+    /// The thread that launches.
+    Caller,
+    /// A thread that lives as long as the process, unless the caller is its first thread, which mostly does so too.
+    Process,
+    /// A thread that joins this process-id namespace first.
+    Member(Arc<OwnedFd>),
+}
+
+/// The slot of a terminal: the last, since those of socket pairs are counted from the first.
+pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
+
+/// A standard stream as the command described it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Nothing was said.
+    Unset,
+    /// The parent's.
+    Inherit,
+    /// `/dev/null`.
+    Null,
+    /// A pipe for each run.
+    Piped,
+    /// A pair of sockets for each run.
+    SocketPair,
+    /// In the plan itself.
+    Compiled,
+}
+
+impl Stream {
+    pub(crate) fn of(source: Option<&Source>) -> Self {
+        match source {
+            None => Self::Unset,
+            Some(Source::Inherit) => Self::Inherit,
+            Some(Source::Null) => Self::Null,
+            Some(Source::Piped) => Self::Piped,
+            Some(Source::SocketPair) => Self::SocketPair,
+            Some(_) => Self::Compiled,
+        }
+    }
+
+    /// The slot's value where no descriptor has to be made.
+    pub(crate) fn slot(self) -> i32 {
+        if self == Self::Null { SLOT_NULL } else { SLOT_INHERIT }
+    }
+}
+
+impl Plan {
+    /// Does the kernel reap the child?
+    pub(crate) fn is_autoreaped(&self) -> bool {
+        self.flags & CLONE_AUTOREAP != 0
+    }
+
+    /// Does the kernel kill the child when its pidfd is closed?
+    pub(crate) fn is_autokilled(&self) -> bool {
+        self.flags & CLONE_PIDFD_AUTOKILL != 0
+    }
+
+    /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
+    pub(crate) fn header(&self) -> *const Header {
+        self.arena.as_ptr().cast()
+    }
+
+    /// The same, to be read.
+    pub(crate) fn head(&self) -> &Header {
+        // SAFETY: the arena begins with its header.
+        unsafe { &*self.header() }
+    }
+
+    /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
+    pub(crate) fn arena(&self) -> &[u64] {
+        &self.arena
+    }
+
+    /// The program as it was asked for.
+    pub(crate) fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// The PATH that was searched.
+    pub(crate) fn searched(&self) -> Option<&OsStr> {
+        self.searched.as_deref()
+    }
+
+    /// The index of the op that executes the program.
+    pub(crate) fn last_op(&self) -> u32 {
+        self.head().op_count - 1
+    }
+
+    /// The ops of this plan.
+    fn ops(&self) -> &[Op] {
+        // SAFETY: the header's list lies in the arena.
+        unsafe {
+            let header = self.head();
+            std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
+        }
+    }
+
+    /// An op of this plan, by an index that is known to be one.
+    pub(crate) fn op(&self, index: u32) -> &Op {
+        &self.ops()[index as usize]
+    }
+
+    /// A pair of this plan, if there is one of that index.
+    pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
+        // SAFETY: the header's list lies in the arena.
+        let pairs = unsafe {
+            let header = self.head();
+            std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
+        };
+        pairs.get(usize::try_from(index).ok()?)
+    }
+
+    /// All ops but the one that executes the program.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Op> {
+        (0..self.last_op()).map(|index| self.op(index))
+    }
+
+    /// The call of an op that is one.
+    pub(crate) fn call(&self, op: &Op) -> Option<&Call> {
+        // SAFETY: the first operand of such an op is the offset of a Call.
+        (op.code == OpCode::Call).then(|| unsafe { &*plan::at::<Call>(self.header(), op.a) })
+    }
+
+    /// The numbers that the child is to have, 0 to 2 included.
+    pub(crate) fn keep(&self) -> &[i32] {
+        // SAFETY: the header's list lies in the arena.
+        unsafe {
+            let header = self.head();
+            std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
+        }
+    }
+
+    /// The offsets of the candidates of an `Exec` op.
+    pub(crate) fn candidates(&self, exec: &Op) -> &[u32] {
+        // SAFETY: the list at `a` holds `b` offsets.
+        unsafe { std::slice::from_raw_parts(plan::at::<u32>(self.header(), exec.a), exec.b as usize) }
+    }
+
+    /// A string of this plan.
+    pub(crate) fn text(&self, offset: u32) -> String {
+        // SAFETY: offsets of strings come from the plan's own ops and lists, and every string ends in NUL.
+        let text = unsafe { std::ffi::CStr::from_ptr(plan::at(self.header(), offset)) };
+        String::from_utf8_lossy(text.to_bytes()).into_owned()
+    }
+
+    /// The path of a candidate of an `Exec` op.
+    pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
+        self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
+    }
+}

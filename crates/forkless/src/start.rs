@@ -1,0 +1,88 @@
+//! Starting a plan: its pipes, the launch, and the child's handle.
+
+use crate::child::Child;
+use crate::launch;
+use crate::launch::run::{Cloner, Form, Run};
+use crate::pipes::{Defaults, Pipes, plain_slots};
+use crate::plan::{Plan, Stream};
+use crate::wait::sigchld_discards;
+use std::io;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+/// How a plan is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    /// At which point of the child's start the launch returns.
+    pub(crate) form: Form,
+    /// What standard streams are that the command does not set.
+    pub(crate) defaults: Defaults<'a>,
+    /// Whether the handle has a pidfd.
+    pub(crate) pidfd: Pidfd,
+    /// Clones the child in another process; `None`: this process clones it.
+    pub(crate) cloner: Option<&'a dyn Cloner>,
+}
+
+/// Whether a handle has a pidfd.
+#[derive(Clone, Copy)]
+pub(crate) enum Pidfd {
+    /// As the command sets it, or this if it does not.
+    Unless(bool),
+    /// Always, whatever the command sets.
+    Always,
+}
+
+impl<'a> Start<'a> {
+    /// The parent's streams, a pidfd, and a clone by this process.
+    pub(crate) fn new(form: Form) -> Self {
+        Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None }
+    }
+
+    /// Sets other streams for those that the command does not set.
+    pub(crate) fn with(self, defaults: Defaults<'a>) -> Self {
+        Self { defaults, ..self }
+    }
+
+    /// Sets whether the handle has a pidfd.
+    pub(crate) fn pidfd(self, pidfd: Pidfd) -> Self {
+        Self { pidfd, ..self }
+    }
+
+    /// Starts a child.
+    pub(crate) fn child(self, plan: &Arc<Plan>) -> io::Result<Child> {
+        let pidfd = match self.pidfd {
+            Pidfd::Unless(said) => plan.pidfd.unwrap_or(said),
+            Pidfd::Always => true,
+        };
+        let pipes = Pipes::make(plan, self.defaults)?;
+        let run = Run { cloner: self.cloner, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form: self.form };
+        let running = launch::run(plan, &run)?;
+        Ok(Child::new(running, pipes, plan))
+    }
+}
+
+/// Runs a plan to its end.
+pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
+    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
+        || !plan.sockets.is_empty()
+        || plan.pty.is_some()
+    {
+        return Start::new(Form::Launch).child(plan)?.wait();
+    }
+    if plan.is_filtered {
+        // Only before it is reaped can be seen whether a filter killed it in exec.
+        return Start::new(Form::Spawn).child(plan)?.wait();
+    }
+    let run = Run {
+        cloner: None,
+        slots: plain_slots(plan),
+        only_pipes: true,
+        pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
+        form: Form::End,
+    };
+    let running = launch::run(plan, &run)?;
+    match running.ended {
+        Some(ended) => ended.map(|ended| ended.status),
+        None => unreachable!("Form::End waits for the end"),
+    }
+}

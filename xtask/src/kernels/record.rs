@@ -1,0 +1,236 @@
+//! The record: what each test program came to in each kernel, gathered over several runs.
+
+use super::output;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Everything that was run in one kernel.
+#[derive(Serialize, Deserialize)]
+pub struct Kernel {
+    pub version: String,
+    /// As `uname -r` has it.
+    pub release: String,
+    pub jobs: Vec<Job>,
+}
+
+/// How a test ended.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Passed,
+    Failed,
+}
+
+/// One test program.
+#[derive(Serialize, Deserialize, Default)]
+pub struct Job {
+    pub name: String,
+    pub date: String,
+    /// Of the project, of each run whose results are here.
+    pub commits: BTreeSet<String>,
+    /// Of the last run.
+    pub seconds: u64,
+    /// Variables of the environment that were set for it.
+    pub variables: Vec<String>,
+    /// How it ended, unless with its last test.
+    pub ended: Option<String>,
+    /// Tests of the program, whether they ran or not.
+    pub total: u64,
+    pub tests: BTreeMap<String, Outcome>,
+    /// Those that the program did not name.
+    pub more_passed: u64,
+    pub more_failed: u64,
+    /// Lines that say what was skipped and why, and how often each was said.
+    pub skipped: BTreeMap<String, u64>,
+}
+
+impl Job {
+    /// Names of tests.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.tests.iter().filter(|(_, outcome)| **outcome == Outcome::Failed).map(|(name, _)| name.as_str())
+    }
+
+    pub fn passed(&self) -> u64 {
+        self.tests.len() as u64 - self.failures().count() as u64 + self.more_passed
+    }
+
+    pub fn failed(&self) -> u64 {
+        self.failures().count() as u64 + self.more_failed
+    }
+
+    pub fn is_good(&self) -> bool {
+        self.failed() == 0 && self.ended.is_none()
+    }
+
+    /// Did this test of it run here, and pass?
+    pub fn has_passed(&self, test: &str) -> bool {
+        match self.tests.is_empty() {
+            true => self.is_good(),
+            false => self.tests.get(test) == Some(&Outcome::Passed),
+        }
+    }
+
+    /// In a few words.
+    pub fn cell(&self) -> String {
+        let (passed, failed) = (self.passed(), self.failed());
+        let mut cell = String::new();
+        if passed + failed < self.total {
+            let _ = write!(cell, "{} of {} tests: ", passed + failed, self.total);
+        }
+        let _ = write!(cell, "{passed} passed");
+        let skipped: u64 = self.skipped.values().sum();
+        for (count, word) in [(failed, "failed"), (skipped, "skipped")] {
+            if count > 0 {
+                let _ = write!(cell, ", {count} {word}");
+            }
+        }
+        if let Some(ended) = &self.ended {
+            let _ = write!(cell, ", {ended}");
+        }
+        if !self.variables.is_empty() {
+            let _ = write!(cell, " (`{}`)", self.variables.join(" "));
+        }
+        cell
+    }
+
+    /// The results of a later run of some of its tests.
+    fn add(&mut self, later: Self) {
+        let (mut tests, mut skipped) = (std::mem::take(&mut self.tests), std::mem::take(&mut self.skipped));
+        let (mut commits, total) = (std::mem::take(&mut self.commits), self.total);
+        tests.extend(later.tests);
+        skipped.extend(later.skipped);
+        commits.extend(later.commits);
+        *self = Self { tests, skipped, commits, total: total.max(later.total), ..later };
+    }
+}
+
+/// What is added to the record after each job.
+pub struct Entry<'a> {
+    pub version: &'a str,
+    pub release: &'a str,
+    pub job: Job,
+    /// Some of its tests alone were run: those of earlier runs stay.
+    pub is_part: bool,
+}
+
+fn add(kernels: &mut Vec<Kernel>, entry: Entry<'_>) {
+    let at = kernels.iter().position(|kernel| kernel.version == entry.version).unwrap_or_else(|| {
+        let (version, release) = (entry.version.to_owned(), entry.release.to_owned());
+        kernels.push(Kernel { version, release, jobs: Vec::new() });
+        kernels.len() - 1
+    });
+    let kernel = &mut kernels[at];
+    entry.release.clone_into(&mut kernel.release);
+    match kernel.jobs.iter_mut().find(|job| job.name == entry.job.name) {
+        Some(job) if entry.is_part => job.add(entry.job),
+        Some(job) => *job = entry.job,
+        None => kernel.jobs.push(entry.job),
+    }
+    // By number, not by letter.
+    let number =
+        |kernel: &Kernel| kernel.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
+    kernels.sort_by_key(number);
+}
+
+/// The newest record, `bench/record/DATE-kernels`.
+fn newest(root: &Path) -> Result<Option<PathBuf>> {
+    let mut found: Vec<PathBuf> = fs::read_dir(root.join("bench/record"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with("-kernels"))
+        .map(|path| path.join("results.json"))
+        .filter(|path| path.exists())
+        .collect();
+    found.sort();
+    Ok(found.pop())
+}
+
+/// The newest record's path below `root`, and what it says.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub fn read(root: &Path) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
+    let Some(file) = newest(root)? else { return Ok(None) };
+    let kernels = serde_json::from_str(&fs::read_to_string(&file)?).with_context(|| format!("{}", file.display()))?;
+    Ok(Some((file.strip_prefix(root)?.to_owned(), kernels)))
+}
+
+/// Adds what a job came to: to the newest record, or a new one of today.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn write(root: &Path, entry: Entry<'_>) -> Result<()> {
+    let new = || PathBuf::from(format!("bench/record/{}-kernels/results.json", entry.job.date));
+    let (file, mut kernels) = read(root)?.unwrap_or_else(|| (new(), Vec::new()));
+    add(&mut kernels, entry);
+    let file = root.join(file);
+    fs::create_dir_all(file.parent().context("a directory")?)?;
+    fs::write(file, serde_json::to_string_pretty(&kernels)? + "\n")?;
+    Ok(())
+}
+
+/// A job's results, with what was run and when.
+///
+/// # Errors
+/// Without `date`.
+pub fn job(done: &super::guest::Done, variables: &[String], root: &Path) -> Result<Job> {
+    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
+    let date = String::from_utf8(date.stdout)?.trim().to_owned();
+    let mut git = Command::new("git");
+    let described = git.args(["describe", "--always", "--dirty"]).current_dir(root).output().context("git")?;
+    let commits = BTreeSet::from([String::from_utf8_lossy(&described.stdout).trim().to_owned()]);
+    Ok(Job { date, commits, variables: variables.to_vec(), ..output::read(done) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(tests: &[(&str, Outcome)], ended: Option<&str>) -> Job {
+        let tests: BTreeMap<_, _> = tests.iter().map(|(name, outcome)| ((*name).to_owned(), *outcome)).collect();
+        Job { name: "x".into(), total: 2, tests, ended: ended.map(str::to_owned), ..Job::default() }
+    }
+
+    fn added(first: Job, then: Job, is_part: bool) -> Job {
+        let mut kernels = Vec::new();
+        for (job, is_part) in [(first, false), (then, is_part)] {
+            add(&mut kernels, Entry { version: "5.10", release: "r", job, is_part });
+        }
+        kernels.remove(0).jobs.remove(0)
+    }
+
+    #[test]
+    fn a_later_run_of_all_tests_replaces_an_earlier_one() {
+        let first = job(&[("a", Outcome::Failed), ("b", Outcome::Passed)], None);
+        assert_eq!(
+            added(first, job(&[("a", Outcome::Passed)], Some("cut")), false).cell(),
+            "1 of 2 tests: 1 passed, cut"
+        );
+    }
+
+    #[test]
+    fn a_later_run_of_some_tests_replaces_these() {
+        let first = job(&[("a", Outcome::Failed), ("b", Outcome::Passed)], Some("cut"));
+        assert_eq!(added(first, job(&[("a", Outcome::Passed)], None), true).cell(), "2 passed");
+    }
+
+    #[test]
+    fn a_test_has_passed_where_it_ran_and_did_not_fail() {
+        let job = job(&[("a", Outcome::Failed), ("b", Outcome::Passed)], Some("cut"));
+        assert!(job.has_passed("b") && !job.has_passed("a") && !job.has_passed("c"));
+        assert!(Job::default().has_passed("any") && !Job { more_failed: 1, ..Job::default() }.has_passed("any"));
+    }
+
+    #[test]
+    fn kernels_are_in_the_order_of_their_numbers() {
+        let mut kernels = Vec::new();
+        for version in ["6.12", "5.10", "6.1"] {
+            add(&mut kernels, Entry { version, release: "r", job: Job::default(), is_part: false });
+        }
+        assert_eq!(kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(), ["5.10", "6.1", "6.12"]);
+    }
+}
