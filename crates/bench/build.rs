@@ -1,4 +1,4 @@
-//! Builds the C contestants of `forkless bench` and the programs that all contestants launch.
+//! Builds the C methods of `forkless bench` and the programs that all methods launch.
 //!
 //! All are compiled with optimisation whatever the cargo profile: a floor measured at `-O0` would flatter us.
 

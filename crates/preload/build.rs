@@ -1,9 +1,9 @@
-//! Builds the part that a cancelled thread unwinds through, which must not be Rust's.
+//! Builds the C functions whose frames a cancelled thread unwinds: these must not be Rust frames.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
-    // Without -fexceptions: pthread_cleanup_push(3) then needs no unwinder of ours, but only glibc's.
+    // Without -fexceptions: pthread_cleanup_push(3) then only needs glibc's unwinder.
     cc::Build::new()
         .file("c/close.c")
         .file("c/prctl.c")

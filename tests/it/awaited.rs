@@ -1,5 +1,5 @@
-//! Children that are awaited: on a runtime of one thread, where anything that blocked would stop the rest, and on one of
-//! several.
+//! Tests of awaited children: on a runtime with one thread, where anything that blocks would stop other tasks, and on
+//! one with several.
 
 use forkless::tokio::{Child, Command, Prepared, Stdio};
 use forkless::{Error, Step};
@@ -19,13 +19,13 @@ use tokio::time::timeout;
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 
-/// Long enough for anything that is not stuck.
+/// A generous limit: only a hang exceeds it.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Long enough for a child that waits to be seen waiting; nothing fails if it is too short.
+/// Usually long enough for a child to reach its wait. If it is too short, no test fails.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Runs a test in a thread of its own: one that blocks its runtime is not stopped by the runtime's clock.
+/// Runs a test in its own thread: if the test blocks its runtime, the runtime's own timeout cannot stop it.
 fn bounded<F: Future<Output = ()>>(mut runtime: Builder, test: impl FnOnce() -> F + Send + 'static) {
     let (over, end) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
@@ -58,19 +58,19 @@ macro_rules! on_both_runtimes {
 
 on_both_runtimes! {
     statuses_come_from_every_way_to_run
-    waiting_holds_nobody_up
-    a_wait_that_was_given_up_is_taken_up_again
+    waiting_does_not_block_other_tasks
+    a_dropped_wait_can_be_repeated
     whichever_ends_first_is_selected
-    the_end_is_asked_for_and_then_made
-    failures_say_which_step
-    failures_after_launch_come_with_the_wait
-    long_outputs_are_read_side_by_side
+    terminate_sends_a_signal_and_then_sigkill
+    failures_name_the_step
+    failures_after_launch_are_returned_by_wait
+    long_outputs_are_read_concurrently
     input_to_a_child_that_has_closed_it_is_an_error
-    a_thousand_at_most_64_at_a_time
-    dropped_futures_kill_if_they_are_to
-    any_descriptor_at_any_number
-    blocking_children_are_taken_over
-    settings_of_the_child_are_reached
+    a_thousand_children_at_most_64_at_a_time
+    dropped_futures_kill_with_kill_on_drop
+    children_get_any_descriptor_at_any_number
+    blocking_children_can_be_awaited
+    settings_are_available_through_the_async_command
 }
 
 fn sh(script: &str) -> Command {
@@ -99,7 +99,7 @@ async fn statuses_come_from_every_way_to_run() {
     ]
     .map(|status| status.expect("a status").code());
     assert_eq!(codes, [Some(3); 9]);
-    // What was said of a prepared command's streams stays said.
+    // The prepared command's own redirections take precedence.
     let output = sh("cat; echo out; echo err >&2").stderr(Stdio::null()).prepare().expect("prepare").output().await;
     let output = output.expect("output");
     assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b""[..]));
@@ -112,8 +112,8 @@ async fn statuses_come_from_every_way_to_run() {
     assert!(child.as_forkless().usage().is_some());
 }
 
-/// The child ends when another task of the same runtime lets it: a wait that held the thread would last for ever.
-async fn waiting_holds_nobody_up() {
+/// Another task of the same runtime lets the child end. If the wait blocked the thread, it would never return.
+async fn waiting_does_not_block_other_tasks() {
     let mut child = sh("read line; exit $line").stdin(Stdio::piped()).spawn().expect("spawn");
     let mut input = child.stdin.take().expect("a pipe");
     let waiting = tokio::spawn(async move { child.wait().await });
@@ -130,22 +130,22 @@ async fn waiting_holds_nobody_up() {
     assert_eq!(reading.await.expect("a task").expect("output").stdout, b"hello");
 }
 
-async fn a_wait_that_was_given_up_is_taken_up_again() {
+async fn a_dropped_wait_can_be_repeated() {
     let mut command = sh("read line; exit 7");
     let mut child = command.stdin(Stdio::piped()).spawn().expect("spawn");
-    // Kept open: a wait closes the handle's own.
+    // Kept open here, because a wait closes the pipe in the handle.
     let mut input = child.stdin.take().expect("a pipe");
     for _ in 0..5 {
         assert!(timeout(Duration::from_millis(1), child.wait()).await.is_err());
         assert!(child.try_wait().expect("wait").is_none() && child.id().is_some());
     }
-    // Given up in one task, taken up in another: it is that one that is woken.
+    // Dropped in one task and repeated in another, which must be the one that is woken.
     let waiting = tokio::spawn(async move { (child.wait().await, child) });
     tokio::time::sleep(SHORT).await;
     input.write_all(b"\n").await.expect("write");
     let (status, mut child) = waiting.await.expect("a task");
     assert_eq!(status.expect("wait").code(), Some(7));
-    // Given up after the end, before it is told.
+    // Dropped after the child's end, before it was returned.
     assert_eq!(timeout(Duration::ZERO, child.wait()).await.expect("at once").expect("wait").code(), Some(7));
     let mut child = Command::new("true").spawn().expect("spawn");
     while timeout(Duration::ZERO, child.wait()).await.is_err() {
@@ -164,7 +164,7 @@ async fn whichever_ends_first_is_selected() {
     assert!(slow.try_wait().expect("wait").is_none());
 }
 
-async fn the_end_is_asked_for_and_then_made() {
+async fn terminate_sends_a_signal_and_then_sigkill() {
     const SIGTERM: i32 = 15;
     let mut willing = Command::new("sleep").arg("60").spawn().expect("spawn");
     assert_eq!(willing.terminate(SIGTERM, LIMIT).await.expect("terminate").signal(), Some(SIGTERM));
@@ -173,7 +173,7 @@ async fn the_end_is_asked_for_and_then_made() {
     deaf.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 5]).await.expect("read");
     assert_eq!(deaf.terminate(SIGTERM, SHORT).await.expect("terminate").signal(), Some(9));
     assert_eq!(deaf.terminate(SIGTERM, SHORT).await.expect("over").signal(), Some(9));
-    // A stopped one hears when it goes on.
+    // A stopped child must be continued to receive the signal.
     let mut stopped = Command::new("sleep").arg("60").spawn().expect("spawn");
     stopped.signal(19).expect("signal");
     assert_eq!(stopped.terminate(SIGTERM, LIMIT).await.expect("terminate").signal(), Some(SIGTERM));
@@ -183,7 +183,7 @@ async fn the_end_is_asked_for_and_then_made() {
     assert_eq!(child.wait().await.expect("wait").signal(), Some(9));
 }
 
-async fn failures_say_which_step() {
+async fn failures_name_the_step() {
     for error in [
         Command::new("/no/such/program").spawn().expect_err("spawn"),
         Command::new("/no/such/program").stdin(Stdio::piped()).spawn().expect_err("spawn"),
@@ -200,8 +200,8 @@ async fn failures_say_which_step() {
     assert_eq!(Error::of(&error).map(Error::step), Some(Step::Check), "{error}");
 }
 
-async fn failures_after_launch_come_with_the_wait() {
-    // Or with the launch, if they were quicker.
+async fn failures_after_launch_are_returned_by_wait() {
+    // Or by the launch itself, if the child was faster.
     let (mut late, mut seen) = (0, 0);
     for n in 0..200 {
         let Ok(mut child) = Command::new("/no/such/program").launch() else { continue };
@@ -228,8 +228,8 @@ async fn failures_after_launch_come_with_the_wait() {
     assert!(Command::new("true").spawn().expect("spawn").try_wait_exec().expect("executed"));
 }
 
-/// In either order: to read one stream to its end first would last for ever.
-async fn long_outputs_are_read_side_by_side() {
+/// In either order: reading one stream to its end before the other would never return.
+async fn long_outputs_are_read_concurrently() {
     const LENGTH: usize = 16 << 20;
     for (one, other) in [("", ">&2"), (">&2", "")] {
         let script = format!("head -c {LENGTH} /dev/zero {one}; head -c {LENGTH} /dev/zero {other}");
@@ -246,7 +246,7 @@ async fn input_to_a_child_that_has_closed_it_is_an_error() {
     let error = child.stdin.as_mut().expect("a pipe").write_all(b"too late").await.expect_err("nobody reads it");
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     child.kill().await.expect("kill");
-    // More than a pipe holds, to a child that reads a little of it: the writer is woken by its end.
+    // More data than a pipe holds, to a child that reads little of it: its end wakes the writer.
     let mut child =
         Command::new("head").args(["-c", "5"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("spawn");
     let mut input = child.stdin.take().expect("a pipe");
@@ -255,7 +255,7 @@ async fn input_to_a_child_that_has_closed_it_is_an_error() {
     assert_eq!(writing.await.expect("a task").expect_err("nobody reads it").kind(), ErrorKind::BrokenPipe);
 }
 
-async fn a_thousand_at_most_64_at_a_time() {
+async fn a_thousand_children_at_most_64_at_a_time() {
     async fn one(n: usize) -> Option<i32> {
         let mut command = sh(&format!("exit {}", n % 50));
         let status = match n % 4 {
@@ -281,8 +281,8 @@ async fn a_thousand_at_most_64_at_a_time() {
     assert_eq!(done, 1000);
 }
 
-/// The child holds a pipe: its end is the child's.
-async fn dropped_futures_kill_if_they_are_to() {
+/// The child holds a pipe: end of file on it means that the child has ended.
+async fn dropped_futures_kill_with_kill_on_drop() {
     fn held(script: &str, kill: bool) -> (Command, std::io::PipeReader) {
         let (read, write) = std::io::pipe().expect("a pipe");
         let mut command = sh(script);
@@ -311,7 +311,7 @@ async fn dropped_futures_kill_if_they_are_to() {
     drop(prepared.kill_on_drop(true).launch());
     drop((command, prepared));
     assert_eq!(end_of(read).await, "");
-    // It is the same setting as that of the blocking kind, whichever way it is come to.
+    // The setting is shared with the blocking command, however the command was created.
     let (mut command, read) = held("exec sleep 1000", false);
     command.as_forkless_mut().kill_on_drop(true);
     assert!(command.get_kill_on_drop());
@@ -321,7 +321,7 @@ async fn dropped_futures_kill_if_they_are_to() {
     drop(Prepared::from(blocking.prepare().expect("prepare")).launch().expect("launch"));
     drop(Command::from(blocking).launch().expect("launch"));
     assert_eq!(end_of(read).await, "");
-    // And not, if they are not.
+    // Without kill_on_drop they are not killed.
     let (mut command, read) = held("sleep 0.1; echo lived >&3", false);
     drop(command.status());
     drop(command.spawn().expect("spawn"));
@@ -329,7 +329,7 @@ async fn dropped_futures_kill_if_they_are_to() {
     assert_eq!(end_of(read).await, "lived\nlived\n");
 }
 
-async fn any_descriptor_at_any_number() {
+async fn children_get_any_descriptor_at_any_number() {
     let mut command = sh("cat <&5; echo done >&5");
     let mut child = command.fd(Stdio::socketpair(), 5).spawn().expect("spawn");
     let socket = std::os::unix::net::UnixStream::from(child.take_socket(5).expect("a socket"));
@@ -337,11 +337,11 @@ async fn any_descriptor_at_any_number() {
     socket.shutdown(std::net::Shutdown::Write).expect("shutdown");
     assert!(child.wait().await.expect("wait").success());
     assert_eq!(std::io::read_to_string(socket).expect("read"), "done\n");
-    // One that nobody takes gives no input, or this would last for ever.
+    // A socket that the caller does not take is closed, or this would never return.
     assert!(sh("cat <&5").fd(Stdio::socketpair(), 5).status().await.expect("status").success());
 }
 
-async fn blocking_children_are_taken_over() {
+async fn blocking_children_can_be_awaited() {
     for pidfd in [true, false] {
         let mut command = forkless::Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).pidfd(pidfd);
@@ -352,7 +352,7 @@ async fn blocking_children_are_taken_over() {
         assert!(child.wait().expect("wait").success());
         assert!(Child::from_forkless(child).expect("over").wait().await.expect("wait").success());
     }
-    // A pidfd is had whatever the command says.
+    // Awaiting uses a pidfd, whatever the command's setting.
     let mut command = Command::new("true");
     command.as_forkless_mut().pidfd(false);
     let mut child = command.spawn().expect("spawn");
@@ -360,11 +360,11 @@ async fn blocking_children_are_taken_over() {
     assert!(child.wait().await.expect("wait").success());
 }
 
-async fn settings_of_the_child_are_reached() {
+async fn settings_are_available_through_the_async_command() {
     let mut command = sh("ulimit -n");
     command.as_forkless_mut().rlimit(forkless::Resource::Files, 77, 77);
     assert_eq!(command.output().await.expect("output").stdout, b"77\n");
-    // A filter of its own that kills it in exec: told apart from a program that died.
+    // A seccomp filter that kills the child in exec is distinguished from a program that was killed.
     let kill = |number| {
         let word = |code, k| forkless::BpfInstruction { code, jt: 0, jf: 0, k };
         let test = forkless::BpfInstruction { code: 0x15, jt: 0, jf: 1, k: number };
@@ -382,7 +382,7 @@ async fn settings_of_the_child_are_reached() {
 }
 
 #[test]
-fn handles_go_from_task_to_task() {
+fn handles_can_be_moved_between_tasks() {
     fn goes<T: Send + Sync + 'static>(_: &T) {}
     fn moves<T: Future + Send + 'static>(_: &T) {}
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -397,7 +397,7 @@ fn handles_go_from_task_to_task() {
 }
 
 #[test]
-fn nothing_is_left_after_many() {
+fn many_awaited_children_leak_nothing() {
     runner::run("awaited-leaks");
 }
 
@@ -407,7 +407,7 @@ fn dropped_children_are_reaped_when_they_end() {
 }
 
 #[test]
-fn there_is_no_thread_no_handler_and_no_polling() {
+fn awaiting_uses_no_thread_no_handler_and_no_polling() {
     runner::run("awaited-alone");
 }
 
@@ -422,11 +422,11 @@ fn handles_outlive_their_runtime() {
 }
 
 #[test]
-fn nothing_is_left_where_a_child_cannot_be_watched() {
+fn a_child_that_cannot_be_watched_leaks_nothing() {
     runner::run("awaited-unwatched");
 }
 
 #[test]
-fn refused_calls_are_done_without_or_told() {
+fn refused_calls_have_a_fallback_or_an_error() {
     runner::run("awaited-refused");
 }

@@ -1,4 +1,4 @@
-//! The behaviour table, every case on every route, and what a table cannot say about handles.
+//! Plays the behaviour table: every case on every route.
 
 use forkless_tests::table::{BY_ZYGOTE, Case, OTHER_LAUNCHERS, ROUTES, load};
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
 
-/// What a zygote cannot do, and what is said then.
+/// Cases that a zygote does not support, and its error messages.
 const NOT_BY_ZYGOTE: [(&str, &str); 5] = [
     ("a signal at the thread's death", "thread_death_signal cannot follow the caller's thread where a zygote clones"),
-    // There is no helper without a descriptor for its socket.
+    // The helper needs a descriptor for its socket.
     ("no descriptor for a pidfd", "Too many open files"),
     ("no descriptor for a pidfd, and none asked for", "Too many open files"),
     ("no descriptor for a pidfd, and status needs none", "Too many open files"),
     ("no descriptor for a pipe", "Too many open files"),
 ];
 
-/// The words with which a zygote must refuse this.
+/// The message with which a zygote must refuse this case.
 fn refusal(case: &Case) -> Option<&'static str> {
     if case.ask.inherit_all {
         return Some("a zygote cannot have everything inherited: it has not got the caller's descriptors");
@@ -26,7 +26,7 @@ fn refusal(case: &Case) -> Option<&'static str> {
     NOT_BY_ZYGOTE.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why)
 }
 
-/// Plays each case on each route in a process of its own, a few at a time.
+/// Plays each case on each route, in a process of its own, a few at a time.
 #[test]
 fn table() {
     let cases = load(Path::new(CASES)).expect("the table can be read");
@@ -66,7 +66,7 @@ fn table() {
     assert!(wrong.is_empty(), "{} of {} plays went wrong:\n{}", wrong.len(), plays.len(), wrong.concat());
 }
 
-/// The player is not easily pleased: each of these says something that is not so.
+/// Negative controls: each of these expectations is wrong, and the player must report it.
 #[test]
 fn controls() {
     let wrong = [
@@ -96,7 +96,7 @@ fn controls() {
         ("ask.cwd = '/nonexistent'\nerror = { step = 'Exec', errno = 'ENOENT' }", "the step is \"Chdir\""),
         ("ask.cwd = '/nonexistent'\nerror = { step = 'Chdir', errno = 'EACCES' }", "the errno is Some(2)"),
         ("ask.cwd = '/nonexistent'\nerror = { step = 'Chdir', errno = 'ENOENT', text = ['x y'] }", "does not contain"),
-        // A refusal that never comes true: the first argument is an address.
+        // A refusal that never matches: the first argument is an address.
         ("routes = ['clone3 EPERM arg0=1']", "the call is Clone3, should be Clone"),
         ("routes = ['close_range EPERM arg0=77']", "the descriptor table is \"Private\""),
         ("routes = ['pidfd_getfd EPERM arg0=-9']\nask.fd = { 1 = 'piped' }", "the passing is PidfdGetfd"),
@@ -109,9 +109,9 @@ fn controls() {
     }
 }
 
-/// What a child does to its parent's state where nobody puts it back is noticed.
+/// Negative control: changes that a child makes to its parent's state are detected if they are not reverted.
 #[test]
-fn unguarded_children_are_noticed() {
+fn children_without_guards_are_detected() {
     let is_root = forkless_tests::process::is_root();
     for (what, change, needs_root) in [("ids", "dumpable: was 1, is ", true), ("oom", "oom_score_adj: was ", false)] {
         if needs_root && !is_root {
@@ -124,7 +124,7 @@ fn unguarded_children_are_noticed() {
     }
 }
 
-/// Past the test harness, which keeps what good tests say.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }

@@ -1,65 +1,65 @@
-//! Captures. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
+//! Tests of captured output. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 
 #[test]
-fn what_is_fed() {
+fn input_is_written_to_the_program() {
     runner::run("capture-input");
 }
 
 #[test]
-fn all_streams_at_once() {
+fn all_streams_are_read_and_written_concurrently() {
     runner::run("capture-streams");
 }
 
 #[test]
-fn how_much_is_kept() {
+fn limit_keeps_the_beginning_of_each_stream() {
     runner::run("capture-limits");
 }
 
 #[test]
-fn when_the_time_is_up() {
+fn a_timeout_ends_the_program() {
     runner::run("capture-times");
 }
 
 #[test]
-fn no_time_is_no_failed_launch() {
+fn a_timeout_of_zero_is_no_failed_launch() {
     runner::run("capture-no-time");
 }
 
 #[test]
-fn what_the_program_wrote_is_never_lost() {
+fn output_is_never_lost() {
     runner::run("capture-held-open");
 }
 
 #[test]
-fn failed_launches_leave_nothing() {
+fn failed_launches_leak_nothing() {
     runner::run("capture-fails");
 }
 
 #[test]
-fn standard_error_follows() {
+fn merged_standard_error_is_in_order() {
     runner::run("capture-merged");
 }
 
 #[test]
-fn files_in_memory() {
+fn output_is_captured_in_memfds() {
     runner::run("capture-memory-files");
 }
 
 #[test]
-fn few_descriptors() {
+fn captures_work_with_few_descriptors() {
     runner::run("capture-few-fds");
 }
 
 #[test]
-fn a_caller_of_short_files() {
+fn captures_work_with_a_small_file_size_limit() {
     runner::run("capture-short-files");
 }
 
 #[test]
-fn signals_all_the_time() {
+fn captures_survive_a_storm_of_signals() {
     runner::run("capture-signals");
 }
 
@@ -69,11 +69,11 @@ fn sigchld_ignored() {
 }
 
 #[test]
-fn another_reaper() {
+fn captures_report_a_status_taken_by_another_reaper() {
     runner::run("capture-foreign-reaper");
 }
 
-/// With SIGPIPE at its default; with a handler; blocked.
+/// With SIGPIPE at its default, handled, and blocked.
 #[test]
 fn a_program_that_ends_early_raises_no_sigpipe() {
     for args in [&["sigpipe"][..], &["sigpipe", "ENOSYS"], &["sigpipe", "EOPNOTSUPP"], &["sigpipe", "EPERM"]] {
@@ -82,14 +82,14 @@ fn a_program_that_ends_early_raises_no_sigpipe() {
     }
 }
 
-/// Negative control: feeding before reading does not end, and what is left behind is seen.
+/// Negative control: writing all input before reading does not return, and what it leaves behind is detected.
 #[test]
-fn feeding_first_does_not_end() {
+fn writing_all_input_before_reading_deadlocks() {
     runner::run("capture-control");
 }
 
 #[test]
-fn memory_files_where_descriptors_cannot_be_fetched() {
+fn memfds_work_if_pidfd_getfd_is_refused() {
     for args in [&["capture-refused"][..], &["capture-refused", "late"]] {
         let ending = runner::end(args);
         assert!(ending.status.success(), "{}", ending.text);

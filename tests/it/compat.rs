@@ -1,7 +1,7 @@
-//! A program for `std::process` is one for this crate when its `use` line is changed: the same text, compiled with both,
-//! gives the same answers.
+//! A program written for `std::process` works with this crate after changing its `use` line: the same source, compiled
+//! with both, gives the same results.
 
-/// The text. It may only use what the `use` line brings in, and the rest of std.
+/// The source. It may only use what the `use` line imports, and the rest of std.
 macro_rules! story {
     ($name:ident, $($path:ident)::+) => {
         mod $name {
@@ -9,7 +9,7 @@ macro_rules! story {
             use std::os::unix::process::ExitStatusExt;
             use $($path)::+::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 
-            /// Runs it; what it gives is compared.
+            /// Runs the program; the results are compared.
             pub(super) fn tell(directory: &Path) -> Vec<String> {
                 let mut told = Vec::new();
                 words(&mut told, directory);
@@ -60,7 +60,7 @@ macro_rules! story {
                 let between: ChildStdout = first.stdout.take().unwrap();
                 told.push(text(Command::new("wc").arg("-l").stdin(Stdio::from(between)).output().unwrap()));
                 told.push(format!("{:?}", first.wait().unwrap()));
-                // More than a pipe holds, on both streams.
+                // More data than a pipe holds, on both streams.
                 let output = sh("head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2").output().unwrap();
                 told.push(format!("{} {} {:?}", output.stdout.len(), output.stderr.len(), output.status));
                 let mut child = sh("echo e >&2").stderr(Stdio::piped()).stdin(Stdio::inherit()).spawn().unwrap();
@@ -91,7 +91,8 @@ macro_rules! story {
 
             fn oddities(told: &mut Vec<String>, directory: &Path) {
                 told.push(text(sh("echo $ONE").env("ONE", "1").env_remove("a\0b").output().unwrap()));
-                // An entry of PATH that is too long for a path is passed over; a name in it that is too long is not.
+                // A directory in PATH that is too long for a path is skipped; one whose name is too long for a file is
+                // not.
                 for entry in ["/x".repeat(3000), format!("/{}", "x".repeat(300))] {
                     let path = format!("{entry}:{}", directory.display());
                     told.push(match Command::new("tool").env("PATH", path).output() {
@@ -100,7 +101,7 @@ macro_rules! story {
                     });
                 }
                 told.push(kind(Command::new(directory.join("bare")).spawn()));
-                // Not by a shell: that would empty its mask.
+                // Not in a shell, which would clear its mask.
                 let mask = || text(Command::new("grep").args(["SigBlk", "/proc/self/status"]).output().unwrap());
                 told.push(super::with_blocked(libc::SIGUSR1, mask));
             }
@@ -116,7 +117,7 @@ macro_rules! story {
                 input.write_all(b"through").unwrap();
                 drop(input);
                 told.push(text(child.wait_with_output().unwrap()));
-                // Waiting closes the input that is still in the handle.
+                // Waiting closes a pipe to standard input that is still in the handle.
                 let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
                 told.push(format!("{:?} {:?}", child.wait().unwrap(), child.try_wait().unwrap()));
                 told.push(format!("{:?} {:?}", child.wait().unwrap(), child.stdin.is_none()));
@@ -124,7 +125,7 @@ macro_rules! story {
                 let mut child = Command::new("sleep").arg("60").spawn().unwrap();
                 child.kill().unwrap();
                 told.push(format!("{:?} {:?}", child.wait().unwrap(), child.wait().unwrap().signal()));
-                // One command, several runs.
+                // One command is run several times.
                 let mut command = sh("exit 4");
                 told.push(format!("{:?} {:?}", command.status().unwrap(), command.spawn().unwrap().wait().unwrap()));
             }
@@ -152,7 +153,7 @@ use std::path::Path;
 story!(with_std, std::process);
 story!(with_forkless, forkless);
 
-/// The kind of an error; what it should have been if there was none.
+/// The kind of the error, or a text if there was none.
 fn kind<T>(answer: io::Result<T>) -> String {
     match answer {
         Ok(_) => "no error".into(),
@@ -160,9 +161,9 @@ fn kind<T>(answer: io::Result<T>) -> String {
     }
 }
 
-/// Does something with a signal blocked in this thread.
+/// Runs a closure with a signal blocked in this thread.
 fn with_blocked<T>(signal: i32, work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals, and the mask of this thread, which is put back.
+    // SAFETY: local signal sets, and this thread's mask, which is restored.
     unsafe {
         let (mut set, mut old): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut set);
@@ -175,7 +176,7 @@ fn with_blocked<T>(signal: i32, work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn the_same_program_gives_the_same_answers() {
+fn the_same_program_gives_the_same_results() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let tool = directory.path().join("tool");
     std::fs::write(&tool, "#!/bin/sh\necho tool \"$0\"\n").expect("write");
@@ -188,13 +189,13 @@ fn the_same_program_gives_the_same_answers() {
     for (n, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
         assert_eq!(theirs, ours, "answer {n}: std (left) and forkless (right)");
     }
-    // The comparison compares something.
+    // The results are not empty.
     assert!(theirs.len() > 30 && theirs.iter().any(|line| line.contains("NotFound")));
 }
 
-/// The longest time-out is one, not an overflow.
+/// The longest timeout does not overflow.
 #[test]
-fn limits_may_be_endless() {
+fn the_longest_timeout_does_not_overflow() {
     for pidfd in [true, false] {
         let mut child = forkless::Command::new("true").pidfd(pidfd).launch().expect("launch");
         assert!(child.wait_exec_timeout(std::time::Duration::MAX).expect("exec"));

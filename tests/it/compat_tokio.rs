@@ -1,7 +1,7 @@
-//! A program for `tokio::process` is one for this crate when its `use` lines are changed: the same text, compiled with
-//! both, gives the same answers.
+//! A program written for `tokio::process` works with this crate after changing its `use` lines: the same source,
+//! compiled with both, gives the same results.
 
-/// The text. It may only use what the `use` lines bring in, and the rest of std and tokio.
+/// The source. It may only use what the `use` lines import, and the rest of std and tokio.
 macro_rules! story {
     ($name:ident, $($process:ident)::+, $($stdio:ident)::+) => {
         mod $name {
@@ -16,7 +16,7 @@ macro_rules! story {
             use $($process)::+::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
             use $($stdio)::+::Stdio;
 
-            /// Runs it; what it gives is compared.
+            /// Runs the program; the results are compared.
             pub(super) async fn tell(directory: &Path) -> Vec<String> {
                 let mut told = Vec::new();
                 words(&mut told, directory).await;
@@ -67,15 +67,15 @@ macro_rules! story {
                 told.push(format!("{status:?} {} {}", read("out"), read("err")));
                 let input = File::open(directory.join("out")).unwrap();
                 told.push(text(Command::new("cat").stdin(input).output().await.unwrap()));
-                // Captured whatever was said; the caller's input unless something was.
+                // `output` captures whatever the command's redirections; standard input is inherited unless redirected.
                 let mut command = sh("cat; echo kept; echo too >&2");
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 told.push(text(command.output().await.unwrap()));
-                // Pipes that nobody asked of `status` to keep are closed.
+                // `status` closes pipes of the command.
                 let mut command = sh("cat; echo written || echo not written >&2");
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
                 told.push(format!("{:?}", command.status().await.unwrap().code()));
-                // A dialogue, line by line.
+                // A dialogue with the child, line by line.
                 let mut child = sh("while read line; do echo \"<$line>\"; done; echo end >&2");
                 child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 let mut child: Child = child.spawn().unwrap();
@@ -97,7 +97,7 @@ macro_rules! story {
                 child.stdout.as_mut().unwrap().read_exact(&mut [0; 7]).await.unwrap();
                 told.push(kind(child.stdin.as_mut().unwrap().write_all(b"too late").await));
                 child.kill().await.unwrap();
-                // More than a pipe holds, on both streams, in either order.
+                // More data than a pipe holds, on both streams, in either order.
                 for script in ["head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2", "head -c 200000 /dev/zero >&2; head -c 300000 /dev/zero"] {
                     let output = sh(script).output().await.unwrap();
                     told.push(format!("{} {} {:?}", output.stdout.len(), output.stderr.len(), output.status));
@@ -135,7 +135,7 @@ macro_rules! story {
                 let mut found = String::new();
                 File::from(fd).read_to_string(&mut found).unwrap();
                 told.push(format!("{found} {:?}", child.wait().await.unwrap()));
-                // From what has blocked so far.
+                // From a blocking pipe.
                 let (read, mut write) = std::io::pipe().unwrap();
                 std::io::Write::write_all(&mut write, b"five").unwrap();
                 drop(write);
@@ -154,12 +154,12 @@ macro_rules! story {
                 told.push(format!("{:?} {:?}", child.id().is_some_and(|id| id > 0), child.try_wait().unwrap()));
                 child.stdin.take().unwrap().write_all(b"through").await.unwrap();
                 told.push(text(child.wait_with_output().await.unwrap()));
-                // Waiting closes the input that is still in the handle.
+                // Waiting closes a pipe to standard input that is still in the handle.
                 let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
                 told.push(format!("{:?} {:?} {:?}", child.wait().await.unwrap(), child.try_wait().unwrap(), child.id()));
                 told.push(format!("{:?} {:?}", child.wait().await.unwrap(), child.stdin.is_none()));
                 told.push(format!("{} {}", child.start_kill().is_ok(), child.kill().await.is_ok()));
-                // One command, several runs.
+                // One command is run several times.
                 let mut command = sh("exit 4");
                 let (one, other) = tokio::join!(command.status(), command.output());
                 told.push(format!("{:?} {:?}", one.unwrap(), other.unwrap().status));
@@ -171,7 +171,7 @@ macro_rules! story {
                 told.push(format!("{:?} {}", child.try_wait().unwrap(), child.id().is_some()));
                 child.start_kill().unwrap();
                 told.push(format!("{:?} {:?}", child.wait().await.unwrap(), child.wait().await.unwrap().signal()));
-                // Dropped: killed if that was asked for, left alone if not.
+                // Dropped with and without kill_on_drop.
                 for kill in [true, false] {
                     let mut command = sh("read line; echo alive");
                     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(kill);
@@ -209,7 +209,7 @@ use std::path::Path;
 story!(with_tokio, tokio::process, std::process);
 story!(with_forkless, forkless::tokio, forkless::tokio);
 
-/// The kind of an error; what it should have been if there was none.
+/// The kind of the error, or a text if there was none.
 fn kind<T>(answer: io::Result<T>) -> String {
     match answer {
         Ok(_) => "no error".into(),
@@ -225,16 +225,16 @@ async fn compare() {
     for (n, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
         assert_eq!(theirs, ours, "answer {n}: tokio (left) and forkless (right)");
     }
-    // The comparison compares something.
+    // The results are not empty.
     assert!(theirs.len() > 45 && theirs.iter().any(|line| line.contains("NotFound")));
 }
 
 #[tokio::test]
-async fn the_same_program_gives_the_same_answers_on_one_thread() {
+async fn the_same_program_gives_the_same_results_on_one_thread() {
     compare().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_program_gives_the_same_answers_on_several() {
+async fn the_same_program_gives_the_same_results_on_several_threads() {
     compare().await;
 }

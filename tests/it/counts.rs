@@ -1,4 +1,5 @@
-//! System calls per launch, counted by tracing a program that launches once between two marks: free of noise.
+//! Counts the system calls of a launch by tracing a program that launches once between two marks. The counts do not
+//! depend on timing.
 
 use forkless_tests::trace::{Call, Options, Trace, Who, trace_from_exec};
 use std::io;
@@ -16,22 +17,22 @@ fn trace_with(what: &str, options: Options) -> Option<Trace> {
     trace_from_exec(what, command, options)
 }
 
-/// The look whether the caller is traced, which is taken once in 100 ms.
+/// The check whether the caller is traced, which is made at most every 100 ms.
 const LOOK: [i64; 3] = [libc::SYS_openat, libc::SYS_read, libc::SYS_close];
 
 fn is_look_for_tracer(calls: &[Call]) -> bool {
     calls.iter().map(|call| call.number).eq(LOOK)
 }
 
-/// The calls without what does not count: the look whether a child is stopped, which comes after 10 ms, and std's check in
-/// debug builds that a descriptor is open before it is closed.
+/// The calls without those that depend on timing or on the build: the check whether a child is stopped, after 10 ms;
+/// and std's check in debug builds that a descriptor is open before it is closed.
 fn that_count(calls: &[Call]) -> Vec<Call> {
     let is_look = |call: &Call| call.number == libc::SYS_waitid && call.args[3] & libc::WNOWAIT as u64 != 0;
     let is_check = |call: &Call| call.number == libc::SYS_fcntl && call.args[1] == libc::F_GETFD as u64;
     calls.iter().copied().filter(|call| !is_look(call) && !is_check(call)).collect()
 }
 
-/// Their names. A wait on the futex word that is begun again because the traced child is slow counts once, and the look for a
+/// Their names. A repeated wait on the futex word, because the traced child is slow, counts once; the check for a
 /// tracer does not count.
 fn names(calls: &[Call]) -> Vec<String> {
     let calls = that_count(calls);
@@ -65,11 +66,11 @@ fn name(number: i64) -> String {
     }
 }
 
-/// What a child without setup does.
+/// The calls of a child without settings.
 const PLAIN_CHILD: [&str; 3] = ["close_range", "rt_sigaction", "execve"];
 
-/// The calls without the wait for exec: it takes none if the child has left already, and more with a look whether the
-/// child is stopped if that takes long.
+/// The calls without the wait for the exec: there is none if the child has already left, and more if the check for a
+/// stopped child is made.
 fn without_waits<T: AsRef<str> + PartialEq>(mut calls: Vec<T>) -> Vec<T> {
     calls.retain(|call| call.as_ref() != "futex");
     calls.dedup_by(|call, before| call == before && call.as_ref() == "waitid");
@@ -92,9 +93,9 @@ fn status_takes_three_calls_in_the_parent_and_three_in_the_child() {
     expect("prepared-status", &["rt_sigaction", "clone3", "wait4"], &PLAIN_CHILD);
 }
 
-/// Whether the caller is traced is asked for once in 100 ms, not once for each launch.
+/// The check for a tracer is made at most every 100 ms, not for each launch.
 #[test]
-fn a_hundred_launches_look_for_a_tracer_only_now_and_then() {
+fn a_hundred_launches_check_for_a_tracer_once_per_100_ms() {
     let begun = Instant::now();
     let Some(trace) = trace("hundred") else { return };
     let most = begun.elapsed().as_millis() / 100 + 1;
@@ -105,14 +106,14 @@ fn a_hundred_launches_look_for_a_tracer_only_now_and_then() {
 }
 
 #[test]
-fn spawn_adds_the_wait_for_exec() {
+fn spawn_adds_one_wait_for_the_exec() {
     expect("spawn-without-pidfd", &["clone3", "futex", "wait4"], &PLAIN_CHILD);
     expect("spawn", &["clone3", "futex", "waitid", "close"], &PLAIN_CHILD);
 }
 
-/// The reactor's own sleep is not counted: the program may be told of its child's end twice, because its tracer is first.
+/// The reactor's own sleep is not counted: it may be woken twice, because the child's tracer is notified first.
 #[test]
-fn a_child_that_is_awaited_is_watched_and_not_asked_after() {
+fn an_awaited_child_is_watched_and_not_polled() {
     let Some(trace) = trace("awaited-status") else { return };
     let mut parent = names(&trace.of(Who::Parent));
     parent.retain(|call| call != "epoll_pwait" && !call.starts_with("call "));
@@ -120,16 +121,17 @@ fn a_child_that_is_awaited_is_watched_and_not_asked_after() {
     assert_eq!(names(&trace.of(Who::Child)), PLAIN_CHILD);
 }
 
-/// 64 ends are asked for at a time. The close is that of the handle, which is dropped.
+/// Events are read 64 at a time. The close is that of the dropped handle.
 #[test]
-fn an_end_in_a_set_takes_a_wait_and_a_close() {
+fn a_wait_set_takes_two_calls_for_each_child() {
     let Some(trace) = trace("set") else { return };
     let ended = |count: usize| ["waitid", "close"].repeat(count);
     let expected = [vec!["epoll_pwait"], ended(64), vec!["epoll_pwait"], ended(36)].concat();
     assert_eq!(names(&trace.of(Who::Parent)), expected);
 }
 
-/// A child that is announced as a thread is one of the host's to a debugger, which loses the host when that executes a program.
+/// A debugger must not see the child as a thread of the host: it would lose the host when that thread executes a
+/// program.
 #[test]
 fn a_traced_caller_launches_by_vfork() {
     for what in ["status", "spawn-pipes"] {
@@ -139,7 +141,7 @@ fn a_traced_caller_launches_by_vfork() {
     }
 }
 
-/// What the parent does after the clone of a child that changes its user, with this filter.
+/// The parent's calls after it has cloned a child that changes its user, with this filter.
 fn after_change_of_ids(refusals: &str) -> Option<Vec<String>> {
     // SAFETY: reads a number.
     if unsafe { libc::geteuid() } != 0 {
@@ -156,14 +158,14 @@ fn after_change_of_ids(refusals: &str) -> Option<Vec<String>> {
     Some(names[clone..].to_vec())
 }
 
-/// The kernel clears the word that tells that a child has left a moment before the child gives up the memory.
+/// The kernel clears the futex word shortly before the child releases the memory.
 #[test]
 fn a_change_of_ids_waits_until_the_child_has_given_up_the_memory() {
     let Some(names) = after_change_of_ids("") else { return };
     assert!(names.iter().any(|name| name == "kcmp"), "{names:?}");
 }
 
-/// By `/proc` then, which is opened and read.
+/// Without kcmp the parent reads `/proc`.
 #[test]
 fn a_change_of_ids_waits_without_kcmp_too() {
     let Some(names) = after_change_of_ids("kcmp EPERM") else { return };
@@ -178,7 +180,8 @@ fn three_pipes_take_two_calls_each_in_the_child() {
     let parent = [
         &["pipe2"; 3][..],
         &["getpid", "gettid", "clone3", "futex"],
-        // The child's three ends, then our end of its input; its outputs and the pidfd go with the handle.
+        // The child's three ends, then the parent's end of its input; the outputs and the pidfd are closed with the
+        // handle.
         &["close"; 4],
         &["waitid"],
         &["close"; 3],
@@ -188,12 +191,12 @@ fn three_pipes_take_two_calls_each_in_the_child() {
 
 /// Negative control: one more step is one more call.
 #[test]
-fn a_directory_takes_one_call_more() {
+fn a_working_directory_takes_one_more_call() {
     let child = ["close_range", "chdir", "rt_sigaction", "execve"];
     expect("status-chdir", &["rt_sigaction", "clone3", "wait4"], &child);
 }
 
-/// Each setting costs as many calls as it says, and nothing else changes.
+/// Each setting takes the listed number of calls, and the others do not change.
 #[test]
 fn a_simple_setting_takes_one_call() {
     let is_root = forkless_tests::process::is_root();
@@ -213,7 +216,7 @@ fn a_simple_setting_takes_one_call() {
         ("oom_score_adj = 100", 3, false),
         ("gid = 7", 1, true),
         ("groups = [7, 8]", 1, true),
-        // Root's child that becomes another user loses the groups too.
+        // If root sets a uid, the child's supplementary groups are dropped too.
         ("uid = 7", 2, true),
         ("uid = 7\ngid = 7\ngroups = [7, 8]", 3, true),
         ("chroot = '/'", 2, true),

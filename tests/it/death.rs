@@ -21,12 +21,12 @@ fn a_program_does_not_start_when_its_host_has_died() {
 }
 
 #[test]
-fn a_forked_copy_launches_from_any_thread() {
+fn a_forked_process_launches_from_any_thread() {
     runner::run("death-fork-copy");
 }
 
 #[test]
-fn the_keeper_takes_no_signal_and_passes_the_callers_mask_on() {
+fn the_keeper_thread_handles_no_signal_and_children_inherit_the_callers_mask() {
     runner::run("death-keeper-blocks");
 }
 
@@ -41,11 +41,11 @@ fn eight_threads_launch_at_once() {
 }
 
 #[test]
-fn a_thread_with_its_own_table_is_told() {
+fn a_thread_with_its_own_descriptor_table_gets_its_signal() {
     runner::run("death-own-table");
 }
 
 #[test]
-fn threads_launch_after_the_first_has_ended() {
+fn threads_launch_after_the_main_thread_has_ended() {
     runner::run("death-main-thread-gone");
 }

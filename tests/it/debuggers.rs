@@ -1,4 +1,4 @@
-//! Hosts under gdb, lldb, strace, ltrace and perf: they run to their end, breakpoints hold, children are followed.
+//! Hosts under gdb, lldb, strace, ltrace and perf: they run to their end, breakpoints work, and children are followed.
 
 use std::fs;
 use std::io::Write;
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 const SCENARIO: &str = env!("CARGO_BIN_EXE_scenario");
 
-/// How often the scenario calls the function that a breakpoint is set at.
+/// The number of calls of the function with the breakpoint.
 const LAUNCHES: usize = 12;
 
-/// A debugger that has not come to its end after this has lost its host.
+/// A generous limit: a debugger that exceeds it has lost its host.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Past the test harness, which keeps what passing tests print.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Runs a tool to its end; none, with a word about it, where it is missing.
+/// Runs a tool; none, with a message, if it is not installed.
 fn run(tool: &str, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(tool);
     command.args(args).env("LC_ALL", "C").env("DEBUGINFOD_URLS", "");
@@ -32,14 +32,14 @@ fn run(tool: &str, args: &[&str]) -> Option<Output> {
     }
 }
 
-/// Waits with a limit. What the tool traces dies with it, or is ended by its own limit.
+/// Waits with a limit. Tracees end with the tool, or by their own limit.
 fn end(mut child: Child, tool: &str) -> Output {
     let pid = child.id() as i32;
     let (over, limit) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
         let late = limit.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         if late {
-            // It has not been reaped, or the channel would have been closed.
+            // It has not been reaped: the channel would have been closed.
             forkless_tests::process::kill(pid, libc::SIGKILL);
         }
         late
@@ -55,7 +55,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Can the tool trace anything here?
+/// Whether the tool can trace at all here.
 fn traces(tool: &str, args: &[&str], word: &str) -> bool {
     let Some(output) = run(tool, args) else { return false };
     let works = output.status.success() && text(&output).contains(word);
@@ -69,7 +69,7 @@ fn has_gdb() -> bool {
     traces("gdb", &["-nx", "-batch", "-ex", "run", "/bin/true"], "exited normally")
 }
 
-/// At each stop at the breakpoint gdb says so and goes on.
+/// gdb prints each stop at the breakpoint and continues.
 const AT_THE_BREAKPOINT: &str = "\
 set breakpoint pending on
 set language c
@@ -94,7 +94,7 @@ fn a_host_under_gdb_ends_and_stops_at_its_breakpoint_after_each_launch() {
     assert_eq!(output.matches("stopped at launch").count(), LAUNCHES, "{output}");
 }
 
-/// A debugger that attaches is noticed by the first launch after the time for which the library believes an earlier look.
+/// A debugger that attaches is noticed by the first launch after the cached check for a tracer has expired.
 #[test]
 fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
     if !has_gdb() {
@@ -111,7 +111,7 @@ fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
         end_file.display()
     );
     fs::write(&script, commands).expect("write");
-    // In the middle of its launches, of which some were made by a caller without a tracer, but in the middle of none.
+    // Between launches: some of them were made without a tracer.
     fs::write(&pause, "").expect("write");
     let begun = Instant::now();
     while !paused.exists() {
@@ -120,7 +120,7 @@ fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
     }
     let id = host.id().to_string();
     let output = text(&run("gdb", &["-nx", "-batch", "-p", &id, "-x", script.to_str().expect("UTF-8")]).expect("gdb"));
-    // Whatever gdb made of it, the host is to come to its end.
+    // Lets the host end, whatever gdb has done.
     let _ = fs::write(&end_file, "");
     let host = end(host, "the host");
     if output.contains("ptrace: Operation not permitted") {
@@ -158,7 +158,7 @@ fn strace_follows_children_into_their_programs() {
     let output = run("strace", &["-f", "-o", to, "-e", calls, SCENARIO, "debugged"]).expect("it is here");
     assert!(output.status.success(), "{}", text(&output));
     let trace = fs::read_to_string(&file).expect("read");
-    // The programs' own system calls, after their execve.
+    // The system calls of the started programs, after execve.
     assert_eq!(trace.matches("exit_group(6)").count() + trace.matches(" exit(6)").count(), 6, "{trace}");
     assert_eq!(trace.matches("write(1, \"said\\n\"").count(), 2, "{trace}");
 }

@@ -1,5 +1,5 @@
-//! Faults and bad input that need more than a line of the behaviour table (which has the others, in
-//! `cases/faults.toml`), and what handles do. Each scene of `bin/fault.rs` is played in a process of its own.
+//! Faults and invalid input that a line of the behaviour table cannot express (`cases/faults.toml` has the others), and
+//! tests of handles. Each scene of `bin/fault.rs` runs in its own process.
 
 use std::process::Command;
 
@@ -23,12 +23,12 @@ macro_rules! scenes {
 }
 
 scenes! {
-    errno_is_left_alone
+    errno_is_preserved
     a_launch_learns_of_a_refusal
     a_launch_learns_of_a_kill
-    a_launch_does_not_try_a_refusal_again
-    a_launch_does_not_try_a_kill_again
-    pids_limit
+    a_refused_call_is_not_tried_again
+    a_call_that_kills_is_not_tried_again
+    a_pids_limit_is_an_error_of_clone
     too_many_descriptors
     waiting_with_a_limit
     waiting_with_a_limit_without_pidfds
@@ -36,10 +36,10 @@ scenes! {
     waiting_for_ever_without_pidfds
     dropped_children
     dropped_children_without_pidfds
-    reaped_by_another
-    usage_is_known
-    much_output_on_both_streams
-    one_childs_pipe_to_another
+    a_child_reaped_by_other_code_is_reported
+    usage_is_reported
+    large_output_on_both_streams_is_read
+    a_pipe_connects_two_children
     a_busy_program
     a_busy_program_retried
     signals_to_a_child

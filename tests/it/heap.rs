@@ -1,4 +1,4 @@
-//! No child uses the heap, and runs of a prepared plan do not either.
+//! No child uses the heap, and runs of a prepared plan do not allocate.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
@@ -21,7 +21,7 @@ fn the_trap_catches_a_cloned_child() {
     assert!(runner::run("heap-control-clone").contains("trapped"));
 }
 
-/// With its own controls: the counter counts.
+/// The scenario has its own negative controls: the counter counts.
 #[test]
 fn runs_of_a_prepared_plan_do_not_allocate() {
     runner::run("heap-count");

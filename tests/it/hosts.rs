@@ -1,8 +1,9 @@
-//! The behaviour table and some scenarios in hosts of many kinds: containers, services, limits, debuggers, crowds.
+//! Plays the behaviour table and some scenarios in many kinds of hosts: containers, services, limits, debuggers, large
+//! processes.
 //!
-//! `bin/host.rs` becomes a host and executes the programs of other tests there, so that nothing is tested by other means.
-//! One kind of host alone: `FORKLESS_HOST=part of its name`. Every case of the table in each, instead of some:
-//! `FORKLESS_HOST_CASES=1` (each n-th: n). Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
+//! `bin/host.rs` changes its own environment to that of the host, and executes the programs of other tests there.
+//! `FORKLESS_HOST` selects hosts by a part of their names. `FORKLESS_HOST_CASES=n` plays every n-th case of the table
+//! in each host, instead of a few. Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
 
 use forkless_tests::filter;
 use forkless_tests::patience;
@@ -23,42 +24,42 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
 const HOST: &str = env!("CARGO_BIN_EXE_host");
 const SCENARIO: &str = env!("CARGO_BIN_EXE_scenario");
 
-/// What `host` exits with where a kind of host is not possible.
+/// The exit status of `host` if it cannot become this kind of host.
 const CANNOT: i32 = 77;
 
-/// An ordinary user with no processes but those of a host.
+/// An ordinary user without any other processes.
 const USER: &str = "user=54321";
 
-/// Good launches of every form, failed ones, a storm of signals, captures, a zygote.
+/// Successful launches of every form, failed ones, a storm of signals, captures, a zygote.
 const SCENARIOS: [&str; 7] =
     ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "capture-input", "zygote-basics"];
 
-/// Far too much for a table that is played in many hosts.
+/// A case that takes too long to play in many hosts.
 const HEAVY: &str = "more arguments than the kernel takes";
 
-/// A kind of host, and what is run there.
+/// A kind of host, and the tests to run there.
 struct Host {
     name: &'static str,
-    /// The words before the program.
+    /// The arguments before the program.
     words: Vec<String>,
     scenarios: Vec<&'static str>,
-    /// The route that the table is played on: what is refused there. None: it is not played.
+    /// The route of the table: the refused calls. None: the table is not played.
     route: Option<&'static str>,
-    /// With the cases that need a capability, a namespace or a device, where these exist.
+    /// Also plays cases that need a capability, a namespace or a device, if available.
     is_privileged: bool,
-    /// What is not possible there: the name of a case or scenario, and part of what comes of it.
+    /// Expected failures: the name of a case or scenario, and a part of its message.
     refused: Vec<(&'static str, &'static str)>,
 }
 
 impl Host {
-    /// With all scenarios, and without the table.
+    /// A host with all scenarios, without the table.
     fn new(name: &'static str, kinds: &[&str]) -> Self {
         let kinds = kinds.iter().map(|kind| (*kind).to_owned());
         let words = [HOST.to_owned()].into_iter().chain(kinds).chain(["--".to_owned()]).collect();
         Self { name, words, scenarios: SCENARIOS.to_vec(), route: None, is_privileged: false, refused: Vec::new() }
     }
 
-    /// Under another program, which must be able to run `/bin/true`.
+    /// A host under another program, which must be able to run `/bin/true`.
     fn under(name: &'static str, words: &[&str]) -> Self {
         Self { words: words.iter().map(|word| (*word).to_owned()).collect(), ..Self::new(name, &[]) }
     }
@@ -87,15 +88,15 @@ impl Host {
     }
 }
 
-/// Past the test harness, which keeps what passing tests print.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What came of a run.
+/// The result of a run.
 enum Found {
     Good,
-    /// This kind of host is not possible here.
+    /// This kind of host is not available here.
     NoSuchHost(String),
     Wrong(String),
 }
@@ -120,14 +121,14 @@ fn run(host: &Host, program: &str, args: &[String]) -> Found {
     }
 }
 
-/// Runs it to its end; one that takes much longer than any has hung.
+/// Runs the command; one that takes far too long is killed and reported.
 fn end(command: &mut Command) -> io::Result<Output> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = child.id() as i32;
     let (over, limit) = channel::<()>();
     let guard = std::thread::spawn(move || {
         let late = limit.recv_timeout(patience::limit(120)) == Err(RecvTimeoutError::Timeout);
-        // SAFETY: the group was made for this run; whatever is left in it came from there.
+        // SAFETY: the group was created for this run and has no other processes.
         late && unsafe { libc::kill(-group, libc::SIGKILL) } == 0
     });
     let output = child.wait_with_output()?;
@@ -138,16 +139,16 @@ fn end(command: &mut Command) -> io::Result<Output> {
     Ok(output)
 }
 
-/// What is run in a host.
+/// A test to run in a host.
 struct Run<'a> {
     host: &'a Host,
-    /// A case's or a scenario's.
+    /// The name of the case or scenario.
     name: String,
     program: &'static str,
     args: Vec<String>,
 }
 
-/// Is this not left out by a variable of the environment?
+/// Whether an environment variable does not exclude this test.
 fn is_wanted(variable: &str, name: &str) -> bool {
     std::env::var(variable).map_or(true, |part| name.contains(&part))
 }
@@ -163,7 +164,7 @@ fn runs(hosts: &[Host]) -> Vec<Run<'_>> {
         }
         let Some(route) = host.route else { continue };
         let played = cases.iter().filter(|case| host.plays(case));
-        // Others in each host.
+        // Different cases in each host.
         for case in played.skip(at % every).step_by(every).filter(|case| is_wanted("FORKLESS_CASE", &case.name)) {
             let args = [&toml::to_string(case).expect("a case"), route, env!("CARGO_BIN_EXE_probe")].map(str::to_owned);
             let program = env!("CARGO_BIN_EXE_case");
@@ -173,7 +174,7 @@ fn runs(hosts: &[Host]) -> Vec<Run<'_>> {
     runs
 }
 
-/// Runs everything in each host, a few at a time; fails with all that went wrong.
+/// Runs all tests in all hosts, a few at a time, and fails with all errors.
 #[track_caller]
 fn in_each(hosts: &[Host]) {
     let runs = runs(hosts);
@@ -207,19 +208,19 @@ fn in_each(hosts: &[Host]) {
     assert!(wrong.is_empty(), "{} of {} runs went wrong:\n{}", wrong.len(), runs.len(), wrong.concat());
 }
 
-/// Filters in files, for `host`.
+/// Seccomp filters in files, for `host`.
 struct Filters(TempDir);
 
 impl Filters {
     fn new() -> Self {
         let place = tempfile::tempdir().expect("a directory");
-        // A host may be an ordinary user.
+        // The host may run as an ordinary user.
         let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         fs::set_permissions(place.path(), open).expect("one's own directory");
         Self(place)
     }
 
-    /// The kind of host that is under this filter; none, with a word about it, where that cannot be had.
+    /// The kind of host with this filter; none, with a message, if the filter is not available.
     fn kind(&self, name: &str, filter: io::Result<Vec<seccompiler::BpfProgram>>) -> Option<String> {
         match filter {
             Ok(programs) => {
@@ -235,7 +236,7 @@ impl Filters {
     }
 }
 
-/// A file of a package: installed, or unpacked by `cargo xtask test` below cargo's directory.
+/// A file of a Debian package: installed, or unpacked by `cargo xtask test` below cargo's target directory.
 fn of_package(package: &str, file: &str) -> io::Result<PathBuf> {
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("packages").join(package);
     let places = [Path::new("/").join(file), unpacked.join(file)];
@@ -243,9 +244,9 @@ fn of_package(package: &str, file: &str) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::other(format!("/{file} of Debian's package {package} is missing")))
 }
 
-/// What `host` does can be seen: otherwise all of these would be tests of an ordinary host.
+/// Negative controls: `host` really changes its environment.
 #[test]
-fn hosts_are_what_they_are_called() {
+fn each_kind_of_host_has_its_property() {
     let filters = Filters::new();
     let filter = filters.kind("no umask", filter::programs(&refusals_of("umask EPERM")).map_err(io::Error::other));
     let no_change = format!("exec perl -e 'exit(syscall({}, 66, 0, 0, 0, 0) != 1)'", libc::SYS_prctl);
@@ -275,7 +276,8 @@ fn hosts_are_what_they_are_called() {
     }
 }
 
-/// Docker's and containerd's default profiles are the same but for three calls that no launch makes; containerd's is Go code.
+/// The default profiles of Docker and containerd differ only in three calls that no launch makes; containerd's is Go
+/// code.
 #[test]
 fn containers() {
     let filters = Filters::new();
@@ -293,22 +295,22 @@ fn containers() {
     if let Some(filter) = &filters[0] {
         let docker = Host::new(engines[0].0, &[filter, &capabilities]).table("given:clone3 ENOSYS, pidfd_getfd EPERM");
         hosts.push(docker.refuses(&[
-            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+            ("a cgroup that is not a cgroup directory", "that needs clone3, which is refused or missing here"),
             ("a personality", "set the personality 0x40000: Operation not permitted"),
-            ("one's own user namespace to join", "the errno is Some(1)"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
         ]));
     }
     if let Some(filter) = &filters[1] {
         let podman = Host::new(engines[1].0, &[filter, &capabilities]).table("given:");
         hosts.push(podman.refuses(&[
             ("a personality", "set the personality 0x40000: Function not implemented"),
-            ("one's own user namespace to join", "the errno is Some(1)"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
         ]));
     }
     in_each(&hosts);
 }
 
-/// What systemd.exec(5) has for services.
+/// Restrictions of services in systemd.exec(5).
 #[test]
 fn services() {
     let filters = Filters::new();
@@ -333,8 +335,8 @@ fn services() {
     if let Some(filter) = &namespaces {
         let host = Host::new("a service with RestrictNamespaces", &[filter]).table("given:clone3 ENOSYS");
         hosts.push(host.refuses(&[
-            ("one's own user namespace to join", "the errno is Some(1)"),
-            ("a control group that is none", "that needs clone3, which is refused or missing here"),
+            ("the caller's user namespace to join", "the errno is Some(1)"),
+            ("a cgroup that is not a cgroup directory", "that needs clone3, which is refused or missing here"),
         ]));
     }
     if let (Some(calls), Some(namespaces)) = (&calls, &namespaces) {
@@ -352,9 +354,9 @@ const NOT_IN_SYSTEM_SERVICE: [(&str, &str, &str); 8] = [
     ("a seccomp filter that refuses exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
     ("a seccomp filter that kills exec", "the step is \"Seccomp\"", "the step is \"Seccomp\""),
     ("a seccomp filter that kills the rest of exec", "set the seccomp filter: Operation not permitted", SECCOMP_KILLED),
-    ("a seccomp filter that is none", "the errno is Some(1)", "the errno is None"),
-    // With an errno this fails as it is meant to.
-    ("several steps that may fail", "", CHROOT_KILLED),
+    ("an invalid seccomp filter", "the errno is Some(1)", "the errno is None"),
+    // With an errno this fails as expected.
+    ("several best-effort steps", "", CHROOT_KILLED),
     ("a root directory as an ordinary user", "", CHROOT_KILLED),
 ];
 const SECCOMP_KILLED: &str = "set the seccomp filter: the child was killed before it could run the program";
@@ -377,9 +379,9 @@ fn procfs_hidden_or_missing() {
                 "capture-input",
                 "zygote-basics",
             ])
-            // A zygote is this very program, executed again.
+            // A zygote executes this program again.
             .refuses(&[("zygote-basics", "/proc/self/exe")]),
-        // The child does not see how large its table is.
+        // The child cannot read the size of its file-descriptor table.
         Host::new("no procfs and an old kernel", &["no-proc", &old]).scenarios(&[
             "debugged",
             "leaks-good",
@@ -390,7 +392,7 @@ fn procfs_hidden_or_missing() {
 
 #[test]
 fn limits() {
-    // With one thread: four that launch at once need more descriptors.
+    // With one thread, because four concurrent launches need more descriptors.
     let few = ["debugged", "leaks-failed", "capture-streams", "capture-input", "capture-few-fds", "zygote-basics"];
     in_each(&[
         Host::new("a limit of 20 descriptors", &["limit=nofile:20"]).scenarios(&few),
@@ -401,7 +403,7 @@ fn limits() {
     ]);
 }
 
-/// Orphans of the programs that a capture runs become children of process 1.
+/// Orphaned grandchildren become children of process 1.
 #[test]
 fn process_1() {
     let scenarios = ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "zygote-basics"];
@@ -411,7 +413,7 @@ fn process_1() {
         .privileged()]);
 }
 
-/// What becomes of breakpoints and of a trace is in `debuggers.rs`.
+/// `debuggers.rs` tests breakpoints and traces.
 #[test]
 fn debuggers() {
     let gdb = [
@@ -429,7 +431,7 @@ fn debuggers() {
     let perf = ["perf", "stat", "-o", "/dev/null", "-e", "task-clock", "--"];
     let all = ["debugged", "leaks-failed", "signal-storm", "capture-input", "zygote-basics"];
     let mut hosts = Vec::new();
-    // gdb reads a large program for each.
+    // gdb is slow: it reads a large program in each run.
     for (name, words, scenarios) in
         [("gdb", &gdb[..], &all[..3]), ("strace -f", &strace, &all), ("perf stat", &perf, &all[..3])]
     {
@@ -446,7 +448,7 @@ fn debuggers() {
 fn crowds() {
     in_each(&[
         Host::new("10,000 threads", &[]).scenarios(&["debugged with=threads:10000", "leaks-good with=threads:10000"]),
-        // Other scenarios take some high number for one that is not open.
+        // Other scenarios assume that some high descriptor is closed.
         Host::new("500,000 open files", &[])
             .scenarios(&["debugged with=files:500000", "signal-storm with=files:500000"]),
         Host::new("60,000 mappings", &[])
@@ -454,7 +456,7 @@ fn crowds() {
     ]);
 }
 
-/// Scope 3 cannot be left: only for a system that ends with these tests.
+/// Scope 3 cannot be reset, so this only runs in a system that ends with the tests.
 #[test]
 fn yama() {
     if std::env::var_os("FORKLESS_OWN_SYSTEM").is_none() {

@@ -1,5 +1,5 @@
-//! The launchers that have to be asked for by name: fork and `posix_spawn`. (What their children find is in the behaviour
-//! table.) The scenarios are those of the usual launcher, and a few of pre_exec's.
+//! Tests of the launchers that must be selected explicitly, fork and `posix_spawn`: the scenarios of the default
+//! launcher, and those of pre_exec. (The behaviour table checks what their children inherit.)
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
@@ -19,20 +19,20 @@ macro_rules! by_launcher {
 }
 
 by_launcher! {
-    good_launches_leave_nothing: "leaks-good" by fork posix_spawn;
-    failed_launches_leave_nothing: "leaks-failed" by fork posix_spawn;
-    dropped_handles_leave_nothing: "leaks-dropped" by fork posix_spawn;
-    planted_leaks_are_seen: "leaks-control" by fork;
-    what_a_child_reads_outlives_every_handle: "dropped-before-exec" by fork;
+    launches_leak_nothing: "leaks-good" by fork posix_spawn;
+    failed_launches_leak_nothing: "leaks-failed" by fork posix_spawn;
+    dropped_handles_leak_nothing: "leaks-dropped" by fork posix_spawn;
+    planted_leaks_are_detected: "leaks-control" by fork;
+    a_plan_outlives_every_handle_while_a_child_reads_it: "dropped-before-exec" by fork;
     spawn_does_not_wait_for_a_stopped_child: "stopped-before-exec" by fork;
     spawn_does_not_wait_for_a_stopped_child_among_signals: "stopped-among-signals" by fork;
-    a_group_launches_through_a_storm_of_stops: "stop-storm" by fork posix_spawn;
+    a_stopped_and_continued_group_launches: "stop-storm" by fork posix_spawn;
     a_signal_ends_a_forked_child_before_exec_and_runs_no_handler_of_the_host: "held-signalled" by fork;
-    launches_are_right_in_a_storm_of_signals: "signal-storm" by fork posix_spawn;
-    killed_children_cost_later_launches_nothing: "kill-storm" by fork posix_spawn;
-    launches_are_right_among_busy_threads: "thread-storm" by fork posix_spawn;
-    a_forked_copy_can_launch: "fork-copy" by fork posix_spawn;
-    copies_forked_amid_launches_can_launch: "fork-storm" by fork posix_spawn;
+    launches_succeed_in_a_storm_of_signals: "signal-storm" by fork posix_spawn;
+    killed_children_do_not_slow_down_later_launches: "kill-storm" by fork posix_spawn;
+    launches_succeed_among_busy_threads: "thread-storm" by fork posix_spawn;
+    a_forked_process_can_launch: "fork-copy" by fork posix_spawn;
+    processes_forked_during_launches_can_launch: "fork-storm" by fork posix_spawn;
     statuses_are_kept_where_sigchld_is_ignored: "sigchld-ignored" by fork;
 }
 
@@ -46,17 +46,17 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    closures_come_in_their_place: "pre-exec-place";
-    closures_fail_panic_and_end: "pre-exec-ends";
-    closures_do_odd_things: "pre-exec-odd";
-    closures_allocate: "pre-exec-allocates";
-    closures_without_fork_are_refused: "pre-exec-refused";
+    pre_exec_closures_run_in_order: "pre-exec-place";
+    pre_exec_closures_may_fail_panic_or_exit: "pre-exec-ends";
+    pre_exec_closures_may_do_unusual_things: "pre-exec-odd";
+    pre_exec_closures_may_allocate: "pre-exec-allocates";
+    pre_exec_without_fork_is_refused: "pre-exec-refused";
     a_panic_does_not_leave_the_child: "pre-exec-panic-stays";
-    a_child_killed_at_once_is_noticed: "fork-killed-at-once";
-    a_child_killed_early_is_noticed: "fork-killed-early";
+    a_child_killed_at_once_is_reported: "fork-killed-at-once";
+    a_child_killed_early_is_reported: "fork-killed-early";
     a_forked_child_that_fails_is_visible: "fork-failed-is-visible";
-    a_forked_child_is_waited_for_without_descriptors_too: "fork-unwatched";
+    a_forked_child_is_waited_for_without_free_descriptors: "fork-unwatched";
     exec_turns_the_process_into_the_program: "exec";
-    a_file_that_is_no_program_is_run_by_the_shell_on_request: "scripts";
-    streams_are_those_of_the_launch: "std-streams";
+    scripts_by_shell_runs_a_file_without_a_header: "scripts";
+    streams_are_those_at_the_time_of_the_launch: "std-streams";
 }

@@ -1,30 +1,30 @@
-//! Nothing is left behind, and nothing is freed too early. `FORKLESS_TEST_SCALE` multiplies the number of launches.
+//! Nothing is leaked, and nothing is freed too early. `FORKLESS_TEST_SCALE` multiplies the number of launches.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 
 #[test]
-fn good_launches_leave_nothing() {
+fn launches_leak_nothing() {
     runner::run("leaks-good");
 }
 
 #[test]
-fn a_running_child_costs_the_caller_its_own_ends_alone() {
+fn a_running_child_holds_only_the_callers_ends() {
     runner::run("leaks-running");
 }
 
 #[test]
-fn launches_at_once_are_each_their_own() {
+fn concurrent_launches_do_not_mix() {
     runner::run("leaks-batch");
 }
 
 #[test]
-fn failed_launches_leave_nothing() {
+fn failed_launches_leak_nothing() {
     runner::run("leaks-failed");
 }
 
 #[test]
-fn dropped_handles_leave_nothing() {
+fn dropped_handles_leak_nothing() {
     runner::run("leaks-dropped");
 }
 
@@ -33,28 +33,28 @@ fn dropped_children_are_reaped_by_later_launches() {
     runner::run("dropped-and-reaped");
 }
 
-/// Negative control: planted leaks of each kind are seen.
+/// Negative control: planted leaks of each kind are detected.
 #[test]
-fn planted_leaks_are_seen() {
+fn planted_leaks_are_detected() {
     runner::run("leaks-control");
 }
 
 #[test]
-fn what_a_child_reads_outlives_every_handle() {
+fn a_plan_outlives_every_handle_while_a_child_reads_it() {
     runner::run("dropped-before-exec");
 }
 
 #[test]
-fn what_a_child_reads_outlives_every_handle_under_load() {
+fn a_plan_outlives_every_handle_while_a_child_reads_it_under_load() {
     runner::run("dropped-while-churning");
 }
 
 #[test]
-fn what_a_child_uses_is_left_to_it_where_nobody_may_wait() {
+fn memory_of_a_child_that_cannot_be_waited_for_is_kept() {
     runner::run("held-waits-refused");
 }
 
 #[test]
-fn a_clone_that_fails_leaves_no_stack_behind() {
+fn a_failed_clone_leaks_no_stack() {
     runner::run("clone-refused");
 }

@@ -1,7 +1,7 @@
-//! The matrix: every system call of a launch, refused in every manner.
+//! The matrix: every system call of a launch, with every way to refuse it.
 //!
-//! `FORKLESS_MATRIX=all` plays each row in every setup that has the call made; otherwise the first one speaks for the others.
-//! `FORKLESS_MATRIX_ONLY` names a part of the cells' names.
+//! `FORKLESS_MATRIX=all` plays each row with every setup that makes the call; otherwise only with the first.
+//! `FORKLESS_MATRIX_ONLY` selects cells by a part of their names.
 
 use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, unmatched};
 use forkless_tests::matrix::page::page;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/matrix.toml");
 
-/// What the helper is told.
+/// The request to the helper.
 #[derive(Serialize)]
 struct Batch<'a> {
     launch: Option<&'a Launch>,
@@ -35,7 +35,7 @@ fn helper(what: &str, batch: &Batch<'_>) -> (Command, tempfile::TempPath) {
     (command, file)
 }
 
-/// Does the work on each, on as many threads as there are CPUs.
+/// Does the work on each element, with as many threads as CPUs.
 fn in_parallel<'a, T: Sync>(all: &'a [T], work: impl Fn(&'a T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn in_parallel<'a, T: Sync>(all: &'a [T], work: impl Fn(&'a T) + Sync) {
     });
 }
 
-/// The launches that are traced: every form and every setup, and what comes of a base with a few of them.
+/// The launches to trace: every form and every setup, and some combinations.
 fn launches(matrix: &Matrix) -> Vec<Launch> {
     let mut launches = Vec::new();
     for launcher in LAUNCHERS.into_iter().filter(|launcher| *launcher != "zygote") {
@@ -95,12 +95,12 @@ fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
 }
 
 #[test]
-fn every_call_that_is_refused_has_its_outcome() {
+fn every_refused_call_has_the_listed_outcome() {
     let matrix = Matrix::load(Path::new(DATA)).expect("the matrix");
     let Some(traced) = traces(&matrix) else { return };
     let mut every = traced.clone();
     let mut missing = unmatched(&matrix, &every);
-    // Who is faster may not have to wait: what no launch has done this time the next ones may do.
+    // A fast child or parent may skip a wait, so calls that one launch did not make may appear in the next.
     for _ in 0..3 {
         if missing.is_empty() {
             break;
@@ -124,7 +124,7 @@ fn every_call_that_is_refused_has_its_outcome() {
     assert!(wrong.is_empty(), "{} of {} cells went wrong:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
 }
 
-/// Plays cells in one helper; gives what was wrong.
+/// Plays cells in one helper; returns the errors.
 fn play(matrix: &Matrix, cells: &[Cell]) -> Vec<String> {
     let setup = matrix.setup.iter().filter(|setup| cells.iter().any(|cell| cell.launch.setup == setup.name)).collect();
     let (mut command, _file) = helper("--play", &Batch { launch: None, setup, cell: cells.iter().collect() });
@@ -140,7 +140,7 @@ fn play(matrix: &Matrix, cells: &[Cell]) -> Vec<String> {
     wrong
 }
 
-/// The page is what the data says: `FORKLESS_PAGE=write` writes it.
+/// The page agrees with the data. `FORKLESS_PAGE=write` writes it.
 #[test]
 fn the_page_is_up_to_date() {
     let matrix = Matrix::load(Path::new(DATA)).expect("the matrix");

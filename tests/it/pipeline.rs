@@ -1,4 +1,4 @@
-//! Pipelines and lines. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
+//! Tests of pipelines and command lines. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;

@@ -1,4 +1,4 @@
-//! What a child opens while it shares our memory is nothing of procfs', where it would be taken for us.
+//! A child that shares the caller's memory opens nothing in procfs, because procfs would take it for the caller.
 
 use forkless::{Command, Error, Launcher, Reason, ShellRoute, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse};
@@ -13,15 +13,15 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// Past the test harness, which keeps what good tests say.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }
 
-/// Directories with all kinds of ways to procfs in them.
+/// Directories with all kinds of links to procfs.
 struct Ways {
     place: TempDir,
-    /// The secret, in a file that is open here and close-on-exec.
+    /// A file with the secret, open in this process and close-on-exec.
     file: File,
 }
 
@@ -44,7 +44,7 @@ impl Ways {
         self.place.path().join(name)
     }
 
-    /// A line that finds no way to procfs, and is to run without a shell.
+    /// Whether a line that does not touch procfs runs without a shell.
     fn is_direct(&self) -> bool {
         let direct = forkless::shell("cat </dev/null").route() == ShellRoute::Direct;
         if !direct {
@@ -54,7 +54,7 @@ impl Ways {
     }
 }
 
-/// Runs the line by the library, which must give it to the shell, and by the shell: the same comes of both.
+/// Runs the line with the library, which must use the shell, and with the shell: both must give the same result.
 #[track_caller]
 fn is_the_shells(line: &str, directory: &Path) -> Output {
     let mut ours = forkless::shell(line);
@@ -79,7 +79,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn lines_that_read_procfs_are_the_shells() {
+fn lines_that_read_procfs_are_run_by_the_shell() {
     let ways = Ways::new();
     if !ways.is_direct() {
         return;
@@ -99,7 +99,7 @@ fn lines_that_read_procfs_are_the_shells() {
     }
     is_the_shells("cat <comm", Path::new("/proc/self"));
     is_the_shells("cat <../dev/null <self/comm", Path::new("/proc"));
-    // The caller's close-on-exec descriptor, which no shell has.
+    // The caller's close-on-exec descriptor, which no shell inherits.
     for line in [
         format!("cat </dev/fd/{fd}"),
         format!("cat <fds/{fd}"),
@@ -114,9 +114,9 @@ fn lines_that_read_procfs_are_the_shells() {
     }
 }
 
-/// A program is a file that is opened, too: to the shell `/proc/self/exe` is the shell.
+/// A program is opened too: for the shell, `/proc/self/exe` is the shell.
 #[test]
-fn lines_that_execute_procfs_are_the_shells() {
+fn lines_that_execute_procfs_are_run_by_the_shell() {
     let ways = Ways::new();
     if !ways.is_direct() {
         return;
@@ -135,9 +135,9 @@ fn lines_that_execute_procfs_are_the_shells() {
     assert_eq!(line.route(), ShellRoute::Shell(Reason::Path));
 }
 
-/// Nobody reads or writes our memory by a redirection.
+/// A redirection can neither read nor write this process's memory.
 #[test]
-fn lines_do_not_reach_our_memory() {
+fn lines_cannot_access_the_callers_memory() {
     let ways = Ways::new();
     if !ways.is_direct() {
         return;
@@ -150,15 +150,15 @@ fn lines_do_not_reach_our_memory() {
         assert!(!text(&is_the_shells(&read, ways.place.path()).stdout).contains(SECRET), "{path}");
         let write = format!("dd bs=1 seek={address} conv=notrunc <other >{path}");
         is_the_shells(&write, ways.place.path());
-        // SAFETY: leaked; volatile, since somebody else might have written there.
+        // SAFETY: leaked memory; volatile, because another process might have written to it.
         let first = unsafe { std::ptr::read_volatile(memory.as_ptr()) };
         assert_eq!(first, SECRET.as_bytes()[0], "{path}: our memory has been written to");
     }
 }
 
-/// What was an ordinary file when it was looked at is looked at again when it is opened.
+/// A file is checked again when it is opened, because it may have been replaced since the first check.
 #[test]
-fn a_link_that_changes_meanwhile_gains_nothing() {
+fn a_link_that_changes_after_the_check_is_refused() {
     let ways = Ways::new();
     if !ways.is_direct() {
         return;
@@ -184,7 +184,7 @@ fn a_link_that_changes_meanwhile_gains_nothing() {
             line.settings().current_dir(ways.place.path()).inherit_all(true).stderr(Stdio::null());
             let found = line.output().expect("a run");
             direct += usize::from(line.taken() == Some(&ShellRoute::Direct));
-            // Last, so that the other thread ends.
+            // Checked last, so that the other thread ends.
             if text(&found.stdout).contains(SECRET) {
                 over.store(true, Ordering::Relaxed);
                 panic!("a close-on-exec descriptor was read");
@@ -195,7 +195,7 @@ fn a_link_that_changes_meanwhile_gains_nothing() {
     });
 }
 
-/// The error of a child that is to open this.
+/// The error of a child that opens this path.
 #[track_caller]
 fn refused(path: &Path, directory: &Path, flags: i32) -> Error {
     let mut command = Command::new("true");
@@ -205,7 +205,7 @@ fn refused(path: &Path, directory: &Path, flags: i32) -> Error {
 }
 
 #[test]
-fn a_child_that_shares_our_memory_opens_nothing_in_procfs() {
+fn a_child_in_shared_memory_opens_nothing_in_procfs() {
     let ways = Ways::new();
     let here = ways.place.path();
     for (path, directory) in [
@@ -238,9 +238,9 @@ fn a_child_that_shares_our_memory_opens_nothing_in_procfs() {
     }
 }
 
-/// The file may be another one the second time. What would be asked for again is told by a flag that nothing else is opened with.
+/// A second open might find another file. This one has a flag that no other open has, so that a filter can count it.
 #[test]
-fn a_file_that_may_not_be_opened_is_asked_for_once() {
+fn a_file_without_permission_is_opened_once() {
     let ways = Ways::new();
     let path = ways.path("closed");
     fs::write(&path, SECRET).expect("a file");
@@ -261,9 +261,9 @@ fn a_file_that_may_not_be_opened_is_asked_for_once() {
     std::thread::scope(|scope| scope.spawn(inside).join().expect("a thread"));
 }
 
-/// A procfs by another name, in a mount namespace of this thread's.
+/// procfs mounted elsewhere, in a mount namespace of this thread.
 #[test]
-fn a_procfs_elsewhere_is_one_too() {
+fn a_procfs_mounted_elsewhere_is_recognized() {
     let ways = Ways::new();
     let elsewhere = ways.path("elsewhere");
     fs::create_dir(&elsewhere).expect("a directory");
@@ -271,7 +271,7 @@ fn a_procfs_elsewhere_is_one_too() {
         let inside = scope.spawn(|| {
             let target = CString::new(elsewhere.as_os_str().as_bytes()).expect("no NUL");
             let none = std::ptr::null::<libc::c_char>();
-            // SAFETY: this thread's namespace alone; paths that end in NUL.
+            // SAFETY: affects only this thread's namespace; paths that end in NUL.
             let mounted = unsafe {
                 libc::unshare(libc::CLONE_NEWNS) == 0
                     && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0
@@ -299,18 +299,18 @@ fn a_procfs_elsewhere_is_one_too() {
 }
 
 #[test]
-fn all_else_is_opened() {
+fn other_special_files_are_opened() {
     let ways = Ways::new();
     let path = |name: &str| ways.path(name).into_os_string();
     fs::write(ways.path("plain"), "plain").expect("a file");
     symlink("plain", ways.path("link")).expect("a link");
-    // SAFETY: makes a file by a path that ends in NUL; opens a terminal.
+    // SAFETY: creates a file at a path that ends in NUL; opens a terminal.
     let (made, terminal) = unsafe {
         let fifo = CString::new(path("fifo").as_bytes()).expect("no NUL");
         (libc::mkfifo(fifo.as_ptr(), 0o600), libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC))
     };
     assert!(made == 0 && terminal >= 0);
-    // SAFETY: ours.
+    // SAFETY: a descriptor that this function owns.
     let terminal = unsafe { File::from_raw_fd(terminal) };
     let mut name = [0; 64];
     // SAFETY: the kernel's name for it fits.
@@ -330,7 +330,7 @@ fn all_else_is_opened() {
         (name, libc::O_RDWR | libc::O_NOCTTY),
         (path(""), libc::O_RDONLY | libc::O_DIRECTORY),
         (path(""), libc::O_PATH),
-        // open(2) does not look at a mode that is not used.
+        // open(2) ignores a mode that is not used.
         ("/dev/null".into(), libc::O_RDONLY),
     ] {
         let mut command = Command::new("true");
@@ -339,9 +339,9 @@ fn all_else_is_opened() {
     }
 }
 
-/// A forked child has memory of its own, and is itself in procfs.
+/// A forked child has its own memory, so `/proc/self` is the child.
 #[test]
-fn a_forked_child_opens_its_own() {
+fn a_forked_child_opens_its_own_procfs_files() {
     let mut file = tempfile::tempfile().expect("a file");
     let mut command = Command::new("cat");
     command.launcher(Launcher::Fork).stdin(Stdio::open("/proc/self/comm", libc::O_RDONLY, 0));
@@ -352,9 +352,9 @@ fn a_forked_child_opens_its_own() {
     assert_eq!(found, "cat\n");
 }
 
-/// Where openat2 is refused nothing tells what a path leads through: every line that opens a file is the shell's.
+/// Without openat2 the library cannot check a path: every line that opens a file is run by the shell.
 #[test]
-fn lines_are_the_shells_where_nobody_can_tell() {
+fn lines_that_open_files_need_openat2_or_a_shell() {
     let ways = Ways::new();
     if !ways.is_direct() {
         return;

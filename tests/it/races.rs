@@ -38,7 +38,7 @@ fn posix_spawn_waits_for_a_stopped_child() {
 }
 
 #[test]
-fn a_group_launches_through_a_storm_of_stops() {
+fn a_stopped_and_continued_group_launches() {
     runner::run("stop-storm");
 }
 
@@ -48,7 +48,7 @@ fn a_signal_ends_a_child_before_exec_and_runs_no_handler_of_the_host() {
 }
 
 #[test]
-fn a_child_is_seen_to_leave() {
+fn the_parent_notices_that_a_child_has_left() {
     runner::run("child-leaves");
 }
 
@@ -63,38 +63,38 @@ fn a_launch_returns_when_the_child_has_its_descriptors() {
 }
 
 #[test]
-fn launches_are_right_in_a_storm_of_signals() {
+fn launches_succeed_in_a_storm_of_signals() {
     runner::run("signal-storm");
 }
 
-/// Negative control: a handler that runs in a child is seen.
+/// Negative control: a handler that runs in a child is detected.
 #[test]
-fn a_handler_in_a_child_is_seen() {
+fn a_handler_that_runs_in_a_child_is_detected() {
     runner::run("signal-control");
 }
 
 #[test]
-fn killed_children_cost_later_launches_nothing() {
+fn killed_children_do_not_slow_down_later_launches() {
     runner::run("kill-storm");
 }
 
 #[test]
-fn launches_are_right_among_busy_threads() {
+fn launches_succeed_among_busy_threads() {
     runner::run("thread-storm");
 }
 
 #[test]
-fn a_forked_copy_can_launch() {
+fn a_forked_process_can_launch() {
     runner::run("fork-copy");
 }
 
 #[test]
-fn copies_forked_amid_launches_can_launch() {
+fn processes_forked_during_launches_can_launch() {
     runner::run("fork-storm");
 }
 
 #[test]
-fn a_first_launch_in_a_storm_of_signals_learns_the_best_way() {
+fn the_probe_is_right_in_a_storm_of_signals() {
     runner::run("first-launch-storm");
 }
 
@@ -109,52 +109,52 @@ fn a_thread_with_its_own_table_passes_its_own_descriptors() {
 }
 
 #[test]
-fn a_forked_copy_of_the_same_pid_is_another_process() {
+fn a_forked_process_with_the_same_pid_is_another_process() {
     runner::run("copy-of-the-same-pid");
 }
 
 #[test]
-fn a_copy_finds_the_stacks_of_its_originals_children_free() {
+fn a_forked_process_reuses_the_stacks_of_its_parents_children() {
     runner::run("held-copy");
 }
 
 #[test]
-fn what_a_host_is_is_noted_once_for_all_changes_of_ids_that_overlap() {
+fn overlapping_id_changes_record_dumpable_once() {
     runner::run("ids-overlap");
 }
 
 #[test]
-fn a_hosts_memory_is_closed_to_the_user_that_its_child_has_become() {
+fn the_childs_new_user_cannot_access_the_hosts_memory() {
     runner::run("ids-closed");
 }
 
 #[test]
-fn a_host_that_always_launches_children_of_other_ids_is_dumpable_now_and_then() {
+fn a_host_that_keeps_changing_ids_becomes_dumpable_between_launches() {
     runner::run("ids-restored");
 }
 
 #[test]
-fn a_child_of_another_user_has_none_of_its_hosts_groups() {
+fn a_child_of_another_user_has_no_group_of_its_host() {
     runner::run("ids-groups");
 }
 
 #[test]
-fn a_copy_forked_amid_a_change_of_ids_waits_for_nothing() {
+fn a_process_forked_during_an_id_change_does_not_hang() {
     runner::run("ids-forked-amid");
 }
 
 #[test]
-fn a_host_may_make_itself_dumpable_or_not_amid_a_change_of_ids() {
+fn set_dumpable_works_during_an_id_change() {
     runner::run("ids-asked-for");
 }
 
 #[test]
-fn what_a_change_of_ids_refuses_to_others_is_there_for_the_next_ones() {
+fn launches_after_an_id_change_can_access_the_host_again() {
     runner::run("ids-refused-meanwhile");
 }
 
 #[test]
-fn a_hosts_memory_is_closed_while_its_child_has_other_credentials() {
+fn the_host_is_not_dumpable_while_its_child_has_other_credentials() {
     runner::run("ids-other-credentials");
 }
 
@@ -169,7 +169,7 @@ fn a_host_that_is_killed_leaves_no_child_that_waits_for_its_id_maps() {
 }
 
 #[test]
-fn a_stopped_child_without_id_maps_keeps_nobody() {
+fn a_stopped_child_without_id_maps_does_not_block_its_host() {
     runner::run("maps-child-stopped");
 }
 
@@ -179,7 +179,7 @@ fn launches_into_a_new_pid_namespace() {
 }
 
 #[test]
-fn a_stranger_with_the_hosts_number_passes_no_descriptor() {
+fn a_process_with_the_hosts_reused_pid_passes_no_descriptor() {
     runner::run("pid-namespace-stranger");
 }
 
@@ -189,7 +189,7 @@ fn a_changed_environment_is_noticed() {
 }
 
 #[test]
-fn an_environment_that_is_being_changed_is_that_of_a_moment() {
+fn an_environment_that_changes_concurrently_is_copied_consistently() {
     runner::run("environment-taken-out");
 }
 
@@ -220,7 +220,7 @@ fn before_linux_5_16_the_probe_is_killed_by_a_filter_without_a_dump() {
 
 /// Negative control, as far as this kernel allows.
 #[test]
-fn before_linux_5_16_a_core_dump_reaches_who_shares_memory() {
+fn before_linux_5_16_a_core_dump_kills_processes_that_share_memory() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     let is_before = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (5, 16);
@@ -233,16 +233,16 @@ fn an_oom_kill_in_a_childs_cgroup_spares_its_host() {
     runner::run("oom");
 }
 
-/// The limit of it: a cgroup that is killed whole takes everyone along who shares memory with one of its processes.
+/// A known limit: killing a whole cgroup also kills processes that share memory with one of its members.
 #[test]
-fn a_cgroup_killed_whole_takes_the_host_of_an_unexecuted_child_along() {
+fn cgroup_kill_also_kills_the_host_of_an_unexecuted_child() {
     let ending = runner::end(&["oom", "whole"]);
     assert!(ending.status.success(), "{}", ending.text);
 }
 
-/// Negative control: by a clone without `CLONE_VFORK` the host is killed.
+/// Negative control: with a clone without `CLONE_VFORK` the host is killed.
 #[test]
-fn an_oom_kill_reaches_who_shares_memory() {
+fn an_oom_kill_reaches_processes_that_share_memory() {
     let ending = runner::end(&["oom", "control"]);
     assert!(ending.status.success(), "{}", ending.text);
 }

@@ -1,5 +1,5 @@
-//! Random combinations of what can be asked, in random order: each is refused, fails at the step that the order of the plan
-//! says, or gives a child that is what was asked.
+//! Random combinations of settings, in random order: each is refused, fails at the step that the plan's order predicts,
+//! or gives a child with exactly these settings.
 
 use forkless_tests::table::model::{List, simple};
 use forkless_tests::table::parent::{cgroup_mount, unmet};
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Settings as `Ask` has them.
+/// Settings in the form of `Ask`.
 fn set(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| format!("[set]\n{text}")).collect()
 }
@@ -20,7 +20,7 @@ fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// What each thing that can be asked may be; the first few of each are good.
+/// The values of each setting; the first few of each are valid.
 fn choices(nobody: bool) -> Vec<Vec<String>> {
     let mut all = kernels(nobody);
     all.extend(simple::choices().map(set));
@@ -37,7 +37,7 @@ fn choices(nobody: bool) -> Vec<Vec<String>> {
     if nobody && cgroup_mount().is_ok() {
         all.push(set(&["cgroup = 'mounted'"]));
     }
-    if !nobody && is_there("control groups") {
+    if !nobody && is_there("cgroups") {
         all.push(set(&["cgroup = 'new'", "cgroup = 'new'", "cgroup = 'gone'"]));
     }
     if !nobody && is_there("CAP_SYS_ADMIN") {
@@ -68,7 +68,7 @@ fn kernels(nobody: bool) -> Vec<Vec<String>> {
         set(&["unshare = ['Pid', 'Ipc']"]),
         set(&["unshare = ['Cgroup']", "unshare = ['Time']", "unshare = ['Time', 'Cgroup']"]),
         set(&["join = [['Network', '/proc/self/ns/net']]", "join = [['Pid', '/proc/self/ns/pid']]"]),
-        // Not the namespace of the host name: that would be set for all.
+        // Not the UTS namespace: a host name would be set for the whole system.
         set(&["join = [['Ipc', '/proc/self/ns/ipc']]", "join = [['Time', '/proc/self/ns/time']]"]),
         set(&["hostname = 'box'"]),
         set(&["bounding = ['KILL', 'SETUID']", "bounding = ['ALL']", "bounding = []"]),
@@ -134,7 +134,7 @@ fn files() -> Vec<Vec<String>> {
     ]
 }
 
-/// A few of them, shuffled; mostly good ones.
+/// A few of them, shuffled; mostly valid ones.
 fn lists(nobody: bool) -> impl Strategy<Value = List> {
     let all = choices(nobody);
     let count = all.len();
@@ -154,7 +154,7 @@ fn lists(nobody: bool) -> impl Strategy<Value = List> {
     )
 }
 
-/// Gives what it came to: `ran`, `failed` or `refused`.
+/// Returns the result: `ran`, `failed` or `refused`.
 fn played(list: &List, user: &str) -> Result<String, TestCaseError> {
     let text = toml::to_string(list).expect("settings are plain data");
     let helper = Command::new(env!("CARGO_BIN_EXE_case"))
@@ -187,12 +187,12 @@ fn run(user: &str) {
     }
     let ends = ends.into_inner();
     eprintln!("{cases} lists as {user}: {ends:?}");
-    // Nothing is shown by lists that all come to the same.
+    // The lists must have different results.
     let enough = |end: &str| ends.get(end).is_some_and(|count| *count * 20 > cases);
     assert!(cases < 300 || ["ran", "failed", "refused"].into_iter().all(enough), "{ends:?}");
 }
 
-/// The model is not easily pleased: what is played is not what it goes by.
+/// Negative controls: the model predicts from other settings than those that are played, and must complain.
 #[test]
 fn controls() {
     let open = "{ name = 'openat', args = ['-100', '{dir}/a', '524288'], result = 3 }";
@@ -232,7 +232,7 @@ fn controls() {
     }
 }
 
-/// Plays one thing and predicts from another.
+/// Plays some settings and predicts from others.
 fn deny(said: &[&str], predicted: &[&str], complaint: &str) {
     let words = |all: &[&str]| all.iter().map(|&text| text.into()).collect();
     let list = List { launch: false, fork: false, one: words(said), lie: words(predicted) };
@@ -240,7 +240,7 @@ fn deny(said: &[&str], predicted: &[&str], complaint: &str) {
     assert!(error.contains(complaint), "{said:?} as {predicted:?}: {error}");
 }
 
-/// The same, where that takes root or something of this machine.
+/// The same, for settings that need root or a feature of this machine.
 #[test]
 fn controls_with_privileges() {
     let pairs = [
@@ -260,7 +260,7 @@ fn controls_with_privileges() {
         ("root", "set.personality = 0x40000\nset.permitted = []", "set.personality = 0x40000", "personality is"),
         ("CAP_SYS_ADMIN", "set.join = [['Pid', '/proc/self/fd/33']]", "", "ns.pid is"),
         ("CAP_SYS_ADMIN", "set.join = [['Time', '/proc/self/ns/time']]", "", "Check failed"),
-        ("control groups", "set.cgroup = 'new'", "", "cgroup is"),
+        ("cgroups", "set.cgroup = 'new'", "", "cgroup is"),
         (
             "terminals",
             "setsid = true\nfd = { 0 = 'fd 31' }\nset.terminal = 0",
@@ -277,7 +277,7 @@ fn controls_with_privileges() {
     }
 }
 
-/// Past the test harness, which keeps what good tests say.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Lines that are run without a shell: nothing differs from `sh -c`, but for what is said to.
+//! Command lines that are run without a shell: they behave as with `sh -c`, except for the documented differences.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 
 use forkless::{Reason, ShellCommand, ShellRoute, Step};
 
-/// Past the test harness, which keeps what good tests say.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(text: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }
 
-/// None where `/bin/sh` is a shell whose ways are not known.
+/// None if `/bin/sh` is a shell that this test does not know.
 fn fuzz(args: &[&str]) -> Option<Output> {
     let shell = args.iter().position(|word| *word == "--shell").map_or("/bin/sh", |at| args[at + 1]);
     if forkless::shell("ls").shell_path(shell).route() != ShellRoute::Direct {
@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
 fn is_same(args: &[&str]) {
     if let Some(found) = fuzz(args) {
         assert!(found.status.success(), "{}{}", text(&found.stdout), text(&found.stderr));
-        // Something was compared.
+        // At least one line was compared.
         assert!(!text(&found.stdout).contains("executed in both ways 0,"), "{}", text(&found.stdout));
     }
 }
@@ -58,9 +58,9 @@ fn lines_are_the_same_without_bash() {
     is_same(&["--seed", "21", "--executed", "400", "--seconds", "200", "--shell", shell.to_str().expect("text")]);
 }
 
-/// A third reader of the same lines: the rules are POSIX's, not those of one shell.
+/// A third shell: the rules are those of POSIX, not of one shell.
 #[test]
-fn lines_are_those_that_busybox_reads() {
+fn lines_have_the_same_result_with_busybox() {
     let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists()) else {
         say("SKIPPED: lines beside busybox, because there is none\n");
         return;
@@ -68,24 +68,24 @@ fn lines_are_those_that_busybox_reads() {
     is_same(&["--seed", "23", "--executed", "500", "--seconds", "200", "--against", busybox]);
 }
 
-/// Broken on purpose, a rule is found to be.
+/// Negative control: a broken rule is detected.
 #[test]
-fn a_broken_rule_is_found() {
+fn a_broken_rule_is_detected() {
     let Some(found) = fuzz(&["--seed", "22", "--executed", "300", "--seconds", "200", "--control"]) else { return };
     assert_eq!(found.status.code(), Some(1), "{}", text(&found.stderr));
 }
 
 #[test]
-fn real_lines_are_the_same() {
+fn real_lines_have_the_same_result() {
     is_same(&["--commands", concat!(env!("CARGO_MANIFEST_DIR"), "/cases/commands.txt")]);
 }
 
-/// What cannot be done is the shell's to tell: the message is its own, and what it does before that is done.
+/// The shell reports failures: the message is the shell's, and so are the effects of the parts before it.
 #[test]
-fn failures_are_told_by_the_shell() {
+fn failures_are_reported_by_the_shell() {
     let place = tempfile::tempdir().expect("a directory");
     let mut line = forkless::shell("no-such-program >made");
-    // A directory in PATH that may not be searched would be another reason.
+    // A directory in PATH that may not be searched would change the error.
     line.settings().current_dir(place.path()).env("PATH", "/usr/bin:/bin");
     if !is_direct(&line, "what a shell says of a program that is not there") {
         return;
@@ -97,7 +97,7 @@ fn failures_are_told_by_the_shell() {
     assert!(text(&told.stderr).contains("not found"), "{}", text(&told.stderr));
 }
 
-/// Whether it would run without a shell; if not, it is said that the test has nothing to show.
+/// Whether the line would run without a shell; if not, prints that the test is skipped.
 fn is_direct(line: &ShellCommand, what: &str) -> bool {
     let route = line.route();
     if matches!(route, ShellRoute::Shell(Reason::Shell | Reason::Waits)) {
@@ -108,9 +108,9 @@ fn is_direct(line: &ShellCommand, what: &str) -> bool {
     true
 }
 
-/// A line that has run directly leaves nothing behind that a later run by the shell would show.
+/// A line that ran directly must not affect a later run of the same object by the shell.
 #[test]
-fn a_line_runs_directly_and_then_by_the_shell() {
+fn a_direct_run_does_not_affect_a_later_run_by_the_shell() {
     let mut line = forkless::shell("sh -c 'echo $PPID'");
     if !is_direct(&line, "a line that runs directly and then by the shell") {
         return;
@@ -124,9 +124,9 @@ fn a_line_runs_directly_and_then_by_the_shell() {
     assert_eq!(parent(&mut line) == me, waits == me, "the shell is the parent, if it waits");
 }
 
-/// What a shell would feel too, or give up, or unblock, is the shell's business.
+/// Settings that would affect a shell too, or that a shell changes, are left to the shell.
 #[test]
-fn settings_that_a_shell_would_feel_are_left_to_it() {
+fn lines_with_settings_that_affect_a_shell_are_run_by_the_shell() {
     type Set = fn(&mut forkless::Command);
     let settings: [(Set, Reason); 9] = [
         (|settings| _ = settings.rlimit(forkless::Resource::Files, 50, 50), Reason::Setting),
@@ -163,12 +163,12 @@ fn settings_that_a_shell_would_feel_are_left_to_it() {
     }
 }
 
-/// A shell's words for a program that was killed wait for nobody who reads.
+/// Writing the shell's message about a killed program does not block on a full pipe.
 #[test]
-fn the_shells_words_do_not_wait_for_a_reader() {
+fn writing_the_shells_message_does_not_block() {
     let (_read, mut write) = std::io::pipe().expect("a pipe");
     let full = write.try_clone().expect("a copy");
-    // SAFETY: flags of a pipe of our own.
+    // SAFETY: sets flags of a pipe that this test owns.
     unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&write), libc::F_SETFL, libc::O_NONBLOCK) };
     while std::io::Write::write(&mut write, &[b'x'; 4096]).is_ok() {}
     // SAFETY: as above.
@@ -184,25 +184,25 @@ fn the_shells_words_do_not_wait_for_a_reader() {
     status.expect("a run");
 }
 
-/// Whatever bash can do itself, or takes for a word of its language, is left to the shell.
+/// Builtins and keywords of bash are left to the shell.
 #[test]
-fn what_bash_does_itself_is_left_to_it() {
+fn builtins_of_bash_are_run_by_bash() {
     let Ok(list) = Command::new("bash").args(["--norc", "-c", "compgen -b; compgen -k"]).output() else {
         say("SKIPPED: what bash does itself, because there is none\n");
         return;
     };
     let list = text(&list.stdout);
     assert!(list.lines().count() > 50, "{list}");
-    // `exec` is taken at its word.
+    // `exec` is handled without a shell.
     for word in list.lines().filter(|word| *word != "exec") {
         let route = forkless::shell(format!("{word} a")).route();
         assert!(matches!(route, ShellRoute::Shell(Reason::Syntax(_))), "{word}: {route}");
     }
 }
 
-/// A signal that kills the program is told as the shell tells it, by each way to wait.
+/// A fatal signal is reported as by the shell, by each way to wait.
 #[test]
-fn deaths_are_told_as_the_shell_tells_them() {
+fn deaths_by_signals_are_reported_as_by_the_shell() {
     const LINE: &str = "sh -c 'kill -TERM $$'";
     let shell = Command::new("/bin/sh").args(["-c", LINE]).output().expect("a shell");
     let mut line = forkless::shell(LINE);
@@ -219,9 +219,9 @@ fn deaths_are_told_as_the_shell_tells_them() {
     assert_eq!(ending.status(status).expect("a status"), shell.status);
 }
 
-/// Nobody waits for a program that opens a pipe for ever: such files are the shell's.
+/// Opening a FIFO may block for ever: lines that do are left to the shell.
 #[test]
-fn a_pipe_is_not_opened_here() {
+fn lines_that_open_a_fifo_are_run_by_the_shell() {
     let place = tempfile::tempdir().expect("a directory");
     let fifo = place.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
@@ -233,8 +233,8 @@ fn a_pipe_is_not_opened_here() {
     assert_eq!(child.wait_with_output().expect("output").stdout, b"through");
 }
 
-/// What the shell says of a program that was killed goes where the program's standard error went, whatever has become of that
-/// name by then.
+/// The shell's message about a killed program goes to the program's standard error, even if its path now names another
+/// file.
 #[test]
 fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
     for planted in ["ln -s victim err", "mkfifo err"] {
@@ -254,9 +254,9 @@ fn a_file_that_takes_the_place_of_standard_error_is_not_written_to() {
     }
 }
 
-/// Appended to a file that has been made shorter, or written over what the program wrote at another place: as the shell does it.
+/// Appended to a file that was truncated, or written over the program's output at another offset: as by the shell.
 #[test]
-fn the_shells_words_are_where_it_puts_them() {
+fn the_shells_message_is_written_where_the_shell_writes_it() {
     for line in ["sh plant 2>err", "sh plant 2>>err", "sh plant >err 2>&1"] {
         let told = |run: &dyn Fn(&Path)| {
             let place = tempfile::tempdir().expect("a directory");
@@ -276,9 +276,9 @@ fn the_shells_words_are_where_it_puts_them() {
     }
 }
 
-/// In another root, `/bin/sh` is what is there.
+/// With another root directory, `/bin/sh` is the shell of that root.
 #[test]
-fn the_shell_of_another_root_is_looked_at_anew() {
+fn the_shell_of_another_root_is_identified_again() {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("bin")).expect("a directory");
     fs::write(place.path().join("bin/busybox"), "").expect("a file");
@@ -292,10 +292,10 @@ fn the_shell_of_another_root_is_looked_at_anew() {
         say("SKIPPED: the shell of another root, because this one's is not known\n");
         return;
     }
-    // In a thread that has a root of its own.
+    // In a thread with its own root directory.
     let inside = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: changes this thread alone.
+            // SAFETY: affects only this thread.
             match unsafe { libc::unshare(libc::CLONE_FS) } {
                 0 => std::os::unix::fs::chroot(place.path()).map(|()| line()),
                 _ => Err(std::io::Error::last_os_error()),
@@ -310,9 +310,9 @@ fn the_shell_of_another_root_is_looked_at_anew() {
     assert_eq!(line(), ShellRoute::Direct);
 }
 
-/// One file, by names that lead to it in two roots: what it is called there says which shell it is.
+/// One file with different names in two roots: its name decides which shell it is.
 #[test]
-fn a_shell_that_has_another_name_in_another_root_is_looked_at_anew() {
+fn a_shell_with_another_name_in_another_root_is_identified_again() {
     let place = tempfile::tempdir().expect("a directory");
     let [known, other] = ["known", "other"].map(|root| place.path().join(root));
     for root in [&known, &other] {
@@ -324,7 +324,7 @@ fn a_shell_that_has_another_name_in_another_root_is_looked_at_anew() {
     let inside = |root: &Path| {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // SAFETY: changes this thread alone.
+                // SAFETY: affects only this thread.
                 let own = unsafe { libc::unshare(libc::CLONE_FS) } == 0;
                 (own && std::os::unix::fs::chroot(root).is_ok()).then(|| {
                     std::env::set_current_dir("/").expect("a directory");
@@ -343,9 +343,9 @@ fn a_shell_that_has_another_name_in_another_root_is_looked_at_anew() {
     assert_eq!(inside(&other), Some(ShellRoute::Shell(Reason::Shell)));
 }
 
-/// A shell that is replaced is looked at anew as well.
+/// A shell that is replaced is identified again.
 #[test]
-fn a_shell_that_is_replaced_is_looked_at_anew() {
+fn a_replaced_shell_is_identified_again() {
     let place = tempfile::tempdir().expect("a directory");
     let shell = place.path().join("sh");
     let route = || forkless::shell("ls").shell_path(&shell).route();
@@ -357,13 +357,13 @@ fn a_shell_that_is_replaced_is_looked_at_anew() {
     fs::remove_file(&shell).expect("a link");
     symlink("busybox", &shell).expect("a link");
     assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
-    // The file is the same, and has another name.
+    // The same file with another name.
     let again = place.path().join("again");
     fs::write(place.path().join("dash"), "").expect("a file");
     symlink("dash", &again).expect("a link");
     let route = || forkless::shell("ls").shell_path(&again).route();
     assert_eq!(route(), ShellRoute::Direct);
-    // Times of files are those of the last tick.
+    // File times have the resolution of the timer tick.
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::rename(place.path().join("dash"), place.path().join("busybox")).expect("another name");
     fs::remove_file(&again).expect("a link");

@@ -1,9 +1,9 @@
-//! A short soak, and that one with a fault fails: `cargo xtask soak` is the long one.
+//! A short soak test, and one with a planted fault, which must fail. `cargo xtask soak` is the long one.
 
 use std::process::{Command, Output};
 
 fn soak(args: &[&str]) -> Output {
-    // A process group of its own: a run that is ended from outside takes no other test along.
+    // Its own process group: if this test is killed, other tests are not.
     let mut command = Command::new(env!("CARGO_BIN_EXE_soak"));
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command.args(args).output().expect("soak")
@@ -14,12 +14,12 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn launches_of_all_forms_are_right_and_leave_nothing_behind() {
+fn launches_of_all_forms_succeed_and_leak_nothing() {
     let output = soak(&["--launches", "20000", "--seed", "7"]);
     assert!(output.status.success(), "{}", text(&output));
 }
 
-/// Negative control: each kind of fault is seen.
+/// Negative control: each kind of fault is detected.
 #[test]
 fn a_soak_with_a_fault_fails() {
     for (fault, words) in [

@@ -1,4 +1,4 @@
-//! The part that runs in the child calls nothing outside itself: read from its compiled library.
+//! The code that runs in the child calls no function outside of itself: checked in its compiled library.
 
 use object::elf::{SHF_TLS, SHF_WRITE};
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
@@ -8,16 +8,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Functions that the library may leave to others. It needs none.
+/// Functions that the library may import. It needs none.
 const ALLOWED: &[&str] = &[];
 
-/// What a library asks of others, and what it keeps.
+/// The symbols that a library imports and defines.
 #[derive(Debug, Default)]
 struct Library {
     objects: usize,
     undefined: BTreeSet<String>,
     defined: BTreeSet<String>,
-    /// Sections that can be written to, thread-local ones included.
+    /// Writable sections, including thread-local ones.
     writable: BTreeSet<String>,
 }
 
@@ -44,7 +44,7 @@ impl Library {
             for section in object.sections() {
                 let name = section.name().expect("a name");
                 let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
-                // Constants with addresses in them are written once, by the loader.
+                // Constants with addresses are written once, by the loader.
                 let constant = name.starts_with(".data.rel.ro");
                 if sh_flags.0 & (SHF_WRITE.0 | SHF_TLS.0) != 0 && section.size() > 0 && !constant {
                     library.writable.insert(name.to_owned());
@@ -54,7 +54,7 @@ impl Library {
         library
     }
 
-    /// What is neither its own nor allowed.
+    /// Symbols that are neither its own nor allowed.
     fn violations(&self) -> Vec<&str> {
         let foreign = self.undefined.iter().filter(|name| !self.defined.contains(*name));
         let foreign = foreign.filter(|name| !ALLOWED.contains(&name.as_str()));
@@ -62,7 +62,7 @@ impl Library {
     }
 }
 
-/// Builds a library with cargo; gives the one file that fits. None where cargo cannot be used here.
+/// Builds a library with cargo and returns its file. None if cargo cannot be used here.
 fn build(directory: &Path, args: &[&str], target: &Path, library: &str) -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let output = Command::new(cargo)
@@ -79,7 +79,7 @@ fn build(directory: &Path, args: &[&str], target: &Path, library: &str) -> Optio
         Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
         Err(error) => error.to_string(),
     };
-    // A tree or a cargo home that is someone else's is no fault of the library's; a failing build is.
+    // A tree or a cargo home that this user cannot write to is not a failure of the library; a failing build is.
     let not_ours = fs::metadata(env!("CARGO_MANIFEST_DIR")).is_ok_and(|meta| {
         // SAFETY: a number.
         std::os::unix::fs::MetadataExt::uid(&meta) != unsafe { libc::geteuid() }
@@ -113,15 +113,15 @@ fn the_release_library_calls_nothing_outside() {
     assert_closed(&["--release"]);
 }
 
-/// Debug builds run in shared memory too.
+/// The code of debug builds runs in shared memory too.
 #[test]
 fn the_debug_library_calls_nothing_outside() {
     assert_closed(&[]);
 }
 
-/// Negative control: a planted library with a panic, a call of libc's and a variable is found out.
+/// Negative control: a planted library with a panic, a call of libc and a variable is detected.
 #[test]
-fn a_planted_violation_is_seen() {
+fn a_planted_violation_is_detected() {
     const MANIFEST: &str = "[package]\nname = \"planted\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
     const SOURCE: &str = r#"
 #![no_std]

@@ -1,4 +1,4 @@
-//! Habits of the project that a machine can check.
+//! Style rules of the project that can be checked automatically.
 
 use forkless_tests::modules::Modules;
 use forkless_tests::public;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// Of `crates/forkless`: those of `shell`.
 const FORKLESS: usize = 6;
 
-/// Files may be longer if they say at their top why.
+/// The maximum length of a file, unless it says at the top why it is longer.
 const LONGEST: usize = 700;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The project's own files with this ending.
+/// The project's own files with this extension.
 fn files(ending: &str) -> Vec<PathBuf> {
     fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).expect("a directory").flatten() {
@@ -37,7 +37,7 @@ fn files(ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn sources_begin_with_what_they_are_for_and_are_short() {
+fn sources_begin_with_their_purpose_and_are_short() {
     for path in files("rs") {
         let text = fs::read_to_string(&path).expect("a source");
         assert!(text.starts_with("//!"), "{path:?} does not begin with a line on what it is for");
@@ -56,7 +56,7 @@ fn sources_begin_with_what_they_are_for_and_are_short() {
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
+fn links_between_documents_have_targets() {
     let mut links = 0;
     for path in files("md") {
         let text = fs::read_to_string(&path).expect("a document");
@@ -126,7 +126,7 @@ fn settings_are_documented() {
     }
 }
 
-/// Every step that can fail has words, and its number is its own.
+/// Every step has a name and a unique number.
 #[test]
 fn steps_have_numbers_of_their_own() {
     let mut seen = 0;
@@ -189,7 +189,7 @@ fn methods_of_command_are_grouped_in_its_documentation() {
     assert!(methods > 90, "only {methods} methods were found");
 }
 
-/// `tests/planted.toml`, as far as it is looked at here.
+/// The parts of `tests/planted.toml` that are checked here.
 #[derive(Deserialize)]
 struct Planted {
     fault: Vec<Fault>,
@@ -206,7 +206,7 @@ struct Fault {
     env: BTreeMap<String, String>,
 }
 
-/// The names of planted faults in the sources, and how often each stands there. Comments may speak of them.
+/// The names of planted faults in the sources, and how often each occurs. Comments may mention them.
 fn planted_in_sources() -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for path in files("rs") {
@@ -270,7 +270,7 @@ fn words(package: &str) -> BTreeSet<String> {
     found
 }
 
-/// The feature is for trials: nothing has it by default, and one task alone builds with it.
+/// The feature is not enabled by default, and only `xtask mutants` builds with it.
 #[test]
 fn planted_faults_are_in_no_release() {
     for path in files("toml").iter().filter(|path| path.ends_with("Cargo.toml")) {

@@ -1,5 +1,5 @@
-//! What SIGCHLD handlers and `waitpid(-1)` loops see of launches, and what they can take away. Each scenario has its
-//! negative controls in it.
+//! What SIGCHLD handlers and `waitpid(-1)` loops of the host see of launches, and which statuses they can take. Each
+//! scenario has its own negative controls.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
@@ -25,7 +25,7 @@ fn exit_statuses_are_kept_from_a_foreign_reaper() {
 }
 
 #[test]
-fn a_handle_does_not_signal_whoever_got_its_pid() {
+fn a_handle_does_not_signal_a_process_with_a_reused_pid() {
     runner::run("pid-reuse");
 }
 
@@ -50,12 +50,12 @@ fn an_autoreaped_child_that_does_not_come_to_exec_is_reported() {
 }
 
 #[test]
-fn a_dropped_autoreaped_child_leaves_nothing() {
+fn a_dropped_autoreaped_child_leaks_nothing() {
     runner::run("autoreap-dropped");
 }
 
 #[test]
-fn whoever_gets_an_autoreaped_childs_pid_is_left_alone() {
+fn a_process_with_an_autoreaped_childs_reused_pid_is_not_signalled() {
     runner::run("autoreap-reused");
 }
 
@@ -65,7 +65,7 @@ fn autoreaped_children_are_waited_for_in_sets_and_awaited() {
 }
 
 #[test]
-fn a_forked_copy_sees_an_autoreaped_childs_end() {
+fn a_forked_process_sees_an_autoreaped_childs_end() {
     runner::run("autoreap-copy");
 }
 

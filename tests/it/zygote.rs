@@ -1,5 +1,5 @@
-//! Zygotes: what their children are, functions before exec, helpers that are killed and stopped, owners that change, fork and
-//! end. `FORKLESS_TEST_SCALE` multiplies the counts.
+//! Tests of zygotes: attributes of their children, functions before exec, helpers that are killed and stopped, owners
+//! that change, fork and end. `FORKLESS_TEST_SCALE` multiplies the counts.
 
 #[path = "../src/scenario/runner.rs"]
 mod runner;
@@ -14,22 +14,22 @@ macro_rules! scenarios {
 scenarios! {
     children_are_the_callers_own "zygote-basics"
     functions_run_before_exec "zygote-calls"
-    children_are_what_the_caller_is "zygote-follows"
+    children_take_on_the_callers_attributes "zygote-follows"
     a_caller_with_a_thousand_groups_launches "zygote-groups"
     a_move_to_another_cgroup_is_noticed_however_long_its_path "zygote-cgroups"
     a_thread_in_a_cgroup_of_its_own_has_its_children_there "zygote-thread-cgroup"
     a_cgroup_with_an_unreadable_path_is_refused "zygote-deep-cgroup"
     a_killed_helper_loses_no_child "zygote-killed"
     killed_helpers_lose_no_child_in_a_storm "zygote-kill-storm"
-    a_child_of_a_killed_helper_tells_of_its_exec "zygote-held"
+    a_child_of_a_killed_helper_reports_its_exec "zygote-held"
     a_stopped_helper_is_continued "zygote-stopped"
     many_descriptors_and_large_environments "zygote-large"
-    launches_leave_nothing "zygote-leaks"
-    descriptors_that_are_lost_fail_one_launch "zygote-lost"
+    launches_by_a_zygote_leak_nothing "zygote-leaks"
+    lost_descriptors_fail_one_launch "zygote-lost"
     a_pid_namespace_is_joined_for_one_launch "zygote-pid-namespace"
-    what_a_child_reads_outlives_every_handle "zygote-dropped-before-exec"
-    a_forked_copy_has_no_zygote "zygote-fork-copy"
+    a_plan_outlives_every_handle_while_a_child_reads_it "zygote-dropped-before-exec"
+    a_forked_process_cannot_use_the_zygote "zygote-fork-copy"
     a_helper_ends_with_its_owner_and_not_with_a_thread "zygote-ends"
-    who_does_not_serve_is_told "zygote-refused"
-    nothing_is_left_to_be_reaped "zygote-visible"
+    a_program_that_does_not_serve_is_refused "zygote-refused"
+    no_zombie_is_left_by_a_zygote "zygote-visible"
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What becomes of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     /// It fails with this errno.
@@ -68,7 +68,8 @@ impl Refusal {
     }
 }
 
-/// Refuses these calls from now on, in the calling thread and the processes that it makes. All else stays allowed.
+/// Refuses these calls from now on, in the calling thread and in processes that it creates. All other calls are
+/// allowed.
 ///
 /// Sets `no_new_privs`, without which an ordinary user may not install filters.
 pub fn refuse(refusals: &[Refusal]) -> Result<(), seccompiler::Error> {

@@ -1,7 +1,8 @@
-//! What the tests share: the parent's state before and after ([`state`]), filters that refuse system calls
-//! ([`filter`], and those of others: [`profile`]), what a process is ([`observe`]), how long it may take ([`patience`]), signals
-//! to it ([`process`]), the behaviour table and its player ([`table`]), which files of a crate need each other ([`modules`]), its
-//! public functions ([`public`]), the system calls that a program makes ([`trace`]) and what comes of each when it is refused ([`matrix`]).
+//! Shared code of the tests: a process's state before and after a launch ([`state`]), seccomp filters ([`filter`], and
+//! those of other projects: [`profile`]), attributes of a process ([`observe`]), time limits ([`patience`]), signals
+//! ([`process`]), the behaviour table and its player ([`table`]), dependencies between files ([`modules`]), a crate's
+//! public functions ([`public`]), tracing of
+//! system calls ([`trace`]), and the matrix of refused calls ([`matrix`]).
 
 pub mod filter;
 pub mod matrix;

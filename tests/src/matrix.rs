@@ -1,8 +1,8 @@
-//! The matrix: what comes of a launch when one of its system calls is refused, by call and by way of refusal.
+//! The matrix: the outcome of a launch when one of its system calls is refused, by call and by way of refusal.
 //!
-//! `tests/matrix.toml` has a row for each system call that a launch makes. Which calls those are is not written down
-//! anywhere: launches are traced ([`crate::trace`]), and a call without a row is a failure, as is a row without a call. From
-//! what was traced come the cells, each of which is played in a process of its own by the program `matrix`.
+//! `tests/matrix.toml` has a row for each system call of a launch. The calls are found by tracing launches
+//! ([`crate::trace`]): a call without a row is a failure, and so is a row without a call. The traces yield the cells,
+//! each of which the program `matrix` plays in a process of its own.
 
 use crate::table::{Ask, Parent, syscall};
 use crate::trace::{Call, Who};
@@ -20,7 +20,7 @@ pub const LAUNCHERS: [&str; 4] = ["clone", "fork", "posix_spawn", "zygote"];
 /// How long a launch stays with its child.
 pub const FORMS: [&str; 4] = ["spawn", "launch", "status", "output"];
 
-/// What is refused besides, so that calls are made that are the second choice.
+/// Further refused calls, so that the fallback is called.
 pub const BASES: [&str; 5] = [
     "",
     "clone3 ENOSYS",
@@ -33,19 +33,19 @@ pub const BASES: [&str; 5] = [
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
-    /// What is asked of launches.
+    /// The settings of launches.
     pub setup: Vec<Setup>,
     /// The system calls.
     pub call: Vec<Row>,
 }
 
-/// What is asked of a launch.
+/// The settings of a launch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     /// In words, for the page: "a working directory".
     pub name: String,
-    /// What has to be there: see [`crate::table::parent::unmet`].
+    /// The requirements: see [`crate::table::parent::unmet`].
     #[serde(default)]
     pub needs: Vec<String>,
     /// The launchers that can do it; all, if not given.
@@ -55,7 +55,7 @@ pub struct Setup {
     pub parent: Parent,
     /// Why `launch` may wait for the child: then a call of the child's that hangs is not played.
     pub waits: Option<String>,
-    /// What is asked: the program is that of all, and its code is 7.
+    /// The settings. The program is the same for all, and exits with 7.
     #[serde(default)]
     pub ask: Ask,
 }
@@ -66,18 +66,18 @@ pub struct Setup {
 pub struct Row {
     /// Its name, and where the argument matters `argN=VALUE` or `argN&BITS` behind it.
     pub call: String,
-    /// Who makes it: `parent`, `child`, `helper`, any of them with a space in between.
+    /// The callers: `parent`, `child`, `helper`, separated by spaces.
     pub who: String,
-    /// What for, for the page.
+    /// The purpose of the call, for the page.
     pub what: String,
     /// The launchers that this row is about; all, if not given.
     pub launchers: Option<Vec<String>>,
     /// The errors that its man page names and that a launch can meet.
     #[serde(default)]
     pub errnos: Vec<String>,
-    /// What comes of an error.
+    /// The outcome of an errno.
     pub refused: Outcome,
-    /// What comes of a child that is killed for it; if not given, the error at the same step.
+    /// The outcome if the child is killed for the call; default: the error at the same step.
     pub killed: Option<Outcome>,
     /// What a refusal leaves behind, because no other call could put it back: `errno` of a call by the C library, `fd` of a
     /// descriptor that could not be closed, and further beginnings of [`crate::state::State::differences`].
@@ -106,7 +106,7 @@ pub struct But {
     pub answers: Option<Vec<String>>,
     /// Setups.
     pub setups: Option<Vec<String>>,
-    /// What is refused besides.
+    /// Further refused calls.
     pub bases: Option<Vec<String>>,
     /// Does the child make the call in this launch?
     pub child: Option<bool>,
@@ -114,11 +114,11 @@ pub struct But {
     pub first: Option<bool>,
     /// Why, for the page.
     pub why: String,
-    /// What comes of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What comes of a refusal.
+/// The outcome of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Outcome {
@@ -128,7 +128,7 @@ pub enum Outcome {
     Error(String),
     /// The launch fails at this step, with another error.
     ErrorAs([String; 2]),
-    /// It works or fails at this step: parent and child are in a race for who makes the call.
+    /// It works or fails at this step, depending on whether parent or child makes the call first.
     Either([String; 2]),
     /// The first launch of the kind may fail at this step; later ones know, and work.
     OnceError(String),
@@ -196,7 +196,7 @@ impl Row {
         }
     }
 
-    /// Does such a caller make it?
+    /// Whether this caller makes the call.
     pub fn is_by(&self, who: Who) -> bool {
         self.who.split(' ').any(|name| name == word(who))
     }

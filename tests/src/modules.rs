@@ -1,4 +1,4 @@
-//! Which files of a crate need each other: read from the paths in its sources, as far as a search for them goes.
+//! Dependencies between the files of a crate, found by searching for paths in the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -133,7 +133,7 @@ fn parent(module: &[String]) -> Module {
     module[..module.len().saturating_sub(1)].to_vec()
 }
 
-/// Follows what stands behind `::`, a name or a group in braces.
+/// Resolves what follows `::`: a name, or a group in braces.
 fn follow(base: Module, rest: &str, note: &mut impl FnMut(Module)) {
     if let Some(group) = rest.strip_prefix('{') {
         let (mut depth, mut start) = (0, 0);

@@ -1,5 +1,5 @@
-//! What a process is, beside what it runs, as text by name: looked at by the probe in the child and by the tests in the
-//! parent, so that the two can be compared.
+//! Attributes of a process, as text by name. The probe reads them in the child and the tests in the parent, to compare
+//! them.
 
 use crate::state::without_limits;
 use crate::table::model::simple;
@@ -13,10 +13,10 @@ pub type Observed = BTreeMap<String, String>;
 /// The kinds of namespaces as `/proc/PID/ns` names them.
 pub const NAMESPACES: [&str; 8] = ["user", "mnt", "net", "uts", "ipc", "pid", "cgroup", "time"];
 
-/// What could not be found out.
+/// The value of an attribute that could not be determined.
 pub const UNKNOWN: &str = "?";
 
-/// The calling process as it is. Not among it: what [`crate::table::Report`] has fields for.
+/// The attributes of the calling process, without those that are fields of [`crate::table::Report`].
 pub fn observe() -> Observed {
     let mut found = Observed::new();
     let mut put = |name: &str, value: String| found.insert(name.to_owned(), value);
@@ -62,7 +62,7 @@ pub fn observe() -> Observed {
     found
 }
 
-/// What only files tell.
+/// Attributes that are only available in files.
 fn files(found: &mut Observed) {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_else(|_| UNKNOWN.into());
     let mut put = |name: &str, value: String| found.insert(name.to_owned(), value);

@@ -1,4 +1,4 @@
-//! How long a test may take: on a machine that is known to be slow, such as an emulated one, `FORKLESS_TEST_SLOW` times as long.
+//! Time limits of tests. On a slow machine, such as an emulated one, `FORKLESS_TEST_SLOW` multiplies them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub fn factor() -> u32 {
     factor.unwrap_or(1).clamp(1, 1000)
 }
 
-/// A limit for what is only late if it hangs.
+/// A limit that only a hang exceeds.
 pub fn limit(seconds: u64) -> Duration {
     Duration::from_secs(seconds) * factor()
 }

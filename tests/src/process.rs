@@ -1,4 +1,4 @@
-//! What the tests ask of processes by system calls that touch no memory.
+//! System calls on processes that touch no memory.
 
 use forkless_core::sys;
 
@@ -11,4 +11,11 @@ pub fn kill(pid: i32, signal: i32) -> bool {
 pub fn is_root() -> bool {
     // SAFETY: reads a number.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Is the kernel at least this one?
+pub fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }

@@ -112,7 +112,7 @@ pub fn container(file: &Path, capabilities: &[&str]) -> io::Result<Vec<BpfProgra
     Ok(programs)
 }
 
-/// What a rule without `errnoRet` answers.
+/// The errno of a rule without `errnoRet`.
 const EPERM: u32 = libc::EPERM as u32;
 
 impl Arg {
@@ -181,7 +181,7 @@ pub fn systemd(set: &str, errno: Option<i32>) -> io::Result<BpfProgram> {
         }
     }
     let mut names = BTreeSet::new();
-    // What every list of allowed calls has besides: systemd.exec(5).
+    // Calls that systemd adds to every list of allowed calls: systemd.exec(5).
     let mut wanted = vec![set, "@default"];
     while let Some(name) = wanted.pop() {
         match sets.get(name) {

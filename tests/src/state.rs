@@ -1,7 +1,7 @@
-//! What of a process a launch must leave alone: taken before, compared after.
+//! The state of a process that a launch must not change: recorded before, compared after.
 //!
-//! [`State::now`] looks at the calling process; [`State::assert_unchanged`] fails with a list of what differs. The
-//! tests of this module show that each part is really looked at.
+//! [`State::now`] records the calling process; [`State::assert_unchanged`] fails with a list of differences. The tests
+//! of this module show that each part is compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 /// One descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fd {
-    /// What `/proc/self/fd` says it refers to.
+    /// The target of the link in `/proc/self/fd`.
     pub target: String,
     /// Is it close-on-exec?
     pub cloexec: bool,
 }
 
-/// What a signal does, as `rt_sigaction(2)` gives it.
+/// The disposition of a signal, as of `rt_sigaction(2)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Action {
     /// 0: default, 1: ignored, else the handler's address.
@@ -35,7 +35,7 @@ pub struct State {
     pub fds: BTreeMap<i32, Fd>,
     /// The thread's blocked signals; bit n-1 is signal n, libc's own two included.
     pub mask: u64,
-    /// What signals 1 to 64 do.
+    /// The dispositions of signals 1 to 64.
     pub actions: Vec<Action>,
     /// `prctl(PR_GET_DUMPABLE)`.
     pub dumpable: i32,
@@ -51,7 +51,7 @@ pub struct State {
     pub groups: [i32; 2],
     /// Children of all threads, zombies included, by `/proc`; none where the kernel does not list them.
     pub children: Option<Vec<i32>>,
-    /// The process-id namespace that the thread's next children are born in; empty: one that is still to begin.
+    /// The PID namespace of the thread's next children; empty: it has no process yet.
     pub pids_for_children: PathBuf,
     /// A child with news for `waitid(2)`, such as a zombie.
     pub waitable: Option<i32>,
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// What differs in `after`, one line each; empty if nothing does. Mappings are not compared.
+    /// The differences in `after`, one line each. Mappings are not compared.
     pub fn differences(&self, after: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for fd in self.fds.keys().chain(after.fds.keys().filter(|fd| !self.fds.contains_key(fd))) {
@@ -250,7 +250,7 @@ pub fn without_limits<T>(act: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// What libc's `errno` is after `act`, if it was `marker` before.
+/// libc's `errno` after `act`, if it was `marker` before.
 pub fn errno_after(marker: i32, act: impl FnOnce()) -> i32 {
     // SAFETY: the calling thread's own errno.
     unsafe {

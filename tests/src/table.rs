@@ -36,7 +36,7 @@ pub mod settings;
 #[expect(clippy::new_without_default, reason = "a part of another program too")]
 pub mod elf;
 
-/// What the probe reports.
+/// The report of the probe.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// The arguments, `argv[0]` first, without those that steer the probe.
@@ -63,7 +63,7 @@ pub struct Report {
     pub ignored: Vec<i32>,
     /// Signals with a handler.
     pub caught: Vec<i32>,
-    /// What it was told to read.
+    /// The results of its actions.
     pub read: Option<String>,
     /// Everything else.
     pub set: Observed,
@@ -73,7 +73,7 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What it shows, unique in the table.
+    /// The name of the case: what it shows. Unique in the table.
     pub name: String,
     /// The routes it is played on; all of [`ROUTES`] if not given. A route may also be spelled out, as
     /// [`parent::refuse`] reads it: `clone3 EPERM, close_range KILL`. With `later:` in front the filter comes after a
@@ -93,10 +93,10 @@ pub struct Case {
     /// ordinary user, are asked for before the parent becomes what the case asks for, all else after.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// What the parent is like.
+    /// The state of the parent.
     #[serde(default)]
     pub parent: Parent,
-    /// What is asked.
+    /// The command's settings.
     #[serde(default)]
     pub ask: Ask,
     /// What the child must find, beyond what is true of every child.
@@ -157,7 +157,7 @@ pub struct Parent {
     pub left_uts: bool,
     /// In a mount namespace of its own, with this directory of the case's read-only.
     pub read_only: Option<String>,
-    /// `alive` or `dead`: open at 33 is the process-id namespace of a process that has none but itself in it.
+    /// `alive` or `dead`: open at 33 is the PID namespace of a process that has none but itself in it.
     pub other_pids: Option<String>,
 }
 
@@ -190,7 +190,7 @@ pub struct Ask {
     pub inherit_all: bool,
     pub pidfd: Option<bool>,
     pub set: Settings,
-    /// What the probe is to do.
+    /// The actions of the probe.
     pub then: Vec<String>,
     /// What is written to its standard input where that is a pipe and the front end gives the other end.
     pub feed: String,
@@ -241,7 +241,7 @@ pub struct Find {
     pub argc: Option<usize>,
     /// Variables that are there.
     pub env: BTreeMap<String, String>,
-    /// Variables that are not there.
+    /// Variables that must not exist.
     pub no_env: Vec<String>,
     /// All entries, sorted.
     pub env_exactly: Option<Vec<String>>,
@@ -262,7 +262,7 @@ pub struct Find {
     /// What it read.
     pub read: Option<String>,
     /// Name to value of what [`crate::observe`] knows, and `umask`: `other` than the parent's, `any`,
-    /// `at N`, as what the parent has open there, or `new`, a control group that the parent has made.
+    /// `at N`, as what the parent has open there, or `new`, a cgroup that the parent has made.
     pub set: Observed,
     /// The steps that failed and were passed over.
     pub missed: Vec<String>,
@@ -270,7 +270,7 @@ pub struct Find {
     pub handed_back: Vec<String>,
     /// It is process 1, and does not see its parent.
     pub in_pid_namespace: bool,
-    /// It is not process 1 of another process-id namespace, and does not see its parent.
+    /// It is not process 1 of another PID namespace, and does not see its parent.
     pub in_joined_pids: bool,
     /// What it wrote to the socket pairs whose other end the front end gives.
     pub socket: String,
@@ -304,7 +304,7 @@ pub struct Failure {
     pub message: Option<String>,
 }
 
-/// A way to launch, forced by what a filter refuses.
+/// A way to launch, which a filter forces by refusing calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     /// Its name.

@@ -1,6 +1,6 @@
 //! The system calls of a program between its first mark and its last one, by `ptrace(2)`: free of noise.
 //!
-//! A mark is a call of `getpgid(2)` with [`MARK`], by the program's first process.
+//! A mark is a call of `getpgid(2)` with [`MARK`] by the program's first process.
 
 use crate::{patience, process};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 /// The argument of `getpgid(2)` that marks the beginning and the end.
 pub const MARK: i32 = 0x7eed_0000;
 
-/// Who makes a call.
+/// The process that makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// The program, in any of its threads.
@@ -70,7 +70,7 @@ pub struct Options {
     pub missing: Option<i64>,
 }
 
-/// `struct ptrace_syscall_info` as far as it is needed.
+/// The members of `struct ptrace_syscall_info` that are used here.
 #[repr(C)]
 #[derive(Default)]
 struct SyscallInfo {
@@ -102,7 +102,8 @@ pub fn trace(what: &str, mut command: Command, options: Options) -> Option<Trace
     };
     let pid = child.id() as i32;
     let (over, limit) = mpsc::channel::<()>();
-    // A tracee that never ends would keep the tracer waiting: end it. The receiver is told when it has ended.
+    // Kills a tracee that does not end, because the tracer would wait for ever. The channel is closed when it has
+    // ended.
     let guard = std::thread::spawn(move || {
         if limit.recv_timeout(patience::limit(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
             // The tracer has not reaped it, or the channel would have been closed.
@@ -180,7 +181,7 @@ impl Tracer {
         }
     }
 
-    /// Notes what a stop means; gives the signal to go on with.
+    /// Handles a stop; returns the signal to continue with.
     fn stopped(&mut self, pid: i32, status: i32) -> i32 {
         let event = status >> 16;
         match libc::WSTOPSIG(status) {

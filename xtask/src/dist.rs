@@ -1,8 +1,8 @@
-//! The C libraries, installed: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
+//! Builds and installs the C libraries: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
 //! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, and `lib/libforkless_preload.so`.
 //!
-//! rustc makes a static library of everything, from which each shared one is linked with its version script, and each static one
-//! is made anew with the same names and no others: so two Rust libraries can be linked into one program.
+//! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
+//! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
 
 use crate::modules;
 use anyhow::{Context, Result, bail};
@@ -11,11 +11,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One of the libraries that are made of the one archive.
+/// A library made from the archive.
 struct Library {
-    /// Of the library, its header, its version script and its pkg-config file.
+    /// Base name of the library, its header, its version script and its pkg-config file.
     name: &'static str,
-    /// What it exports, as in its version script.
+    /// Exported symbols, as in its version script.
     exports: &'static [&'static str],
 }
 
@@ -24,18 +24,18 @@ const LIBRARIES: [Library; 2] = [
     Library { name: "popen_noshell", exports: &["popen_noshell*", "pclose_noshell"] },
 ];
 
-/// What the static libraries need of the system's; gcc adds its own.
+/// System libraries that the static libraries need; gcc adds its own.
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// The variable that has features for what tests build: the trials of [`mutants`](crate::mutants) set it, and nobody else.
+/// The environment variable with cargo features for libraries that tests build. Only [`mutants`](crate::mutants) sets it.
 pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
 
-/// The options of cargo for [`FEATURES`].
+/// The cargo options for [`FEATURES`].
 pub(crate) fn features() -> Vec<String> {
     std::env::var(FEATURES).map_or_else(|_| Vec::new(), |features| vec!["--features".to_owned(), features])
 }
 
-/// The workspace.
+/// The workspace directory.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -43,7 +43,7 @@ pub fn root() -> PathBuf {
 /// Builds the libraries in cargo's directory `target`, in release mode, and installs them below `prefix`.
 ///
 /// # Errors
-/// What cargo, cc, ld, objcopy or ar say.
+/// If cargo, cc, ld, objcopy or ar fails.
 pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     fs::create_dir_all(prefix).with_context(|| format!("{}", prefix.display()))?;
@@ -58,7 +58,7 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
     preload(&target.join("release/libforkless_preload.a"), &prefix.join("lib"))
 }
 
-/// As [`install`], unless it was done in this run of `cargo xtask`: for tests, of which several install to one place.
+/// As [`install`], but once per run of `cargo xtask`: several tests install to one place.
 ///
 /// # Errors
 /// As there.
@@ -81,7 +81,7 @@ impl Library {
         let header = format!("{name}.h");
         fs::copy(source.join("include").join(&header), include.join(&header))?;
         let pc = fs::read_to_string(source.join(format!("{name}.pc.in")))?
-            .replace("@PREFIX@", prefix.to_str().context("a prefix that is not UTF-8")?)
+            .replace("@PREFIX@", prefix.to_str().context("the prefix is not UTF-8")?)
             .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
             .replace("@PRIVATE@", &PRIVATE.join(" "));
         fs::write(lib.join(format!("pkgconfig/{name}.pc")), pc)?;
@@ -90,13 +90,13 @@ impl Library {
 
     fn shared(&self, archive: &Path, map: &Path, lib: &Path) -> Result<()> {
         let soname = format!("lib{}.so.0", self.name);
-        // A program that runs with the old one keeps it.
+        // Replace the file instead of writing to it: running programs keep the old library.
         let new = lib.join(format!("{soname}.new"));
         let mut link = Command::new("cc");
         link.arg("-shared").arg("-o").arg(&new).arg(format!("-Wl,-soname,{soname}"));
         link.arg(format!("-Wl,--version-script={}", map.display()));
         link.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
-        // Threads of the library's, and what runs at the end of a thread, may be in it when dlclose(3) is called: it stays.
+        // nodelete: threads and thread-exit handlers may still run code of the library after dlclose(3).
         link.args(["-Wl,--gc-sections,--strip-debug,-z,defs,-z,relro,-z,now,-z,nodelete", "-lgcc_s"]);
         run(link.args(PRIVATE))?;
         fs::rename(&new, lib.join(&soname))?;
@@ -113,7 +113,7 @@ impl Library {
         let (one, new) = (lib.join(format!("{name}.o")), lib.join(format!("lib{name}.a.new")));
         run(Command::new("ld").arg("-r").arg("-o").arg(&all).arg("--whole-archive").arg(archive))?;
         let mut localize = Command::new("objcopy");
-        // Bitcode, of which ar would ask its plug-in.
+        // Sections with bitcode, for which ar would need its plug-in.
         localize.args(["--strip-debug", "--remove-section=.llvmbc", "--remove-section=.llvmcmd", "--wildcard"]);
         localize.args(self.exports.iter().map(|names| format!("--keep-global-symbol={names}")));
         run(localize.arg(&all).arg(&one))?;
@@ -127,7 +127,7 @@ impl Library {
     }
 }
 
-/// Every program that the user runs has to load it, so it brings no other library along: what libgcc_s has is linked into it.
+/// Every program loads the preload library, so it must not load another one: libgcc is linked statically.
 fn preload(archive: &Path, lib: &Path) -> Result<()> {
     let map = root().join("crates/preload/libforkless_preload.map");
     let map = if cfg!(target_arch = "x86_64") { map } else { without_versions(&map, lib)? };

@@ -1,24 +1,24 @@
-//! The fuzz targets of `fuzz/`, by cargo-fuzz on a nightly toolchain, and the fuzzer of lines that runs them in shells
-//! (`tests/src/bin/shellfuzz.rs`).
+//! Runs the fuzz targets of `fuzz/` with cargo-fuzz on a nightly toolchain, and the fuzzer that compares shell lines with real
+//! shells (`tests/src/bin/shellfuzz.rs`).
 
 use crate::dist;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Which targets, and for how long.
+/// The targets, and for how long they run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// One target (default: all, one after the other).
+    /// Run this target (default: all, one after the other)
     #[arg(value_parser = TARGETS.map(|(name, _)| name).to_vec())]
     target: Option<String>,
-    /// Minutes for each.
+    /// Run each target for this many minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
 }
 
-/// A target and what it needs of libFuzzer. Children of the C library's target share memory with it, where the sanitizer's copy of
-/// the stack would be in their way, and a leak would be looked for among them.
+/// A target and its options of libFuzzer. Children of the C library's target share its memory, which the sanitizer's fake stack
+/// and leak detection do not support.
 const TARGETS: [(&str, &[&str]); 6] = [
     ("plan", &["-max_len=2048", "-len_control=0"]),
     ("parcel", &["-max_len=4096", "-len_control=0"]),
@@ -28,13 +28,13 @@ const TARGETS: [(&str, &[&str]); 6] = [
     (SHELLS, &[]),
 ];
 
-/// Not libFuzzer's.
+/// A target that does not use libFuzzer.
 const SHELLS: &str = "shells";
 
-/// Builds and runs them.
+/// Builds and runs the targets.
 ///
 /// # Errors
-/// A target that has found something, or that cannot be run here.
+/// If a target finds a failure or cannot be run.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     for (name, words) in TARGETS {
         if options.target.as_ref().is_some_and(|wanted| wanted != name) {
@@ -52,7 +52,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 
 fn by_libfuzzer(name: &str, words: &[&str], seconds: u64) -> Result<()> {
     let place = dist::root().join("fuzz");
-    // New inputs are kept in the first directory; those worth keeping for good are copied to the seeds by hand.
+    // libFuzzer writes new inputs to the first directory; copy those worth keeping to the seeds by hand.
     let corpus = place.join("corpus").join(name);
     std::fs::create_dir_all(&corpus)?;
     let mut fuzz = Command::new("cargo");
@@ -66,7 +66,7 @@ fn by_libfuzzer(name: &str, words: &[&str], seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Lines that are run in both ways, against dash, bash and busybox.
+/// Runs generated lines with and without a shell, and compares with dash, bash and busybox.
 fn shells(seconds: u64, target: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--release", "--locked", "-p", "forkless-tests", "--bins"];
@@ -77,13 +77,13 @@ fn shells(seconds: u64, target: &Path) -> Result<()> {
     for name in ["dash", "bash", "busybox"] {
         let path = Path::new("/bin").join(name);
         if !path.exists() {
-            println!("SKIPPED: {name}, which is not there");
+            println!("SKIPPED: {name}, because it is not installed");
             continue;
         }
         let mut fuzz = Command::new(std::path::absolute(target)?.join("release/shellfuzz"));
         fuzz.args(["--seed", &seed, "--executed", "1000000000", "--seconds", &share]);
         if name == "bash" {
-            // It is the shell of lines under this name only.
+            // busybox is a shell only under the name sh.
             let link = links.join("sh");
             std::fs::create_dir_all(&links)?;
             let _ = std::fs::remove_file(&link);

@@ -1,6 +1,6 @@
-//! `cargo xtask unsafe`: the list of all unsafe Rust code with its reasons, written to docs/unsafe.md from the sources.
+//! `cargo xtask unsafe`: writes the list of all unsafe Rust code with its reasons to docs/unsafe.md.
 //!
-//! It reads tokens, not text: what stands in a comment or a string is not code, and what a macro writes is.
+//! It parses tokens, so comments and strings do not count as code, while the bodies of macros do.
 
 use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 /// The page.
 pub const PAGE: &str = "docs/unsafe.md";
 
-/// What is listed block by block comes in this order, then the other crates.
+/// Crates that are listed block by block, in this order; the others follow.
 const FIRST: [&str; 4] = ["crates/core", "crates/forkless", "crates/capi", "crates/preload"];
 
-/// What is counted only.
+/// Directories that are only counted.
 const TESTS: [&str; 2] = ["tests", "xtask"];
 
-/// Files and directories of a crate that are built for tests and for fuzzing alone.
+/// Files and directories of a crate that are built only for tests and fuzzing.
 const NOT_SHIPPED: [&str; 3] = ["tests", "tests.rs", "src/fuzzed"];
 
-/// The longest reason that is shown in full.
+/// Maximum length of a reason that is printed in full.
 const LONGEST: usize = 160;
 
 /// A kind of unsafe code.
@@ -43,14 +43,14 @@ impl Kind {
     const ALL: [Self; 5] = [Self::Block, Self::Function, Self::Impl, Self::Foreign, Self::Exported];
 }
 
-/// One place.
+/// One occurrence.
 #[derive(Debug)]
 pub struct Unsafe {
-    /// What it is.
+    /// The kind of unsafe code.
     pub kind: Kind,
-    /// The comment that says why it is right; empty if there is none.
+    /// The comment with the reason; empty if there is none.
     pub reason: String,
-    /// It is in a module of tests.
+    /// It is in a test module.
     pub in_tests: bool,
 }
 
@@ -58,15 +58,15 @@ pub struct Unsafe {
 struct Module {
     path: PathBuf,
     purpose: String,
-    /// What its head says under `# Safety`, for all of its functions.
+    /// The section `# Safety` of its head, which applies to all of its functions.
     contract: String,
     found: Vec<Unsafe>,
 }
 
-/// All unsafe code of a source.
+/// All unsafe code of a source file.
 ///
 /// # Errors
-/// When it is not Rust.
+/// If it is not valid Rust.
 pub fn find(text: &str) -> Result<Vec<Unsafe>> {
     let tokens: TokenStream = text.parse().map_err(|error| anyhow!("{error}"))?;
     let lines: Vec<&str> = text.lines().collect();
@@ -93,7 +93,7 @@ fn walk(tokens: TokenStream, lines: &[&str], in_tests: bool, found: &mut Vec<Uns
                     continue;
                 }
                 walk(group.stream(), lines, in_tests || tests_from_here, found);
-                // Up to the body of the item that the attribute belongs to.
+                // Skip to the body of the item with the attribute.
                 if group.delimiter() == Delimiter::Brace {
                     tests_from_here = false;
                 }
@@ -104,7 +104,7 @@ fn walk(tokens: TokenStream, lines: &[&str], in_tests: bool, found: &mut Vec<Uns
     }
 }
 
-/// What the word `unsafe` begins, by what follows it; none for the type of a function.
+/// The kind of code after the keyword `unsafe`; None for a function pointer type.
 fn kind(next: &[TokenTree]) -> Option<Kind> {
     let mut is_foreign = false;
     for (n, token) in next.iter().enumerate() {
@@ -128,7 +128,7 @@ fn kind(next: &[TokenTree]) -> Option<Kind> {
     None
 }
 
-/// The comment above a line that begins with `SAFETY:`, or for a function the part of its documentation.
+/// The `SAFETY:` comment above a line, or for a function the section of its documentation.
 fn reason(lines: &[&str], line: usize, kind: Kind) -> String {
     let (mark, most) = match kind {
         Kind::Block | Kind::Impl => ("// SAFETY:", 14),
@@ -146,7 +146,7 @@ fn reason(lines: &[&str], line: usize, kind: Kind) -> String {
     words.join(" ")
 }
 
-/// What is listed block by block: the directories of the crates that are shipped, in their order.
+/// The directories of the shipped crates, in order.
 fn crates(root: &Path) -> Result<Vec<String>> {
     let mut found = vec!["bindings/python".to_owned()];
     for entry in fs::read_dir(root.join("crates"))? {
@@ -158,7 +158,7 @@ fn crates(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a crate's manifest says that it is.
+/// The description in a crate's manifest.
 fn description(root: &Path, directory: &str) -> Result<String> {
     let manifest = fs::read_to_string(root.join(directory).join("Cargo.toml")).with_context(|| directory.to_owned())?;
     let manifest: toml::Table = toml::from_str(&manifest).with_context(|| directory.to_owned())?;
@@ -166,7 +166,7 @@ fn description(root: &Path, directory: &str) -> Result<String> {
     Ok(words.unwrap_or("no description").to_owned())
 }
 
-/// Sources with this ending below a directory, in order; none if there is no such directory.
+/// Sources with this suffix below a directory, sorted; none if it does not exist.
 fn sources(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = directory.is_dir().then(|| directory.to_owned()).into_iter().collect();
@@ -185,19 +185,19 @@ fn sources(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A paragraph of a file's head, from a line on: all that comes before an empty line.
+/// The paragraph of a file's head that starts at a line: all lines before an empty one.
 fn paragraph<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let lines = lines.take_while(|line| line.starts_with("//!") && line.len() > 3);
     lines.map(|line| line[3..].trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// The first sentence of a file on what it is for.
+/// The first sentence of a file's head.
 fn purpose(text: &str) -> String {
     let all = paragraph(text.lines());
     all.split_inclusive(". ").next().unwrap_or("").trim().trim_end_matches('.').to_owned()
 }
 
-/// What its head says under `# Safety`.
+/// The section `# Safety` of a file's head.
 fn contract(text: &str) -> String {
     paragraph(text.lines().skip_while(|line| line.trim() != "//! # Safety").skip(1))
 }
@@ -215,12 +215,12 @@ fn modules(root: &Path, directory: &str) -> Result<Vec<Module>> {
     Ok(modules)
 }
 
-/// How many of a kind are in these modules, in tests or not.
+/// The number of occurrences of a kind in these modules, in tests or outside.
 fn count(modules: &[Module], kind: Kind, in_tests: bool) -> usize {
     modules.iter().flat_map(|module| &module.found).filter(|one| one.kind == kind && one.in_tests == in_tests).count()
 }
 
-/// The reasons of a kind, each once with how often it is given, most frequent first.
+/// The distinct reasons of a kind with their counts, most frequent first.
 fn grouped(found: &[Unsafe], kind: Kind) -> Vec<(String, usize)> {
     let mut groups: Vec<(String, usize)> = Vec::new();
     let mut before = String::new();
@@ -239,7 +239,7 @@ fn grouped(found: &[Unsafe], kind: Kind) -> Vec<(String, usize)> {
     groups
 }
 
-/// Without rustdoc's links, which lead nowhere on a page.
+/// Removes rustdoc links, which do not work on the page.
 fn unlinked(reason: &str) -> String {
     let mut parts = reason.split("](crate::");
     let first = parts.next().unwrap_or("").to_owned();
@@ -299,7 +299,7 @@ fn list(page: &mut String, module: &Module) -> Result<()> {
 /// The whole page.
 ///
 /// # Errors
-/// When a source cannot be read.
+/// If a source cannot be read.
 pub fn page(root: &Path) -> Result<String> {
     let mut page = String::from(HEAD);
     let (mut lists, mut all) = (String::new(), [0; 6]);
@@ -356,10 +356,10 @@ have it. An unsafe function is listed if it has a contract of its own. [ARCHITEC
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 ";
 
-/// Counts by crate, for a terminal.
+/// Counts by crate, for the terminal.
 ///
 /// # Errors
-/// When a source cannot be read.
+/// If a source cannot be read.
 pub fn counts(root: &Path) -> Result<BTreeMap<String, usize>> {
     let mut found = BTreeMap::new();
     for directory in crates(root)?.into_iter().chain(TESTS.map(str::to_owned)) {
@@ -372,13 +372,13 @@ pub fn counts(root: &Path) -> Result<BTreeMap<String, usize>> {
 /// Writes the page, and prints the number of blocks by crate.
 ///
 /// # Errors
-/// When a source cannot be read, or the page not written.
+/// If a source cannot be read or the page cannot be written.
 pub fn write(root: &Path) -> Result<()> {
     fs::write(root.join(PAGE), page(root)?).context(PAGE)?;
     for (directory, count) in counts(root)? {
         println!("{count:5} blocks in {directory}, tests included");
     }
-    println!("{PAGE} is written");
+    println!("wrote {PAGE}");
     Ok(())
 }
 
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_code_is_found_with_its_reason_and_nothing_else_is() {
+    fn unsafe_code_is_found_with_its_reason() {
         let text = r#"
 //! unsafe { in documentation }
 /// ```
@@ -459,13 +459,13 @@ fn after() {
     }
 
     #[test]
-    fn links_of_rustdoc_are_taken_out() {
+    fn rustdoc_links_are_removed() {
         let text = "As for [`child`](crate::child), and [`frame`](crate::frame); [`sys`].";
         assert_eq!(shortened(text), "As for `child`, and `frame`; `sys`.");
     }
 
     #[test]
-    fn what_refers_to_the_reason_above_is_counted_with_it() {
+    fn reference_to_the_reason_above_is_counted_with_it() {
         let one = |reason: &str| Unsafe { kind: Kind::Block, reason: reason.to_owned(), in_tests: false };
         let found = [one("first."), one("as above."), one("second."), one("As above.")];
         assert_eq!(grouped(&found, Kind::Block), [("first.".to_owned(), 2), ("second.".to_owned(), 2)]);

@@ -1,5 +1,5 @@
-//! What tasks and tests share: how the C library and the modules of other languages are built and installed, what comes from other
-//! packages, what real programs gain, and the pages that are written from the sources.
+//! Code that tasks and tests share: builds and installs the C libraries and the language modules, installs packages, and writes
+//! the generated pages.
 
 pub mod background;
 pub mod dist;
@@ -27,7 +27,7 @@ mod tests {
     use super::count;
 
     #[test]
-    fn counts_are_read_from_the_harness() {
+    fn count_reads_the_result_line_of_the_harness() {
         let line = "ok. 12 passed; 3 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s";
         assert_eq!((count(line, "passed"), count(line, "failed"), count(line, "ignored")), (12, 3, 4));
         assert_eq!(count("FAILED. nothing", "passed"), 0);

@@ -1,5 +1,4 @@
-//! What a developer and the CI machine run: `cargo xtask test`, `cargo xtask ci`, `cargo xtask dist`, `cargo xtask record`,
-//! `cargo xtask real`.
+//! Tasks for developers and for CI: tests, checks, installation, benchmarks and generated pages (`cargo xtask --help`).
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
@@ -12,7 +11,7 @@ use xtask::{
 };
 
 #[derive(Parser)]
-#[command(about = "Tasks of the forkless project")]
+#[command(about = "Run a task of the forkless project")]
 struct Options {
     #[command(subcommand)]
     task: Task,
@@ -20,59 +19,63 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Every test of every crate, closing with counts.
+    /// Run all tests of all crates and print the totals
     Test {
-        /// Install nothing: tests that lack a program or a package say so and are skipped.
+        /// Install no packages; tests that need a missing one are skipped
         #[arg(long)]
         no_install: bool,
-        /// Arguments of the test harness: names of tests to run.
+        /// Arguments of the test harness, such as names of tests
         names: Vec<String>,
     },
-    /// What the CI machine runs: format, lints, docs, every test, a short benchmark.
+    /// Run what CI runs: format, lints, docs, all tests, a short benchmark
     Ci,
-    /// Measures, puts the record into bench/record, and its figures into the README.
+    /// Measure, and write the record to bench/record and its figures to the README
     Record {
-        /// Options of the benchmark, such as --full.
+        /// Options of forkless bench, such as --full
         #[arg(last = true)]
         words: Vec<String>,
     },
-    /// Builds the C libraries, their headers and their pkg-config files, and installs them.
+    /// Build the C libraries and install them with their headers and pkg-config files
     Dist {
-        /// Where: P/lib, P/include.
+        /// Install to P/lib and P/include
         #[arg(long, value_name = "P")]
         prefix: PathBuf,
     },
-    /// Measures our popen_noshell in the benchmark of its author, beside vfork, fork, posix_spawn, system and popen.
+    /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
     Noshell(noshell::Options),
-    /// Measures the preload library beside libc's functions.
+    /// Compare the preload library with libc's functions
     Preload(preload::Options),
-    /// Measures real programs with and without libforkless_preload.so.
+    /// Measure real programs with and without libforkless_preload.so
     Real(real::Options),
-    /// Breaks rules on purpose, one at a time, and sees whether the tests that are there for them fail.
+    /// Plant faults, one at a time, and check that the tests for them fail
     Mutants(mutants::Options),
-    /// Measures the tables and graphs of the texts on slow launches again, beside their published figures.
+    /// Measure published tables and graphs on slow launches again
     Background(background::Options),
-    /// Boots real kernels in qemu and runs the tests in them.
+    /// Boot real kernels in qemu and run the tests in them
     Kernels(kernels::Options),
-    /// Launches of all forms, mixed from many threads of one host, for hours.
+    /// Launch in all forms from many threads of one process, for hours
     Soak(soak::Options),
-    /// Runs the fuzz targets, which needs cargo-fuzz and a nightly toolchain.
+    /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
     Fuzz(fuzz::Options),
-    /// Writes what other languages and the docs have of the table of settings: after a change of crates/forkless/src/settings.rs.
+    /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
     Settings,
-    /// Lists all unsafe code with its reasons in docs/unsafe.md.
+    /// Write the list of all unsafe code with its reasons to docs/unsafe.md
     Unsafe,
-    /// Lists the promises with their tests and planted faults in docs/trust.md.
+    /// Write the promises with their tests and planted faults to docs/trust.md
     Trust,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    // Relative paths of these are the caller's.
+    // Their relative paths refer to the caller's working directory.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
     match &options.task {
         Task::Dist { prefix } => {
-            ensure!(std::env::var_os(dist::FEATURES).is_none(), "{} is set: that is for trials alone", dist::FEATURES);
+            ensure!(
+                std::env::var_os(dist::FEATURES).is_none(),
+                "{} is set, which only cargo xtask mutants may do: unset it",
+                dist::FEATURES
+            );
             return dist::install(prefix, &target);
         }
         Task::Mutants(options) => return mutants::run(options, &target),
@@ -88,7 +91,7 @@ fn main() -> Result<()> {
         Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
-    // Cargo sets the directory of this crate; the tasks run at the workspace's root.
+    // Cargo sets the directory of this crate, but the tasks run in the workspace root.
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
@@ -101,11 +104,11 @@ fn main() -> Result<()> {
     }
 }
 
-/// Of all crates: what releases have. (`planted` breaks rules on purpose, and is for trials alone.)
+/// The features of all crates in releases. (`planted` adds faults and is only for `cargo xtask mutants`.)
 const FEATURES: &str = "forkless/tokio";
 
 fn ci(target: &Path) -> Result<()> {
-    require("gcc", "the benchmark's C contestants are built with it: apt-get install gcc libc6-dev")?;
+    require("gcc", "it builds the C methods of the benchmark: apt-get install gcc libc6-dev")?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
@@ -116,7 +119,7 @@ fn ci(target: &Path) -> Result<()> {
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
-    // Those of the tests: the figures say nothing anyway.
+    // Use the modules of the tests: this short run is only a check, and its figures are not used.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
     modules.skipped().iter().for_each(|line| println!("{line}"));
     let mut quick = cargo(&quick);
@@ -125,7 +128,7 @@ fn ci(target: &Path) -> Result<()> {
     modules.have_rows(&serde_json::from_str(&record)?)
 }
 
-/// A record of today: on a machine that has nothing else to do.
+/// Writes a record with today's date. Run it on an otherwise idle machine.
 fn record(words: &[String], target: &Path) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let out = format!("bench/record/{}", String::from_utf8(date.stdout)?.trim());
@@ -136,16 +139,16 @@ fn record(words: &[String], target: &Path) -> Result<()> {
     step("README", cargo(&bench).args(["report", "--readme", "README.md", &out]))
 }
 
-/// What to do about packages that tests need and that are missing.
+/// How to handle missing packages that tests need.
 #[derive(PartialEq, Eq)]
 enum Install {
-    /// Debian's, if this is Debian and we are root, and Python's, into a virtual environment.
+    /// Install Debian packages, if this is Debian and the user is root, and Python packages in a virtual environment.
     Missing,
-    /// Leave the machine as it is.
+    /// Install nothing.
     Nothing,
 }
 
-/// Installs what tests need, runs `cargo test` over the workspace and adds its results up.
+/// Installs packages that tests need, runs `cargo test` for the workspace and prints the totals.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
@@ -175,7 +178,7 @@ fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
     let status = child.wait()?;
     println!("\n{passed} passed, {failed} failed, {skipped} skipped");
     if !status.success() || failed > 0 {
-        bail!("not every test passed");
+        bail!("some tests failed");
     }
     if passed == 0 {
         bail!("no test ran");

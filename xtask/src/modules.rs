@@ -1,5 +1,4 @@
-//! Our Perl distribution and our Python package, built as who installs them builds them, for their own tests, for the benchmark and
-//! for its tests.
+//! Builds the Perl distribution and the Python package as their users do, for their own tests, for the benchmark and for its tests.
 
 use crate::{dist, packages};
 use anyhow::{Context, Result, bail, ensure};
@@ -10,55 +9,54 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-/// Where a module was built; or why it cannot be here.
+/// Where a module was built, or why it cannot be built here.
 pub type Built = Result<PathBuf, String>;
 
-/// The variable that has the word for one run of `cargo xtask`, or of a test without it: what was built in a run is not built again in the
-/// same one, whoever asks for it.
+/// The environment variable with the ID of this run of `cargo xtask`, or of a test without it. A module is built once per run.
 pub const RUN: &str = "FORKLESS_XTASK_RUN";
 
-/// The word for this run.
+/// The ID of this run.
 pub static THIS_RUN: LazyLock<String> = LazyLock::new(|| {
     let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
     std::env::var(RUN).unwrap_or_else(|_| format!("{}-{now}", std::process::id()))
 });
 
-/// What building the Python package takes.
+/// Packages that the build of the Python package needs.
 const REQUIREMENTS: &str = "bindings/python/requirements.txt";
 
-/// Tests run at once, and build one after the other.
+/// Serializes builds of tests that run concurrently.
 fn building() -> MutexGuard<'static, ()> {
     static BUILDING: Mutex<()> = Mutex::new(());
     BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the Python package is compiled.
+/// The profile of the Python package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// As tests are, of which it shares what was compiled.
+    /// The profile of the tests, with which it shares compiled dependencies.
     Dev,
-    /// As users have it.
+    /// The profile of releases.
     Release,
 }
 
-/// Both.
+/// The built modules.
 pub struct Modules {
-    /// The copy of the distribution in which it was built.
+    /// The copy of the Perl distribution in which it was built.
     pub perl: Built,
-    /// The interpreter of a virtual environment that has the package.
+    /// The interpreter of a virtual environment with the Python package.
     pub python: Built,
 }
 
 impl Modules {
-    /// Builds them below `place`, with libraries from cargo's directory `target`.
+    /// Builds both below `place`, with libraries from cargo's directory `target`.
     ///
     /// # Errors
-    /// When one could be built here, and was not.
+    /// If one could be built here but the build failed.
     pub fn build(place: &Path, target: &Path, profile: Profile) -> Result<Self> {
         let (place, target) = (std::path::absolute(place)?, std::path::absolute(target)?);
         let (for_perl, for_python) = (place.join("perl"), place.join("python"));
         let perl = perl(&for_perl, &target)?;
-        // Where pip has nothing to install from there is nothing to build with.
+        // Without a package index for pip, the build requirements cannot be installed.
         let venv = {
             let _building = building();
             if is_ours(&for_python) { packages::venv(&for_python, Path::new(REQUIREMENTS)).map(drop) } else { Ok(()) }
@@ -70,10 +68,10 @@ impl Modules {
         Ok(Self { perl, python })
     }
 
-    /// Has the command find them: in PERL5LIB, and by the `python3` of PATH.
+    /// Makes the command find them: by PERL5LIB, and by `python3` in PATH.
     ///
     /// # Errors
-    /// When a directory has a colon in its name.
+    /// If the name of a directory contains a colon.
     pub fn add_to<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
         if let Ok(copy) = &self.perl {
             command.env("PERL5LIB", before("PERL5LIB", &["arch", "lib"].map(|part| copy.join("blib").join(part)))?);
@@ -85,17 +83,17 @@ impl Modules {
         Ok(command)
     }
 
-    /// Those that were built, or not, with what the names of their contestants begin with.
+    /// The modules, with the common prefix of their methods in the benchmark.
     fn contestants(&self) -> [(&'static str, &Built); 2] {
         [("forkless-perl-", &self.perl), ("forkless-cpython", &self.python)]
     }
 
-    /// Whether it is a contestant by a module that was built.
+    /// Is this a method of a module that was built?
     pub fn must_have(&self, name: &str) -> bool {
         self.contestants().into_iter().any(|(begin, built)| built.is_ok() && name.starts_with(begin))
     }
 
-    /// What is missing, a line each.
+    /// The missing modules, one line each.
     pub fn skipped(&self) -> Vec<String> {
         let line = |(names, built): (&str, &Built)| {
             built.as_ref().err().map(|why| format!("SKIPPED: the benchmark's rows of {names}… because {why}"))
@@ -103,22 +101,22 @@ impl Modules {
         self.contestants().into_iter().filter_map(line).collect()
     }
 
-    /// Sees to it that each contestant by a module that was built has a row in a record of the benchmark.
+    /// Checks that each method of a built module has a row in a record of the benchmark.
     ///
     /// # Errors
-    /// When one has none, named, or the record knows of none at all.
+    /// If one has no row, or the record has no such method at all.
     pub fn have_rows(&self, record: &serde_json::Value) -> Result<()> {
         let engines = record["machine"]["engines"].as_object().context("no engines")?;
         let rows = record["rows"].as_array().context("no rows")?;
         let wanted: Vec<_> = engines.keys().filter(|name| self.must_have(name)).collect();
         let missing = wanted.iter().find(|name| !rows.iter().any(|row| row["launcher"] == ***name));
-        ensure!(missing.is_none(), "no rows of {missing:?}, whose module is built");
+        ensure!(missing.is_none(), "no rows of {missing:?}, although its module is built");
         ensure!(!wanted.is_empty() || self.contestants().iter().all(|(_, built)| built.is_err()), "no contestants");
         Ok(())
     }
 }
 
-/// A variable of ours with these directories before what it has.
+/// The value of an environment variable with these directories prepended.
 fn before(name: &str, directories: &[PathBuf]) -> Result<OsString> {
     let old = std::env::var_os(name).unwrap_or_default();
     let old = std::env::split_paths(&old).filter(|directory| !directory.as_os_str().is_empty());
@@ -133,13 +131,9 @@ pub fn perl(place: &Path, target: &Path) -> Result<Built> {
     let _building = building();
     let copy = place.join("Forkless");
     if !is_ours(place) {
-        // Whose it is may have built it there.
+        // The owner of the directory may have built it there.
         let there = copy.join("blib/arch/auto/Forkless/Forkless.so").exists();
-        return Ok(if there {
-            Ok(copy)
-        } else {
-            Err("cargo's directory cannot be written to by this user".to_owned())
-        });
+        return Ok(if there { Ok(copy) } else { Err("this user cannot write to cargo's directory".to_owned()) });
     }
     if is_of_this_run(place) {
         return Ok(Ok(copy));
@@ -163,7 +157,7 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     if copy.exists() {
         fs::remove_dir_all(copy)?;
     }
-    // What the MANIFEST has, so a file that it lacks is missed.
+    // Copy only files in the MANIFEST, so that a file that it lacks is noticed.
     for name in fs::read_to_string(from.join("MANIFEST"))?.lines() {
         let to = copy.join(name);
         fs::create_dir_all(to.parent().context("a directory")?)?;
@@ -171,12 +165,12 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     }
     let mut configure = Command::new("perl");
     configure.arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix);
-    // The module's own part in C has faults too.
+    // The C part of the module has planted faults, too.
     run(configure.args((!dist::features().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
     run(Command::new("make").current_dir(copy))
 }
 
-/// Whether modules in C can be built for perl; else why not.
+/// Can C modules be built for perl? Otherwise the reason.
 pub fn has_headers() -> Result<(), String> {
     let headers = "use Config; my $h = \"$Config{archlibexp}/CORE/perl.h\"; print -e $h ? \"\" : $h";
     match Command::new("perl").args(["-MExtUtils::MakeMaker", "-MTest::More", "-e", headers]).output() {
@@ -184,20 +178,20 @@ pub fn has_headers() -> Result<(), String> {
         Ok(output) if output.status.success() => {
             Err(format!("perl's headers are missing: {}", String::from_utf8_lossy(&output.stdout)))
         }
-        _ => Err("there is no perl with MakeMaker and Test::More".to_owned()),
+        _ => Err("no perl with MakeMaker and Test::More is installed".to_owned()),
     }
 }
 
-/// Builds the wheel of bindings/python in cargo's directory `target` and installs it into a virtual environment in `place`: its
-/// interpreter.
+/// Builds the wheel of bindings/python in cargo's directory `target` and installs it into a virtual environment in `place`; returns
+/// its interpreter.
 ///
 /// # Errors
-/// What venv, pip or maturin say.
+/// If venv, pip or maturin fails.
 pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     let _building = building();
     let wheels = place.join("wheels");
     if !is_ours(place) {
-        // Whose it is may have installed it there.
+        // The owner of the directory may have installed it there.
         let there = place.join("venv/bin/python");
         let has_it = wheels.exists() && there.exists();
         return Ok(if has_it { Ok(there) } else { Err("cargo cannot build as this user".to_owned()) });
@@ -227,22 +221,22 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     Ok(Ok(python))
 }
 
-/// Whether this user may build in the directory, which is made.
+/// Creates the directory; may this user build in it?
 fn is_ours(place: &Path) -> bool {
     fs::create_dir_all(place).is_ok() && fs::write(place.join("probe"), "").is_ok()
 }
 
-/// Whether it was built in this run of `cargo xtask`.
+/// Was it built in this run of `cargo xtask`?
 pub(crate) fn is_of_this_run(place: &Path) -> bool {
     fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
 }
 
-/// Notes that it is built.
+/// Records that it was built in this run.
 pub(crate) fn done(place: &Path) -> Result<()> {
     Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }
 
-/// Runs it; what it has said is told if it fails.
+/// Runs the command; prints its output if it fails.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -257,7 +251,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn a_built_module_must_have_rows() {
+    fn built_module_without_rows_is_an_error() {
         let modules = Modules { perl: Ok(PathBuf::from("/there")), python: Err("there is none".to_owned()) };
         let record = |version, launcher: &str| json!({"machine": {"engines": {"forkless-perl-system": version}}, "rows": [{"launcher": launcher}]});
         assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "forkless-perl-system")).is_ok());

@@ -1,8 +1,8 @@
-//! Planted faults: rules that are broken on purpose, and whether the tests that are there for them fail: `cargo xtask mutants`.
+//! `cargo xtask mutants`: plants faults and checks that the tests for them fail.
 //!
-//! The list is `tests/planted.toml`, how a fault is chosen is in `crates/core/src/planted.rs`. The tests are built once, with
-//! all faults, in a directory of their own. Then each named test runs without a fault, and must pass, and once with each fault
-//! that it claims to catch, and must fail: by an assertion, within its time.
+//! The faults are listed in `tests/planted.toml`; `crates/core/src/planted.rs` selects one at run time. The tests are built once,
+//! with all faults, in a separate directory. Each listed test then runs without a fault, and must pass, and with each fault that
+//! it should catch, and must fail by an assertion within its time limit.
 
 use crate::{dist, modules};
 use anyhow::{Context, Result, bail, ensure};
@@ -14,36 +14,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What to try.
+/// The faults to try.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Names of faults; all if none is given.
+    /// Try these faults (default: all)
     names: Vec<String>,
-    /// Only the most central faults.
+    /// Try only the most important faults, as CI does
     #[arg(long)]
     central: bool,
-    /// Put what was found into bench/record.
+    /// Write the results to bench/record
     #[arg(long)]
     record: bool,
 }
 
 impl Options {
-    /// What CI tries.
+    /// The faults that CI tries.
     pub fn central() -> Self {
         Self { names: Vec::new(), central: true, record: false }
     }
 }
 
-/// The variable that names the fault, for the code that has been built with it.
+/// The environment variable that selects a fault.
 const PLANTED: &str = "FORKLESS_PLANTED";
 
-/// The variable by which whatever a run has left behind is found.
+/// The environment variable that marks processes of a trial, to find those left behind.
 const TRIAL: &str = "FORKLESS_PLANTED_TRIAL";
 
-/// The feature of all crates that are built.
+/// The feature that builds the faults into all crates.
 const FEATURE: &str = "forkless/planted";
 
-/// Seconds for a test, where the list says nothing else.
+/// Default time limit of a test, in seconds.
 const LIMIT: u64 = 60;
 
 #[derive(Deserialize)]
@@ -51,20 +51,20 @@ struct List {
     fault: Vec<Fault>,
 }
 
-/// A rule that is broken.
+/// A planted fault.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fault {
     name: String,
     why: String,
-    /// The tests that have to fail.
+    /// The tests that must fail.
     tests: Vec<Test>,
-    /// One of those that CI tries.
+    /// CI tries this fault.
     #[serde(default)]
     central: bool,
-    /// Seconds after which a test hangs.
+    /// Time limit of a test, in seconds.
     limit: Option<u64>,
-    /// Variables of the tests, such as one that chooses a case of a table.
+    /// Environment variables of the tests, such as one that selects a case of a table.
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
@@ -73,23 +73,23 @@ struct Fault {
 #[derive(Deserialize, Serialize, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Test(String, String, String);
 
-/// What became of a fault, the best first.
+/// The result of a trial, best first.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
-    /// Each test has failed, by itself and in time.
+    /// Every test failed by an assertion and in time.
     Caught,
-    /// A test cannot run on this machine.
+    /// A test was skipped on this machine.
     Skipped,
-    /// A test has passed.
+    /// A test passed.
     Survived,
-    /// A test has not ended within its time, or is ended by a signal.
+    /// A test exceeded its time limit or was killed by a signal.
     Hung,
-    /// A test fails without a fault too, or there is no test.
+    /// A test also fails without the fault, or does not exist.
     Unproven,
 }
 
-/// One fault, tried.
+/// A trial of one fault.
 #[derive(Serialize)]
 struct Tried {
     name: String,
@@ -99,10 +99,10 @@ struct Tried {
     tests: Vec<Test>,
 }
 
-/// Tries the faults; an error unless each one is caught, or has a test that cannot run here.
+/// Tries the faults.
 ///
 /// # Errors
-/// What cargo says, or that a fault is not caught.
+/// If cargo fails, or a fault is neither caught nor skipped.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     let text = fs::read_to_string(dist::root().join("tests/planted.toml")).context("tests/planted.toml")?;
     let faults = chosen(toml::from_str::<List>(&text)?.fault, options)?;
@@ -122,7 +122,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.record {
         record(&tried, caught)?;
     }
-    ensure!(caught + skipped == tried.len(), "not every planted fault is caught");
+    ensure!(caught + skipped == tried.len(), "some planted faults were not caught");
     Ok(())
 }
 
@@ -140,9 +140,9 @@ fn line(name: &str, verdict: Verdict, seconds: f64) -> String {
     format!("{:<9} {seconds:>6.1} s  {name}", format!("{verdict:?}").to_lowercase())
 }
 
-/// The programs of the tests, built with all faults.
+/// The test programs, built with all faults.
 struct Trial {
-    /// By package and target: the program, and where it runs.
+    /// The program and its working directory, by package and target.
     programs: BTreeMap<(String, String), (PathBuf, PathBuf)>,
     output: PathBuf,
 }
@@ -171,7 +171,7 @@ impl Trial {
         Ok(Self { programs, output: place.join("output") })
     }
 
-    /// `passes`: what came of each test without a fault.
+    /// `passes`: the result of each test without a fault.
     fn try_fault(&self, fault: &Fault, passes: &mut BTreeMap<(Test, String), Verdict>) -> Result<Verdict> {
         let mut worst = if fault.tests.is_empty() { Verdict::Unproven } else { Verdict::Caught };
         for test in &fault.tests {
@@ -181,7 +181,7 @@ impl Trial {
                 None => *passes.entry(key).or_insert(self.run(test, fault, None)?),
             };
             let verdict = match without {
-                // A part of it may be skipped here, and another one see the fault.
+                // Some parts of a test may be skipped here while another one sees the fault.
                 Verdict::Survived | Verdict::Skipped => self.run(test, fault, Some(&fault.name))?,
                 _ => Verdict::Unproven,
             };
@@ -190,7 +190,7 @@ impl Trial {
         Ok(worst)
     }
 
-    /// Runs a test once; without a fault it should survive.
+    /// Runs a test once. Without a fault the result should be `Survived`.
     fn run(&self, test: &Test, fault: &Fault, planted: Option<&str>) -> Result<Verdict> {
         let Test(package, target, name) = test;
         let program = self.programs.get(&(package.clone(), target.clone()));
@@ -203,7 +203,7 @@ impl Trial {
         command.env(modules::RUN, &*modules::THIS_RUN).env(dist::FEATURES, FEATURE);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let limit = fault.limit.unwrap_or(LIMIT);
-        // A good test may have to build something first.
+        // The run without a fault may have to build something first, so it gets more time.
         let limit = Duration::from_secs(if planted.is_some() { limit } else { limit + 600 });
         let status = within(limit, command.spawn().with_context(|| program.display().to_string())?)?;
         end_all(&trial)?;
@@ -221,7 +221,7 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// A program of tests in a line of cargo's: package and target, the file, the package's directory.
+/// Parses a test program from a line of cargo's JSON: package and target, file, package directory.
 fn program(message: &serde_json::Value) -> Option<((String, String), (PathBuf, PathBuf))> {
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
     let program = message["executable"].as_str().filter(|_| is_test)?;
@@ -237,7 +237,7 @@ fn program(message: &serde_json::Value) -> Option<((String, String), (PathBuf, P
     Some(((package.to_owned(), target.to_owned()), (program.into(), directory.into())))
 }
 
-/// Waits for its end; none if the time is up, and it has been killed.
+/// Waits for the process; kills it and returns None when the time is up.
 fn within(limit: Duration, mut child: std::process::Child) -> Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
@@ -253,7 +253,7 @@ fn within(limit: Duration, mut child: std::process::Child) -> Result<Option<Exit
     }
 }
 
-/// Kills what a trial has left behind, in whatever process group: a fault may leave anything.
+/// Kills all processes that a trial has left behind, in any process group.
 fn end_all(trial: &str) -> Result<()> {
     let mark = format!("{TRIAL}={trial}\0");
     let has_mark = |pid: &str| {
@@ -263,18 +263,18 @@ fn end_all(trial: &str) -> Result<()> {
     let all = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let left: Vec<_> = all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && has_mark(name)).collect();
     if !left.is_empty() {
-        // One that has ended meanwhile is no fault.
+        // The process may have ended meanwhile.
         Command::new("kill").arg("-KILL").args(left).stderr(Stdio::null()).status().context("kill")?;
     }
     Ok(())
 }
 
-/// What a test's end says. A scenario that is ended by its own alarm, or by its own time limit, hangs.
+/// The result of a test run. A scenario that is stopped by its own alarm or time limit counts as hung.
 fn verdict(name: &str, status: Option<ExitStatus>, said: &str) -> Result<Verdict> {
     let Some(status) = status else { return Ok(Verdict::Hung) };
     let is_late = ["SIGALRM", "did not end within its time"].iter().any(|words| said.contains(words));
     let results = said.rsplit_once("test result: ").map_or("", |(_, results)| results);
-    // In the list at the end; a program that is no harness of Rust's says no more than that it failed.
+    // A failed test is in the list at the end; a test program without Rust's harness only reports that it failed.
     let is_named =
         said.rsplit_once("\nfailures:\n").is_some_and(|(_, list)| list.lines().any(|line| line.trim() == name));
     match status.code() {
@@ -283,7 +283,7 @@ fn verdict(name: &str, status: Option<ExitStatus>, said: &str) -> Result<Verdict
         Some(1) if results.starts_with("FAILED") => Ok(Verdict::Caught),
         Some(0) if said.lines().any(|line| line.starts_with("SKIPPED:")) => Ok(Verdict::Skipped),
         Some(0) if !results.starts_with("ok. 0 passed") => Ok(Verdict::Survived),
-        Some(0) => bail!("there is no test {name}"),
+        Some(0) => bail!("no test {name}"),
         _ => Ok(Verdict::Hung),
     }
 }
@@ -294,7 +294,7 @@ fn tail(said: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].iter().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
-/// `bench/record/DATE-mutants`: the list as it was printed, and as JSON.
+/// Writes the results to `bench/record/DATE-mutants`, as text and as JSON.
 fn record(tried: &[Tried], caught: usize) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let place = dist::root().join(format!("bench/record/{}-mutants", String::from_utf8(date.stdout)?.trim()));
@@ -314,9 +314,8 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    /// Only a failure of the named test, in time, catches a fault.
     #[test]
-    fn a_fault_is_caught_by_a_failure_and_nothing_else() {
+    fn only_a_failure_of_the_named_test_in_time_catches_a_fault() {
         let exit = |code: i32| Some(ExitStatus::from_raw(code << 8));
         let failed = "test x ... FAILED\n\nfailures:\n\n---- x stdout ----\nno\n\nfailures:\n    x\n\ntest result: FAILED. 0 passed; 1 failed;\n";
         let passed = "test x ... ok\n\ntest result: ok. 1 passed; 0 failed;\n";

@@ -1,25 +1,25 @@
-//! `popen_noshell` of ours in the benchmark of its author: so many launches of a program that prints a line, from a process of
-//! 200 MiB of which half is written to. Each way is a process of its own, and all take turns; what is told is the median over the
-//! turns, and the median of the ratios within a turn.
+//! Runs the benchmark of popen_noshell's author with the implementation of forkless: launches of a program that prints a line, from
+//! a process of 200 MiB of which half is written to. Each method is a separate process, and all take turns. Prints the median
+//! over the turns, and the median of the ratios within a turn.
 
 use crate::dist;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Launches of each way, all turns together.
+    /// Make this many launches with each method, in all turns together
     #[arg(long, default_value_t = 60_000)]
     launches: u32,
-    /// Turns.
+    /// Split the launches into this many turns
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// MiB of the process.
+    /// Give the process this many MiB
     #[arg(long, default_value_t = 200)]
     memory: u32,
-    /// Directory of another library of that interface, as popen_noshell.c and popen_noshell.h, to compare with.
+    /// Compare with the popen_noshell.c and popen_noshell.h in this directory
     #[arg(long, value_name = "DIR")]
     original: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ struct Contestant {
     name: String,
     way: &'static str,
     program: PathBuf,
-    /// Nanoseconds of a launch, for each turn.
+    /// Time of a launch in nanoseconds, for each turn.
     wall: Vec<f64>,
     cpu: Vec<f64>,
 }
@@ -50,7 +50,7 @@ struct Contestant {
 /// Builds, measures, prints a table.
 ///
 /// # Errors
-/// What cc and the programs say.
+/// If cc or one of the programs fails.
 pub fn compare(options: &Options, target: &Path) -> Result<()> {
     let place = std::path::absolute(target)?.join("noshell");
     dist::install(&place, target)?;
@@ -99,7 +99,7 @@ fn measure(options: &Options, contestants: &mut [Contestant], hello: &Path) -> R
     let all = contestants.len();
     for turn in 0..options.turns as usize {
         for n in 0..all {
-            // Nobody always follows the same one, nor is always first.
+            // Rotate the order, so that no method always follows the same one or is always first.
             let who = &mut contestants[(n * if turn % 2 == 0 { 1 } else { all - 1 } + turn) % all];
             let mut command = Command::new(&who.program);
             command.arg(who.way).arg(count.to_string()).arg(options.memory.to_string()).arg(hello);
@@ -150,7 +150,7 @@ mod tests {
     use super::{median, ratio};
 
     #[test]
-    fn medians_are_in_the_middle() {
+    fn median_of_even_and_odd_counts() {
         assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 3.0, 2.0])), (2.0, 2.5));
         assert_eq!(ratio(&[1.0, 4.0, 9.0], &[2.0, 2.0, 3.0]), 2.0);
     }

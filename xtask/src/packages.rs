@@ -1,6 +1,6 @@
-//! What tests need of the system's packages and of Python's: installed where they are missing and that is possible.
+//! Installs Debian and Python packages that tests need, where possible.
 //!
-//! A test whose program is still missing afterwards says `SKIPPED: …`.
+//! A test whose program is still missing afterwards prints `SKIPPED: …`.
 
 use crate::dist::root;
 use crate::modules::Built;
@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The variable that tells tests to install nothing: `cargo xtask test --no-install`.
+/// The environment variable that forbids installation: `cargo xtask test --no-install`.
 pub const NO_INSTALL: &str = "FORKLESS_NO_INSTALL";
 
-/// Debian's packages, each with what takes it.
+/// Debian packages, each with its purpose.
 const DEBIAN: &[(&str, &str)] = &[
     ("libuv1-dev", "the benchmark's libuv engine"),
     ("libglib2.0-dev", "the benchmark's GLib engine"),
@@ -40,20 +40,20 @@ const DEBIAN: &[(&str, &str)] = &[
     ("strace", "tests of hosts under a debugger"),
     ("ltrace", "tests of hosts under a debugger"),
     ("linux-perf", "tests of hosts under a debugger"),
-    ("chromium", "looking at the benchmark's page"),
-    ("rakudo", "the background's curve of Raku"),
+    ("chromium", "tests of the benchmark's page"),
+    ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 
-/// Debian's packages of which tests read files: only unpacked, since each would bring many others.
+/// Debian packages of which tests only read files: unpacked, not installed, because they have many dependencies.
 const UNPACKED: &[(&str, &str)] = &[
     ("golang-github-docker-docker-dev", "tests under Docker's seccomp profile"),
     ("golang-github-containers-common", "tests under Podman's seccomp profile"),
 ];
 
-/// Unpacks what tests read of packages into `packages/NAME` of cargo's directory `target`; says so if it cannot.
+/// Unpacks these packages into `packages/NAME` of cargo's directory `target`; prints a line for each that it cannot.
 ///
 /// # Errors
-/// Where nothing can be written there.
+/// If the directory cannot be written to.
 pub fn unpack(target: &Path) -> Result<()> {
     for (package, what) in UNPACKED {
         let place = std::path::absolute(target)?.join("packages").join(package);
@@ -68,7 +68,7 @@ pub fn unpack(target: &Path) -> Result<()> {
         let made = run(Command::new("apt-get").args(download).current_dir(&new))
             .and_then(|()| run(Command::new("sh").args(["-c", script]).current_dir(&new)));
         match made {
-            // Last, so that one which was left half made is made again.
+            // Last, so that an incomplete one is created again.
             Ok(()) => fs::rename(&new, &place)?,
             Err(error) => println!("SKIPPED: {what} because {package} cannot be unpacked: {error}"),
         }
@@ -76,10 +76,10 @@ pub fn unpack(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs what is missing of the list, if this is Debian and we are root; says so if it cannot.
+/// Installs missing packages, if this is Debian and the user is root; prints a line otherwise.
 ///
 /// # Errors
-/// Without /proc.
+/// If /proc is not mounted.
 pub fn debian() -> Result<()> {
     let missing: Vec<_> = DEBIAN.iter().filter(|(package, _)| !installed(package)).collect();
     let Some((first, _)) = missing.first() else { return Ok(()) };
@@ -87,7 +87,10 @@ pub fn debian() -> Result<()> {
         println!("missing: {package}, for {what}");
     }
     if fs::metadata("/proc/self").context("no /proc")?.uid() != 0 || !has("apt-get") {
-        println!("SKIPPED: {} packages from {first} on, because apt-get needs root, or is not here", missing.len());
+        println!(
+            "SKIPPED: {} packages from {first} on, because apt-get needs root, or is not installed",
+            missing.len()
+        );
         return Ok(());
     }
     let mut words = vec!["install", "-q", "-y", "--no-install-recommends"];
@@ -111,7 +114,7 @@ fn has(program: &str) -> bool {
 
 fn apt(words: &[&str]) -> Result<()> {
     let mut apt = Command::new("apt-get");
-    // A service that a package brings is not started: tests start their own.
+    // Do not start services of packages: tests start their own.
     apt.args(["-o", "Dpkg::Use-Pty=0", "-o", "APT::Update::Error-Mode=any"]).args(words);
     apt.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
     let status = apt.status().context("apt-get")?;
@@ -121,16 +124,16 @@ fn apt(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The Python of a virtual environment in cargo's directory `target`, with the packages that `requirements` pins; made, or brought
-/// up to date, where it is not. Or why there is none: without a Python of 3.9 at least, or where [nothing may be installed](NO_INSTALL).
+/// Creates or updates a virtual environment in cargo's directory `target` with the packages that `requirements` pins; returns its
+/// Python. Returns the reason if there is no Python 3.9 or later, or if [nothing may be installed](NO_INSTALL).
 ///
 /// # Errors
-/// What venv or pip say.
+/// If venv or pip fails.
 pub fn venv(target: &Path, requirements: &Path) -> Result<Built> {
     let new_enough = ["-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))"];
     let status = Command::new("python3").args(new_enough).stderr(Stdio::null()).status();
     if !status.is_ok_and(|status| status.success()) {
-        return Ok(Err("there is no Python of 3.9 or later with venv".to_owned()));
+        return Ok(Err("no Python 3.9 or later with venv is installed".to_owned()));
     }
     let place = std::path::absolute(target)?.join("venv");
     let (python, noted) = (place.join("bin/python"), place.join("requirements.txt"));
@@ -146,7 +149,7 @@ pub fn venv(target: &Path, requirements: &Path) -> Result<Built> {
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     run(pip.arg(root().join(requirements)))?;
-    // Last, so that one which was left half made is made again.
+    // Last, so that an incomplete one is created again.
     fs::write(noted, wanted)?;
     Ok(Ok(python))
 }

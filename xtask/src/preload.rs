@@ -1,22 +1,22 @@
-//! libc's functions and those of the preload library, in turn in one process.
+//! Compares libc's functions with those of the preload library, in turn in one process.
 
 use crate::dist;
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Launches of each way; those that take long are launched less often.
+    /// Make this many launches with each function; slow ones get fewer
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
     launches: u32,
 }
 
-/// Builds, measures, prints a table; then another one for a user who has said that children inherit their standard streams alone.
+/// Builds, measures and prints a table; then another one with children that inherit only the standard streams.
 ///
 /// # Errors
-/// What cc and the program say.
+/// If cc or the program fails.
 pub fn compare(options: &Options, target: &Path) -> Result<()> {
     let place = std::path::absolute(target)?.join("preload");
     dist::install(&place, target)?;

@@ -1,7 +1,7 @@
-//! Programs of Debian's packages that launch, with and without `libforkless_preload.so`: [bench/real](../../bench/real/README.md).
+//! Measures launching programs of Debian with and without `libforkless_preload.so`: [bench/real](../../bench/real/README.md).
 //!
-//! A program says `ready` when it is in its condition, is told `go`, and says `done`; what lies between is measured. The ways take
-//! turns, each turn with a new process.
+//! A program prints `ready` when it is set up, reads `go`, and prints `done`; the time between the last two is measured. The
+//! methods take turns, each turn with a new process.
 
 use crate::dist;
 use crate::noshell::{median, ratio};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Turns.
+    /// Make this many turns
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// Only what has this in its name.
+    /// Measure only programs with this in their name
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
 }
@@ -27,16 +27,16 @@ struct Load {
     name: String,
     /// `$COUNT` is replaced.
     words: Vec<String>,
-    /// Launches, requests, or targets.
+    /// Number of launches, requests or targets.
     count: u32,
-    /// Nanoseconds for each of these, for each turn, in each way.
+    /// Time of each in nanoseconds, by method and turn.
     taken: [Vec<f64>; 3],
 }
 
-/// What the environment has for each way.
+/// The environment of each method.
 const WAYS: [&[(&str, &str)]; 3] = [&[], &[("FORKLESS_INHERIT", "all")], &[("FORKLESS_INHERIT", "stdio")]];
 
-/// The programs, and what they are found by.
+/// The programs, and how to find each.
 fn loads() -> Vec<Load> {
     let new = |name: &str, count: u32, words: &str| Load {
         name: name.to_owned(),
@@ -45,7 +45,7 @@ fn loads() -> Vec<Load> {
         taken: Default::default(),
     };
     let php = |how: &str, condition: &str, rest: &str| {
-        // It forks, which takes its time.
+        // Fewer launches: fork is slow here.
         let count = if how == "proc_open" { 20 } else { 200 };
         new(
             &format!("PHP {how}, {condition}"),

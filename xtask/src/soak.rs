@@ -1,4 +1,4 @@
-//! A long soak: `tests/src/bin/soak.rs`, built with optimizations, with its figures in `bench/record`.
+//! Runs the soak test `tests/src/bin/soak.rs`, built with optimizations, and records its figures in `bench/record`.
 
 use crate::dist;
 use anyhow::{Context, Result, bail};
@@ -6,22 +6,22 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How long, and from where.
+/// The options of the soak test.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Launches.
+    /// Make this many launches
     #[arg(long, default_value_t = 5_000_000)]
     launches: u64,
-    /// End earlier, after so many seconds; the figures say how many launches there were.
+    /// Stop after this many seconds, even with fewer launches
     #[arg(long)]
     seconds: Option<u64>,
-    /// Threads of the host.
+    /// Launch from this many threads
     #[arg(long, default_value_t = 16)]
     threads: u64,
-    /// Seed of the random choices (default: another one each time, which is printed).
+    /// Seed the random choices (default: a new seed, which is printed)
     #[arg(long)]
     seed: Option<u64>,
-    /// Puts the figures into bench/record/DATE-soak.
+    /// Write the figures to bench/record/DATE-soak
     #[arg(long)]
     record: bool,
 }
@@ -29,7 +29,7 @@ pub struct Options {
 /// Builds and runs it.
 ///
 /// # Errors
-/// What cargo says, or that something was wrong.
+/// If cargo or the soak test fails.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--release", "--locked", "-p", "forkless-tests", "--bin", "soak"];
@@ -59,7 +59,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     }
     let status = running.wait()?;
     if !status.success() {
-        bail!("something was wrong: {status}");
+        bail!("the soak test failed: {status}");
     }
     Ok(())
 }

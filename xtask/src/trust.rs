@@ -1,5 +1,5 @@
-//! `cargo xtask trust`: each promise with the tests that fail when it is broken, the planted faults that show it, and the kernels they
-//! ran on, written to docs/trust.md from tests/promises.toml, tests/planted.toml and the newest record of kernels.
+//! `cargo xtask trust`: writes docs/trust.md from tests/promises.toml, tests/planted.toml and the newest record of kernels. The
+//! page lists each promise with its tests, the planted faults that these catch, and the kernels on which they ran.
 
 use crate::kernels::record::{self, Kernel};
 use anyhow::{Context, Result};
@@ -34,7 +34,7 @@ struct Rule {
     tests: Vec<Test>,
     #[serde(default)]
     control: Vec<Test>,
-    /// Planted faults that only tests of several rules see.
+    /// Planted faults that tests of several rules catch together.
     #[serde(default)]
     faults: Vec<String>,
 }
@@ -52,7 +52,7 @@ struct Fault {
     tests: Vec<Test>,
 }
 
-/// Everything that the page is made of.
+/// The sources of the page.
 pub struct Sources {
     promises: Vec<Promise>,
     faults: Vec<Fault>,
@@ -61,7 +61,7 @@ pub struct Sources {
 
 impl Sources {
     /// # Errors
-    /// When a file cannot be read, or says something unknown.
+    /// If a file cannot be read or has unknown fields.
     pub fn read(root: &Path) -> Result<Self> {
         let text = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
         let promises: Promises = toml::from_str(&text("tests/promises.toml")?).context("tests/promises.toml")?;
@@ -77,7 +77,7 @@ impl Sources {
         self.promises.iter().flat_map(|promise| &promise.rule)
     }
 
-    /// Tests that are named, and are not in the sources.
+    /// Named tests that do not exist in the sources.
     ///
     /// # Errors
     /// When a source cannot be read.
@@ -93,7 +93,7 @@ impl Sources {
         Ok(missing)
     }
 
-    /// Names of faults that rules claim, and that nobody plants.
+    /// Faults that rules name but that are not in the list of planted faults.
     pub fn unknown_faults(&self) -> Vec<&str> {
         let claimed = self.rules().flat_map(|rule| &rule.faults).map(String::as_str);
         claimed.filter(|name| !self.faults.iter().any(|fault| fault.name == *name)).collect()
@@ -102,7 +102,7 @@ impl Sources {
     /// The whole page.
     ///
     /// # Errors
-    /// None in fact: text is written to memory.
+    /// None in practice: the text is written to memory.
     pub fn page(&self) -> Result<String> {
         let mut page = HEAD.to_owned();
         writeln!(
@@ -150,7 +150,7 @@ impl Sources {
         Ok(())
     }
 
-    /// The faults that a rule claims, and those that tests of this rule alone have to see.
+    /// The faults that a rule names, and those that only tests of this rule catch.
     fn faults_of<'a>(&'a self, rule: &'a Rule) -> impl Iterator<Item = &'a str> {
         let is_its_own = |test: &Test| {
             rule.tests.contains(test) && self.rules().filter(|other| other.tests.contains(test)).count() == 1
@@ -177,7 +177,7 @@ fn names(tests: &[Test]) -> String {
     names.join(", ")
 }
 
-/// Is there such a test?
+/// Does the test exist?
 fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
     let Some(directory) = directory(root, package)? else { return Ok(false) };
     let name = name.rsplit("::").next().unwrap_or(name);
@@ -188,7 +188,7 @@ fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
             .flat_map(|place| [directory.join(place).join(format!("{target}.rs")), directory.join(place).join(target)])
             .collect(),
     };
-    // Such a program names its tests itself.
+    // A program without the standard harness names its tests itself.
     let names_its_tests =
         fs::read_to_string(directory.join("Cargo.toml"))?.contains(&format!("name = \"{target}\"\nharness = false"));
     for place in places.into_iter().filter(|place| place.exists()) {
@@ -231,7 +231,7 @@ fn sources(place: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Has a source a function with `#[test]` of this name, or a macro of its own that writes tests and is given the name?
+/// Does a source have a `#[test]` function of this name, or pass the name to a macro that generates tests?
 fn has_test(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let is = |token: Option<&TokenTree>, text: &str| token.is_some_and(|token| token.to_string() == text);
@@ -262,13 +262,13 @@ fn has_test(tokens: TokenStream, name: &str) -> bool {
     false
 }
 
-/// Is an attribute's content `test`, or a runtime's such as `tokio::test(…)`?
+/// Is the content of an attribute `test`, or that of a runtime such as `tokio::test(…)`?
 fn is_test(attribute: &TokenStream) -> bool {
     let words = attribute.clone().into_iter().take_while(|token| !matches!(token, TokenTree::Group(_)));
     words.last().is_some_and(|token| token.to_string() == "test")
 }
 
-/// Is there a `#[test]` anywhere in it?
+/// Does it contain `#[test]`?
 fn is_test_attribute(tokens: &TokenStream) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => is_test(&group.stream()) || is_test_attribute(&group.stream()),
@@ -298,10 +298,10 @@ each launch. [SECURITY.md](../SECURITY.md) has the threat model, and [unsafe.md]
 /// Writes the page.
 ///
 /// # Errors
-/// When a source cannot be read, or the page not written.
+/// If a source cannot be read or the page cannot be written.
 pub fn write(root: &Path) -> Result<()> {
     fs::write(root.join(PAGE), Sources::read(root)?.page()?).context(PAGE)?;
-    println!("{PAGE} is written");
+    println!("wrote {PAGE}");
     Ok(())
 }
 
@@ -312,7 +312,7 @@ mod tests {
     use crate::kernels::record::Outcome::{self, Failed, Passed};
 
     #[test]
-    fn tests_are_functions_with_the_attribute_or_names_given_to_a_macro_that_writes_it() {
+    fn tests_are_found_by_attribute_or_generating_macro() {
         let text = r#"
             macro_rules! scenes { ($($n:ident)*) => { $(#[test] fn $n() {})* }; }
             macro_rules! other { ($($n:ident)*) => {}; }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_has_the_faults_of_its_tests_and_the_kernels_where_none_of_them_failed() {
+    fn rule_lists_faults_of_its_tests_and_kernels_without_failures() {
         let job = |name: &str, tests: &[(&str, Outcome)]| Job {
             name: name.to_owned(),
             tests: tests.iter().map(|&(name, outcome)| (name.to_owned(), outcome)).collect(),

@@ -1,19 +1,19 @@
-//! Every table and curve of `cargo xtask background`, with a launch or two of each way.
+//! Every table and curve of `cargo xtask background`, with one or two launches of each method.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn every_way_that_is_here_gives_figures() {
+fn every_installed_method_has_figures() {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let out = own.join("background-record");
-    // Root's files, where an ordinary user comes after it.
+    // The files may belong to root if root ran the tests before an ordinary user.
     let is_ours = fs::create_dir_all(&out).is_ok() && fs::write(out.join("probe"), "").is_ok();
     if !is_ours {
-        println!("SKIPPED: the background's tables because the build directory is someone else's");
+        println!("SKIPPED: the tables of cargo xtask background because another user owns the build directory");
         return;
     }
-    // What could not be measured has been said.
+    // The smoke run prints what it cannot measure.
     xtask::background::smoke(&out, own.parent().expect("a directory of cargo's")).expect("figures");
     let json = fs::read_to_string(out.join("background.json")).expect("a record");
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -1,4 +1,4 @@
-//! The pages that are written from the sources are up to date.
+//! The generated pages are up to date.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn is_up_to_date(page: &str, now: &str, task: &str) {
 }
 
 #[test]
-fn the_list_of_unsafe_code_is_that_of_the_sources() {
+fn unsafe_page_is_up_to_date() {
     let now = inventory::page(&dist::root()).expect("a page");
     assert!(now.contains("| all of it | "), "no totals");
     assert!(!now.contains("No reason is given."), "a block without a reason");
@@ -22,7 +22,7 @@ fn the_list_of_unsafe_code_is_that_of_the_sources() {
 }
 
 #[test]
-fn the_page_of_promises_is_that_of_its_sources() {
+fn trust_page_is_up_to_date() {
     let now = trust::Sources::read(&dist::root()).and_then(|sources| sources.page()).expect("a page");
     is_up_to_date(trust::PAGE, &now, "trust");
 }
@@ -33,7 +33,7 @@ fn the_table_of_kernels_is_that_of_the_record() {
 }
 
 #[test]
-fn tests_that_are_named_as_proof_exist() {
+fn named_tests_and_faults_exist() {
     let sources = trust::Sources::read(&dist::root()).expect("promises");
     let missing = sources.missing(&dist::root()).expect("sources");
     assert!(missing.is_empty(), "no such tests: {missing:#?}");

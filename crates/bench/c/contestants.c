@@ -1,8 +1,8 @@
-/* The C contestants of `forkless bench`: one launch per call, timed inside, so that no Rust code lies between the
+/* The C methods of `forkless bench`: one launch per call, timed inside, so that no Rust code lies between the
  * two readings of the clock.
  *
  * Each function returns the wait status of the child (0: it exited with 0), or -errno if it could not be launched.
- * `held` is the time until the caller has control back, `total` the time until the child is reaped, in ns. */
+ * `held` is the time until the caller continues, `total` the time until the child is reaped, in ns. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static int is_path(const struct bench_plan *plan)
     return strchr(plan->path, '/') != NULL;
 }
 
-/* In the child. Of libc's execvpe no more is needed than that it is there and makes system calls only. */
+/* In the child. libc's execvpe makes only system calls there, which is safe after vfork. */
 static void execute(const struct bench_plan *plan)
 {
     if (is_path(plan))
@@ -84,9 +84,9 @@ static void execute(const struct bench_plan *plan)
 
 /* ---- floor: vfork, execve, wait4 ---------------------------------------------------------------------------- */
 
-/* The child of vfork runs on the caller's stack frame and must not return from it, so this is a function of its own
- * that nothing may be inlined into; what the child writes and the parent reads is volatile. The pipe ends are never 0, 1
- * or 2 (the bench keeps those open), so three dup2 suffice. */
+/* The child of vfork runs on the caller's stack frame and must not return from it, so this is a separate function that
+ * must not be inlined; variables that the child writes and the parent reads are volatile. The pipe ends are never 0, 1 or 2
+ * (the bench keeps those open), so three dup2 suffice. */
 __attribute__((noinline)) static pid_t vfork_exec(const struct bench_plan *plan, const struct pipes *p,
                                                   volatile int *child_error)
 {
@@ -197,7 +197,7 @@ int bench_posix_spawn(const struct bench_plan *plan, struct bench_times *times)
     return status;
 }
 
-/* Where glibc has it (2.34), a file action closes all but the standard streams. */
+/* A file action of glibc 2.34 closes all descriptors except the standard streams. */
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)
 #define HAS_CLOSEFROM 1

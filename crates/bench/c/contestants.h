@@ -1,4 +1,4 @@
-/* What the contestants of C share. */
+/* Declarations for all methods in C. */
 #ifndef FORKLESS_BENCH_CONTESTANTS_H
 #define FORKLESS_BENCH_CONTESTANTS_H
 
@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Functions of libc's and of ours that stand in for each other, so that the same code calls and times both. */
+/* Equivalent functions of libc and of forkless, so that the same code times both. */
 struct bench_library {
-    pid_t (*spawn)(const char *path, char *const argv[], char *const envp[]); /* ours only */
+    pid_t (*spawn)(const char *path, char *const argv[], char *const envp[]); /* forkless only */
     pid_t (*spawnp)(const char *file, char *const argv[], char *const envp[]);
     int (*system)(const char *command);
     FILE *(*popen)(const char *command, const char *mode);
@@ -19,10 +19,10 @@ struct bench_plan {
     const char *path; /* without a slash: searched for in PATH */
     char *const *argv;
     char *const *envp;
-    const char *shell_command; /* the same launch in words for sh(1) */
+    const char *shell_command; /* the same launch as a line for sh(1) */
     int pipes;                 /* 0, or 3: stdin, stdout and stderr are pipes to the caller */
     const struct bench_wishes *wishes; /* settings of the child, or null; `floor` leaves them out */
-    uint64_t output;           /* bytes that the program writes, where they are captured */
+    uint64_t output;           /* bytes that the program writes, if captured */
     const struct bench_library *library;
 };
 

@@ -1,4 +1,4 @@
-/* The floor of output(): vfork, two pipes, one buffer that grows, wait4. */
+/* The vfork baseline with captured output: vfork, two pipes, one growing buffer, wait4. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static int read_some(int fd, struct bytes *into)
     return got > 0;
 }
 
-/* Both streams to their ends. */
+/* Reads both streams to their ends. */
 static int read_both(const int fds[2], struct bytes into[2])
 {
     struct pollfd ready[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};

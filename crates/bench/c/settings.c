@@ -1,5 +1,5 @@
-/* `fork` with settings of the child, as well as C can do it with fork: one clone3 makes the namespace and puts the child
- * into its control group, and what is left is one system call each in the child. */
+/* `fork` with settings of the child, as efficient as possible with fork: one clone3 creates the namespace and starts the child in
+ * its cgroup; each other setting is one system call in the child. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,8 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-/* What fork(2) would do and fork(3) cannot be told. The child makes system calls only, so that no handler of fork(3)
- * need run. */
+/* fork(2) with clone3 flags, which fork(3) does not accept. The child makes system calls only, so the atfork handlers of fork(3)
+ * are not needed. */
 static pid_t clone_as_fork(const struct bench_wishes *wishes)
 {
     struct {
@@ -71,7 +71,7 @@ static void play(const struct bench_wishes *wishes)
         if (setrlimit(wishes->limits[i].resource, &limit) != 0)
             _exit(126);
     }
-    /* libc's own would make every thread that it believes to be there change its ids. */
+    /* Raw calls: libc's functions would signal all threads that it believes to exist. */
     long id = (long)wishes->id;
     if (wishes->change_ids && (syscall(SYS_setgroups, 0, NULL) != 0 || syscall(SYS_setresgid, id, id, id) != 0 ||
                                syscall(SYS_setresuid, id, id, id) != 0))
@@ -96,7 +96,7 @@ pid_t bench_fork_with(const struct bench_wishes *wishes, const char *path, char 
         }
         return pid;
     }
-    /* A byte says that the maps were written; without one, the end of the pipe that they were not. */
+    /* A byte means that the maps were written; the end of the pipe, that this failed. */
     if (pipe2(gate, O_CLOEXEC) != 0)
         return -1;
     pid_t pid = clone_as_fork(wishes);
@@ -115,7 +115,7 @@ pid_t bench_fork_with(const struct bench_wishes *wishes, const char *path, char 
         int refused = write_maps(pid, wishes);
         if (!refused && write(gate[1], "", 1) != 1)
             refused = -errno;
-        (void)refused; /* the child ends with 123, which is seen when it is reaped */
+        (void)refused; /* the child exits with 123, which the parent sees */
     }
     close(gate[1]);
     errno = error;

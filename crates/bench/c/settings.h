@@ -1,4 +1,4 @@
-/* Settings of the child, as bench/settings.rs spells them out. */
+/* Settings of the child, filled in by wishes.rs. */
 #ifndef FORKLESS_BENCH_SETTINGS_H
 #define FORKLESS_BENCH_SETTINGS_H
 
@@ -18,14 +18,14 @@ struct bench_wishes {
     const char *uid_map; /* null: no user namespace */
     const char *gid_map;
     int deny_setgroups;
-    int cgroup; /* directory of the group, or -1 */
+    int cgroup; /* directory of the cgroup, or -1 */
     const struct bench_limit *limits;
     size_t limit_count;
     struct sock_filter *filter; /* with no_new_privs */
     uint16_t filter_length;     /* 0: neither */
 };
 
-/* Forks, makes the settings in the child and executes. Returns as fork(2) does. */
+/* Forks, applies the settings in the child and executes. Returns as fork(2) does. */
 pid_t bench_fork_with(const struct bench_wishes *wishes, const char *path, char *const *argv, char *const *envp);
 
 #endif

@@ -1,6 +1,5 @@
-/* The program that every contestant launches: it only exits, with status 0.
- * Static and without libc, so that exec and exit are all there is to it: a larger program would add the same time to
- * every contestant and hide the difference between them. */
+/* The program that every method launches: it only exits with 0. It is static and without libc: a larger program would add
+ * the same time to every method and hide the differences between them. */
 #if defined(__x86_64__)
 __asm__(".globl _start\n"
         "_start:\n"

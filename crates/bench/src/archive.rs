@@ -1,4 +1,4 @@
-//! Records read back: those of this version and of all before it.
+//! Reads records of this and all earlier versions of the format.
 
 use std::{
     fs,
@@ -15,28 +15,28 @@ use super::{
     rows::{AliveRow, Row},
 };
 
-/// A record with what is to be said about it.
+/// A record with notes about it.
 pub(crate) struct Archived {
     pub(crate) report: Report,
     pub(crate) notes: Vec<String>,
 }
 
-/// The file of a record, which may be named by its directory.
+/// The file of a record, which may be given by its directory.
 pub(crate) fn file(record: &Path) -> PathBuf {
     if record.is_dir() { record.join("results.json") } else { record.to_owned() }
 }
 
 /// Reads a record.
 ///
-/// What it has and this version does not know is skipped; what it has not is as it was when there was no such thing. Ratios and
-/// targets are computed anew from the rows, so that old records are held against the targets of today.
+/// Unknown fields are skipped; missing fields get the value that they had before they were introduced. Ratios and targets are
+/// computed again from the rows, so that old records are compared with current targets.
 ///
 /// # Errors
-/// When it is no record, or has nothing in it.
+/// If the file is not a record, or has no rows.
 pub(crate) fn read(record: &Path) -> Result<Archived> {
     let path = file(record);
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).with_context(|| format!("{} is no record", path.display()))
+    parse(&text).with_context(|| format!("{} is not a record of forkless bench", path.display()))
 }
 
 fn parse(text: &str) -> Result<Archived> {
@@ -44,19 +44,21 @@ fn parse(text: &str) -> Result<Archived> {
     let version = value["version"].as_u64().context("it has no version")?;
     let mut notes = Vec::new();
     if version > u64::from(FORMAT_VERSION) {
-        notes.push(format!("the record is of version {version}, newer than this program's: it may not show all"));
+        notes.push(format!(
+            "the record has version {version}, which is newer than this program: some of it may be missing here"
+        ));
     }
     let (rows, odd_rows) = known(&value["rows"], |row: &Row| !row.launcher.is_empty() && row.total_p50_us > 0.0);
     let (alive, odd_alive) = known(&value["alive"], |row: &AliveRow| !row.waiter.is_empty() && row.cpu_p50_us > 0.0);
     if odd_rows + odd_alive > 0 {
-        notes.push(format!("{} rows are left out: this program does not know them", odd_rows + odd_alive));
+        notes.push(format!("{} rows skipped: unknown to this program", odd_rows + odd_alive));
     }
     ensure!(!rows.is_empty() || !alive.is_empty(), "it has no rows");
     let machine: Machine = serde_json::from_value(value["machine"].clone()).context("machine")?;
     Ok(Archived { report: Report::new(machine, rows, alive), notes })
 }
 
-/// Those entries of a list that can be understood and make sense, and the number of the others.
+/// The valid entries of a list, and the number of the others.
 fn known<T: DeserializeOwned>(list: &Value, is_sane: impl Fn(&T) -> bool) -> (Vec<T>, usize) {
     let entries = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let found: Vec<T> =
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_record_is_read_back_unchanged() {
         let user = Condition { setting: Setting::UserNamespace, ..Condition::SMALL };
         let rows = vec![row("floor", user, 40.0, 80.0), row("forkless-status", user, 60.0, 60.0)];
         let alive = vec![AliveRow { waiter: "epoll", children: 100, n: 9, cpu_p50_us: 5.0, ..AliveRow::default() }];
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_read_too() {
+    fn record_of_version_1_is_read() {
         let text = r#"{"version": 1, "machine": {"date": "2025-01-01T00:00:00Z", "cores": 4}, "rows": [
             {"launcher": "floor", "parent_mib": 0, "mappings": 0, "fds": 3, "threads": 1, "pipes": 0, "n": 9,
              "held_p50_us": 20.0, "held_p99_us": 21.0, "total_p50_us": 40.0, "total_p99_us": 41.0, "rate_per_s": 9.0,
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_is_left_out_and_said() {
+    fn unknown_rows_of_a_newer_record_are_skipped_with_a_note() {
         let text = r#"{"version": 99, "machine": {}, "rows": [
             {"launcher": "next-year", "threads": 1, "fds": 3, "total_p50_us": 40.0, "novelty": [1]},
             {"launcher": "floor", "setting": "unheard-of", "total_p50_us": 40.0}, {"total_p50_us": 1.0}]}"#;

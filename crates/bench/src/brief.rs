@@ -1,4 +1,4 @@
-//! A short race between a few contestants, for who wants to know how this machine is and not how all of them are.
+//! A short race between a few methods, for `forkless doctor`.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -17,36 +17,38 @@ use super::{
     program::Program, race::race, record::Report, rows::Row, settings::Settings, stage::Stage,
 };
 
-/// Launches of each at most; what is measured is not a record.
+/// Maximum number of launches of each method.
 const SAMPLES: u64 = 5_000;
-/// Memory that fork is measured with, to know what a GiB costs.
+/// Memory of the larger parent, from which the cost of fork for each GiB is computed.
 const PARENT_MIB: u64 = 256;
 
-/// What was found.
+/// The result.
 pub struct Brief {
     report: Report,
 }
 
-/// What fork costs, by the size of the parent.
+/// The cost of fork by the size of the parent.
 #[derive(Clone, Copy, Debug)]
 pub struct Parentage {
-    /// With next to no memory, held, in microseconds.
+    /// Time for which the caller is blocked with little memory, in microseconds.
     pub small_us: f64,
-    /// More for each GiB.
+    /// Additional time for each GiB, in microseconds.
     pub gib_us: f64,
 }
 
 impl Brief {
-    /// Gives each contestant that time in a small parent, and fork twice as much in a larger one, where that can be had:
-    /// half of `memory_mib` is left alone.
+    /// Measures each method for `time` with a small parent, and fork for twice the time with a larger one, if half of
+    /// `memory_mib` is enough for that.
     ///
     /// # Errors
-    /// When a contestant does not launch, named; when a signal came, which is held back meanwhile.
+    /// If a method does not launch, or if a signal arrives. Signals are handled meanwhile.
     pub fn measure(contestants: &[Contestant], time: Duration, memory_mib: u64) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut handlers = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            handlers.push(signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?);
+            handlers.push(
+                signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot install a signal handler")?,
+            );
         }
         let report = Self::race(contestants, time, memory_mib / 2, &stop);
         handlers.into_iter().for_each(|handler| _ = low_level::unregister(handler));
@@ -69,7 +71,7 @@ impl Brief {
         let mut rows = run(&Condition::SMALL, contestants, time)?;
         let large = Condition { parent_mib: PARENT_MIB, ..Condition::SMALL };
         if contestants.contains(&Contestant::Fork) && memory_mib >= PARENT_MIB {
-            // A limit of our own (RLIMIT_AS) may refuse it.
+            // RLIMIT_AS may refuse the memory.
             if let Ok(_parent) = Parent::become_like(&large) {
                 rows.extend(run(&large, &[Contestant::Fork], 2 * time)?);
             }
@@ -77,12 +79,12 @@ impl Brief {
         Ok(Report::new(Machine::read(), rows, Vec::new()))
     }
 
-    /// Those of the small parent.
+    /// The rows of the small parent.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.report.rows_of(&Condition::SMALL)
     }
 
-    /// What fork costs, where both were measured.
+    /// The cost of fork, if both parents were measured.
     pub fn fork(&self) -> Option<Parentage> {
         let held = |mib| {
             let is_it = |row: &&Row| row.launcher == Contestant::Fork.name() && row.parent_mib == mib;
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_race_has_a_row_for_each_and_the_cost_of_memory() {
+    fn brief_has_a_row_for_each_method_and_the_cost_of_memory() {
         let names = [Contestant::Floor, Contestant::Fork, Contestant::ForklessStatus];
         let available = meminfo_mib("MemAvailable").unwrap_or(0);
         let brief = Brief::measure(&names, Duration::from_millis(20), available).expect("measured");

@@ -1,4 +1,4 @@
-//! How long and how often to launch, and the CPU time that it took.
+//! Limits of the measuring time and of the launches, and the CPU time of a turn.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -12,52 +12,51 @@ use rustix::time::ClockId;
 
 use super::faulting;
 
-/// Launches made before measuring, so that nobody pays for first touches.
+/// Launches before the measurement, which fill caches.
 pub(crate) const WARM_UP: usize = 5;
-/// How long a turn lasts, about: long enough that the caches are the contestant's own and the other processor is awake, short
-/// enough that the turns come often. That of an engine is as long.
+/// Approximate length of a turn: long enough to fill the caches and to wake the other CPU, short enough for frequent turns. Also
+/// applies to engines.
 pub(crate) const TURN: Duration = Duration::from_millis(8);
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget<'a> {
-    /// For each contestant under the condition.
+    /// Time for each method under the condition.
     pub(crate) time: Duration,
-    /// Most launches of each.
+    /// Maximum number of launches of each method.
     pub(crate) samples: u64,
-    /// Set when the user has had enough.
+    /// Set by a signal to stop the bench.
     pub(crate) stop: &'a AtomicBool,
 }
 
 impl Budget<'_> {
     /// # Errors
-    /// When the user has had enough. An error and not an exit, so that everything is put back on the way out.
+    /// If a signal has arrived. An error instead of an exit, so that everything is cleaned up.
     pub(crate) fn go_on(&self) -> Result<()> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped by a signal");
         Ok(())
     }
 }
 
-/// How long one turn of a contestant is.
+/// The length of one turn of a method.
 pub(crate) struct Goal {
-    /// Time of the turn …
+    /// Minimum time of the turn …
     pub(crate) time: Duration,
-    /// … which goes on until this many launches were made …
+    /// … which also continues until this many launches were made …
     pub(crate) fewest: usize,
-    /// … and ends in any case when this many were.
+    /// … and always ends after this many.
     pub(crate) most: usize,
 }
 
 impl Goal {
-    /// Whether a turn with so many launches in so much time is to go on.
+    /// Does a turn with this many launches in this time continue?
     pub(crate) fn is_ahead(&self, count: usize, time: Duration) -> bool {
         count < self.most && (count < self.fewest || time < self.time)
     }
 }
 
-/// User and system time of this process, but for threads that only touch memory, and of its reaped children.
+/// CPU time of this process and its reaped children, without the threads that cause page faults.
 ///
-/// The process's own from its CPU clock, which counts nanoseconds; the children's from getrusage(2), which has no
-/// better.
+/// The time of the process comes from its CPU clock in nanoseconds, that of the children from getrusage(2), which is less precise.
 pub(crate) fn cpu_time() -> Duration {
     let own = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     let own = Duration::new(own.tv_sec.unsigned_abs(), u32::try_from(own.tv_nsec).unwrap_or(0));

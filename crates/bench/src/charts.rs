@@ -1,4 +1,4 @@
-//! What is drawn: each sweep as a chart of a few panels that stand side by side, and the figures behind it as a table.
+//! The charts: each sweep as a few panels side by side, and the figures as a table.
 
 use super::{
     condition::Condition,
@@ -8,21 +8,21 @@ use super::{
     units::{bytes, figure, mebibytes, thousands},
 };
 
-/// One property of the parent, or one use, with all who took part.
+/// One property of the parent, or one use, for all methods.
 pub(crate) struct Chart {
-    /// File name without ending; also names the place in the page.
+    /// File name without suffix; also the anchor in the page.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What is varied and what to look for, in a sentence or two.
+    /// Explains what is varied, in one or two sentences.
     pub(crate) about: &'static str,
     pub(crate) panels: Vec<Panel>,
-    /// Which of the panels is the picture for who wants one only.
+    /// The index of the panel that is also written as a file.
     picture: usize,
     pub(crate) table: Grid,
 }
 
 impl Chart {
-    /// The panel that stands for the chart where there is room for one.
+    /// The panel that represents the chart in a file.
     pub(crate) fn picture(&self) -> &Panel {
         &self.panels[self.picture]
     }
@@ -35,12 +35,12 @@ pub(crate) struct Panel {
     pub(crate) x_title: &'static str,
     pub(crate) unit: Unit,
     pub(crate) body: Body,
-    /// Smallest and largest value, of this panel or of all that are to be compared with it.
+    /// Smallest and largest value, of this panel or of all panels on the same scale.
     pub(crate) span: (f64, f64),
 }
 
 impl Panel {
-    /// The panel on a scale of its own, where it does not stand beside the others.
+    /// The panel with its own scale, to show it without the others.
     pub(crate) fn alone(&self) -> Self {
         with_spans(vec![self.clone()]).remove(0)
     }
@@ -48,7 +48,7 @@ impl Panel {
 
 #[derive(Clone)]
 pub(crate) enum Body {
-    /// A line for each launcher, over evenly spaced words.
+    /// A line for each launcher, over evenly spaced labels.
     Lines { ticks: Vec<String>, lines: Vec<Line> },
     /// A dot for each launcher, one below the other.
     Dots(Vec<Point>),
@@ -60,20 +60,20 @@ pub(crate) struct Line {
     pub(crate) points: Vec<Point>,
 }
 
-/// One value, with all that is known of it.
+/// One value with its description.
 #[derive(Clone)]
 pub(crate) struct Point {
     pub(crate) launcher: &'static str,
-    /// Which of the ticks.
+    /// The index of the tick.
     pub(crate) tick: usize,
     pub(crate) value: f64,
-    /// The 99th percentile, where the value is the median of the same.
+    /// The 99th percentile, if the value is the median.
     pub(crate) tail: Option<f64>,
-    /// Line by line.
+    /// The description, one figure per line.
     pub(crate) words: String,
 }
 
-/// What a value counts: times are shown by their magnitude, rates from zero on.
+/// The unit of a value. Times have a logarithmic axis, rates a linear one from zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Time,
@@ -81,7 +81,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// For an axis: 100 µs, 20 ms, 15,000.
+    /// A label of an axis: 100 µs, 20 ms, 15,000.
     pub(crate) fn tick(self, value: f64) -> String {
         let plain = |value: f64| {
             let whole = thousands(value.round() as u64);
@@ -95,7 +95,7 @@ impl Unit {
         }
     }
 
-    /// With the digits that count, for a label: 38.0 µs, 20.5 ms, 15,345/s.
+    /// A label of a value: 38.0 µs, 20.5 ms, 15,345/s.
     pub(crate) fn short(self, value: f64) -> String {
         match self {
             Self::Rate => format!("{}/s", thousands(value.round() as u64)),
@@ -111,26 +111,26 @@ pub(crate) struct Grid {
     pub(crate) groups: Vec<String>,
     /// The same in each group.
     pub(crate) heads: Vec<&'static str>,
-    /// By launcher, with its marks; a figure that was not measured is a dash.
+    /// The rows by launcher, with its marks; a figure that was not measured is a dash.
     pub(crate) rows: Vec<(String, Vec<String>)>,
 }
 
-/// One thing that was measured.
+/// A measured figure.
 #[derive(Clone, Copy)]
 struct Metric {
-    /// Over the panel.
+    /// The title of the panel.
     title: &'static str,
-    /// Over the column.
+    /// The heading of the column.
     head: &'static str,
     unit: Unit,
-    /// Which value of a [`Cell`] is its 99th percentile, if that is to be in the same panel.
+    /// The index of its 99th percentile in a [`Cell`], if that is drawn in the same panel.
     tail: Option<usize>,
-    /// Those in one table only have no panel.
+    /// Drawn as a panel, or in the table only.
     drawn: bool,
 }
 
 const HELD: Metric = Metric {
-    title: "Held, median: until the caller goes on",
+    title: "Held, median: until the caller continues",
     head: "held µs",
     unit: Unit::Time,
     tail: None,
@@ -148,23 +148,23 @@ const TAIL: Metric =
 const RATE: Metric =
     Metric { title: "Launches per second, all together", head: "per s", unit: Unit::Rate, tail: None, drawn: true };
 
-/// As counted in a run of its own; not a number where it was not.
+/// Counted in a separate run; NaN if it was not.
 const CALLS: Metric =
     Metric { title: "System calls per launch", head: "calls", unit: Unit::Rate, tail: None, drawn: false };
 
-/// What is taken from a row for each kind of chart, in the order of its metrics.
+/// The figures of each kind of chart, in order.
 const SMALL: [Metric; 4] = [HELD, TOTAL, TAIL, CALLS];
 const TIMES: [Metric; 3] = [HELD, TOTAL, TAIL];
 const RATES: [Metric; 3] = [RATE, TOTAL, TAIL];
 const TOTALS: [Metric; 2] =
-    [Metric { title: "total, median, and a stroke at p99", tail: Some(1), ..TOTAL }, Metric { drawn: false, ..TAIL }];
+    [Metric { title: "total, median, with a mark at p99", tail: Some(1), ..TOTAL }, Metric { drawn: false, ..TAIL }];
 const RATE_ONLY: [Metric; 2] = [Metric { title: "launches per second", ..RATE }, Metric { drawn: false, ..TAIL }];
 const CPU: [Metric; 8] = [
     Metric { title: "CPU time of the parent, median", head: "CPU µs", ..TOTAL },
     Metric { head: "CPU p90 µs", drawn: false, ..TOTAL },
     Metric { title: "CPU time of the parent, 99th percentile", head: "CPU p99 µs", ..TOTAL },
     Metric { head: "CPU max µs", drawn: false, ..TOTAL },
-    Metric { title: "Latency from the kill on, median", head: "latency µs", ..TOTAL },
+    Metric { title: "Latency from the kill, median", head: "latency µs", ..TOTAL },
     Metric { head: "latency p90 µs", drawn: false, ..TOTAL },
     Metric { head: "latency p99 µs", drawn: false, ..TOTAL },
     Metric { head: "latency max µs", drawn: false, ..TOTAL },
@@ -208,7 +208,7 @@ struct Cell {
     marks: String,
 }
 
-/// The charts that the rows give enough points for.
+/// The charts for which the rows have enough points.
 pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     let mut charts: Vec<Chart> = small(report).into_iter().collect();
     charts.extend(sweeps().iter().filter_map(|sweep| sweep.chart(report)));
@@ -216,26 +216,26 @@ pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     charts
 }
 
-/// Everyone in the parent that has nothing much: where the ways differ least.
+/// All methods with the small parent.
 fn small(report: &Report) -> Option<Chart> {
     let cells = cells_of(report, &[Condition::SMALL], times_and_calls);
     (cells.len() > 1).then(|| Chart {
         name: "small",
         title: "A small process",
-        about: "The parent has little memory, three open files and one thread: this is where the ways differ least.",
+        about: "The parent has little memory, three open files and one thread. Here the methods differ least.",
         panels: dots(&["small parent".to_owned()], &SMALL, &cells),
         picture: 1,
         table: grid(vec!["small parent".to_owned()], &SMALL, &cells),
     })
 }
 
-/// How to get a chart of lines from the rows.
+/// How to make a line chart from the rows.
 struct Sweep {
     name: &'static str,
     title: &'static str,
     about: &'static str,
     x_title: &'static str,
-    /// The value of the property for a condition that belongs to the sweep.
+    /// The value of the property, if the condition belongs to the sweep.
     of: fn(&Condition) -> Option<u64>,
     tick: fn(u64) -> String,
     metrics: [Metric; 3],
@@ -243,11 +243,11 @@ struct Sweep {
     picture: usize,
 }
 
-/// Memory of the parent under no setting; the other sweeps change what is special.
+/// Memory of the parent, without settings. The other sweeps are variants of this one.
 const MEMORY: Sweep = Sweep {
     name: "memory",
     title: "Memory of the parent",
-    about: "fork copies the page tables, so it takes longer the more memory the parent has. What shares the memory does not.",
+    about: "fork copies the page tables, so it takes longer the more memory the parent has. Methods that share the memory do not.",
     x_title: "touched memory of the parent",
     of: |c| (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib),
     tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
@@ -265,14 +265,14 @@ fn sweeps() -> Vec<Sweep> {
     size().into_iter().chain(surroundings()).chain(settings).collect()
 }
 
-/// What the parent has: memory, mappings, open files.
+/// Sweeps of the parent's size: memory, mappings, open files.
 fn size() -> Vec<Sweep> {
     vec![
         MEMORY,
         Sweep {
             name: "mappings",
             title: "Mappings of the parent",
-            about: "Many small mappings instead of much memory: libraries, files in memory, thread stacks.",
+            about: "Many small mappings instead of much memory, as from libraries, mapped files and thread stacks.",
             x_title: "mappings added to the parent",
             of: |c| (Condition { mappings: 0, ..*c } == Condition::SMALL).then_some(c.mappings),
             tick: thousands,
@@ -281,7 +281,7 @@ fn size() -> Vec<Sweep> {
         Sweep {
             name: "files",
             title: "Open files of the parent",
-            about: "Close-on-exec files, as a server's sockets are. Who copies the table of descriptors must close them all again.",
+            about: "Close-on-exec files, such as the sockets of a server. A method that copies the file-descriptor table must close them all again.",
             x_title: "open files of the parent (close-on-exec)",
             of: |c| (Condition { fds: 3, ..*c } == Condition::SMALL).then_some(c.fds),
             tick: thousands,
@@ -290,7 +290,7 @@ fn size() -> Vec<Sweep> {
         Sweep {
             name: "files-pipes",
             title: "Open files, with three pipes to the child",
-            about: "The same with the child's standard streams on pipes, whose making and closing is in the time.",
+            about: "The same with the child's standard streams on pipes. Creating and closing the pipes is included in the time.",
             x_title: "open files of the parent (close-on-exec)",
             of: |c| (Condition { fds: 3, pipes: 0, ..*c } == Condition::SMALL && c.pipes > 0).then_some(c.fds),
             tick: thousands,
@@ -299,8 +299,8 @@ fn size() -> Vec<Sweep> {
         Sweep {
             name: "files-inherited",
             title: "Open files that the child inherits",
-            about: "The same files, but not close-on-exec: most ways pass them all on, which is POSIX's rule. forkless-inherit does too; the \
-                    other ways of forkless pass on none.",
+            about: "The same files, but not close-on-exec. By the rule of POSIX, most methods pass them all to the child, and so does \
+                    forkless-inherit. The other methods of forkless pass none.",
             x_title: "open files of the parent (not close-on-exec)",
             of: |c| {
                 let plain = Condition { fds: 3, close_on_exec: true, ..*c } == Condition::SMALL;
@@ -312,22 +312,22 @@ fn size() -> Vec<Sweep> {
     ]
 }
 
-/// What goes on in the parent, and what the launch goes through.
+/// Sweeps of other properties: page faults, environment, PATH, threads.
 fn surroundings() -> Vec<Sweep> {
     vec![
         Sweep {
             name: "faulting",
-            title: "Threads that touch memory meanwhile",
-            about: "Other threads of the parent map, touch and unmap memory, and so contend for what a launch may need too.",
-            x_title: "other threads that touch memory",
+            title: "Page faults in other threads",
+            about: "Other threads of the parent map, touch and unmap memory, and so contend for the locks that a launch may need.",
+            x_title: "other threads causing page faults",
             of: |c| (Condition { faulting: 0, ..*c } == Condition::SMALL).then_some(c.faulting as u64),
             tick: thousands,
             ..MEMORY
         },
         Sweep {
             name: "environment",
-            title: "The environment",
-            about: "A larger environment of the parent, which the child gets too: the kernel copies it at exec, and some ways copy it before.",
+            title: "Size of the environment",
+            about: "A larger environment of the parent, which the child inherits. The kernel copies it at exec; some methods also copy it before.",
             x_title: "added to the environment",
             of: |c| (Condition { environment: 0, ..*c } == Condition::SMALL).then_some(c.environment),
             tick: |count| if count == 0 { "nothing".to_owned() } else { bytes(count) },
@@ -335,9 +335,9 @@ fn surroundings() -> Vec<Sweep> {
         },
         Sweep {
             name: "path",
-            title: "A search in PATH",
-            about: "The program is found after other directories of PATH; with 0 it is launched by its path.",
-            x_title: "directories of PATH before the program's",
+            title: "Search in PATH",
+            about: "Other directories of PATH come before that of the program. With 0, the program is launched by its path.",
+            x_title: "directories of PATH before that of the program",
             of: |c| (Condition { path_misses: 0, ..*c } == Condition::SMALL).then_some(c.path_misses),
             tick: thousands,
             ..MEMORY
@@ -345,7 +345,7 @@ fn surroundings() -> Vec<Sweep> {
         Sweep {
             name: "threads",
             title: "Threads that launch at once",
-            about: "All threads launch as fast as they can. More is better in the first panel, less in the others.",
+            about: "All threads launch as fast as they can. Higher is better in the first panel, lower in the others.",
             x_title: "threads",
             of: |c| (Condition { threads: 1, ..*c } == Condition::SMALL).then_some(c.threads as u64),
             tick: thousands,
@@ -357,8 +357,8 @@ fn surroundings() -> Vec<Sweep> {
 }
 
 fn setting(name: &'static str, title: &'static str, of: fn(&Condition) -> Option<u64>) -> Sweep {
-    let about = "Settings of the child make others fall back to fork. The floor does without the settings; so do, in part, those \
-                 marked with * in the tables.";
+    let about = "With these settings of the child, other methods fall back to fork. The vfork baseline does not apply them; methods \
+                 marked with * in the tables apply only some.";
     Sweep { name, title, about, of, ..MEMORY }
 }
 
@@ -368,7 +368,7 @@ fn under(condition: &Condition, setting: Setting) -> Option<u64> {
 }
 
 impl Sweep {
-    /// `None` where there are not two points to join.
+    /// `None` with fewer than two points.
     fn chart(&self, report: &Report) -> Option<Chart> {
         let mut conditions: Vec<Condition> =
             report.conditions().into_iter().filter(|condition| (self.of)(condition).is_some()).collect();
@@ -388,7 +388,7 @@ impl Sweep {
     }
 }
 
-/// Capturing what the child writes.
+/// Capture of the child's output.
 fn output(report: &Report) -> Option<Chart> {
     let is_it = |c: &Condition| c.output > 0 && Condition { output: 0, ..*c } == Condition::SMALL;
     let conditions: Vec<Condition> = report.conditions().into_iter().filter(is_it).collect();
@@ -396,8 +396,8 @@ fn output(report: &Report) -> Option<Chart> {
     let cells = cells_of(report, &conditions, totals);
     (!cells.is_empty()).then(|| Chart {
         name: "output",
-        title: "What the child writes, captured",
-        about: "The child writes, and the parent has all of it in memory in the end.",
+        title: "Captured output",
+        about: "The parent reads all output of the child into memory.",
         panels: dots(&ticks, &TOTALS, &cells),
         picture: 0,
         table: grid(ticks, &TOTALS, &cells),
@@ -417,14 +417,14 @@ fn tasks(report: &Report) -> Option<Chart> {
     (!cells.is_empty()).then(|| Chart {
         name: "tasks",
         title: "Launches from tokio tasks",
-        about: "Tasks of one runtime launch at once, await the end and launch again. More is better; there is no floor.",
+        about: "Tasks of one runtime launch concurrently, await the exit and launch again. Higher is better; there is no baseline.",
         panels: dots(&ticks, &RATE_ONLY, &cells),
         picture: 0,
         table: grid(ticks, &RATE_ONLY, &cells),
     })
 }
 
-/// What the end of one child costs, by how many there are.
+/// The cost of an exit by the number of children.
 fn alive(report: &Report) -> Option<Chart> {
     let mut counts: Vec<usize> = report.alive.iter().map(|row| row.children).collect();
     counts.sort_unstable();
@@ -441,8 +441,8 @@ fn alive(report: &Report) -> Option<Chart> {
     let panels = lines(&ticks, &CPU, &cells, "children alive");
     (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
         name: "alive",
-        title: "One of many children ends",
-        about: "What it costs the parent to be told which one. epoll is the least that can be done.",
+        title: "Exit of one of many children",
+        about: "The cost for the parent to find the child that ended. epoll is the baseline.",
         panels,
         picture: 0,
         table: grid(ticks, &CPU, &cells),
@@ -458,7 +458,7 @@ fn cells_of(report: &Report, conditions: &[Condition], values: fn(&Row) -> Vec<f
     report.rows.iter().filter_map(cell).collect()
 }
 
-/// A panel for each metric, with a line for each launcher that is worth one; times of one chart on one scale.
+/// A panel for each metric, with a line for each launcher with at least two points. All times of a chart have one scale.
 fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static str) -> Vec<Panel> {
     let mut panels = Vec::new();
     for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
@@ -470,7 +470,7 @@ fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static
                 .map(|cell| point(cell, at, metric, metrics, ticks))
                 .collect();
             points.sort_by_key(|point| point.tick);
-            // Engines have no large parent in a short run, and not everyone is in every sweep: one point is no line.
+            // Some methods have a single point: engines have no large parent in a short run, and not all take part in all sweeps.
             if points.len() > 1 {
                 lines.push(Line { launcher, points });
             }
@@ -519,7 +519,7 @@ fn point(cell: &Cell, at: usize, metric: &Metric, metrics: &[Metric], ticks: &[S
     Point { launcher: cell.launcher, tick: cell.tick, value: cell.values[at], tail, words }
 }
 
-/// All that the record has: 20,498.303.
+/// All digits of the record: 20,498.303.
 pub(crate) fn exact(value: f64) -> String {
     let text = format!("{value}");
     match text.split_once('.') {
@@ -528,7 +528,7 @@ pub(crate) fn exact(value: f64) -> String {
     }
 }
 
-/// Gives all panels of a unit the span of them all.
+/// Gives all panels of a unit a common scale.
 fn with_spans(mut panels: Vec<Panel>) -> Vec<Panel> {
     let values = |panel: &Panel| -> Vec<f64> {
         let both = |point: &Point| [Some(point.value), point.tail];
@@ -549,11 +549,11 @@ fn with_spans(mut panels: Vec<Panel>) -> Vec<Panel> {
 fn grid(groups: Vec<String>, metrics: &[Metric], cells: &[Cell]) -> Grid {
     let mut heads: Vec<&'static str> = metrics.iter().map(|metric| metric.head).collect();
     let floors = cells.iter().filter(|cell| super::plots::is_bound(cell.launcher)).count();
-    // The ratio is that of the total; without a floor there is none.
+    // The ratio of the total to that of the baseline, if that was measured.
     let total = metrics.iter().position(|metric| metric.head == TOTAL.head).filter(|_| floors > 0);
-    heads.extend(total.map(|_| "× floor"));
+    heads.extend(total.map(|_| "× vfork"));
     heads.push("n");
-    // Who was tried at one tick only has its figures there in the table of that.
+    // A method measured only at the first tick is left out: the chart of the small parent shows it.
     let is_part = |cell: &&Cell| {
         let of_it = cells.iter().filter(|other| other.launcher == cell.launcher).count();
         of_it > 1 || groups.len() == 1 || cell.tick > 0
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_becomes_a_chart_with_held_total_and_tail_apart() {
+    fn sweep_has_panels_for_held_total_and_tail() {
         let charts = charts(&report());
         assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["small", "memory"]);
         let memory = &charts[1];
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_dash_for_what_was_not_measured_and_marks() {
+    fn table_has_marks_and_a_dash_for_missing_figures() {
         let mut report = report();
         let small = &charts(&report)[0].table;
         let go = small.rows.iter().find(|(launcher, _)| launcher == "go").expect("go");
@@ -631,7 +631,7 @@ mod tests {
         let large = Condition { parent_mib: 1024, ..Condition::SMALL };
         report.rows.push(Row { lacks: Some("ids".to_owned()), ..row("go", large, 60.0, 99.0) });
         let memory = &charts(&report)[1].table;
-        assert_eq!(memory.heads, ["held µs", "total µs", "p99 µs", "× floor", "n"]);
+        assert_eq!(memory.heads, ["held µs", "total µs", "p99 µs", "× vfork", "n"]);
         let go = memory.rows.iter().find(|(launcher, _)| launcher == "go *").expect("go with its mark");
         assert_eq!(go.1[4..11], ["100", "–", "–", "–", "–", "–", "60.0"]);
         let launchers: Vec<&str> = memory.rows.iter().map(|(launcher, _)| launcher.as_str()).collect();
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn children_alive_become_a_chart() {
+    fn children_alive_have_a_chart() {
         let row =
             |waiter, children, cpu_p50_us| AliveRow { waiter, children, cpu_p50_us, n: 100, ..AliveRow::default() };
         let rows = vec![row("epoll", 100, 5.0), row("epoll", 10_000, 5.5), row("wait-any", 100, 5.0)];
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_they_are_read() {
+    fn values_have_separators_and_units() {
         assert_eq!(exact(20_498.303), "20,498.303");
         assert_eq!(exact(17.25), "17.25");
         assert_eq!(exact(5_000.0), "5,000");

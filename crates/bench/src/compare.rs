@@ -1,8 +1,8 @@
-//! `forkless bench compare`: what changed between two records, beyond the noise.
+//! `forkless bench compare`: lists the changes between two records that exceed the noise.
 //!
-//! Each figure is divided by the floor's under the same condition in the same record, which cancels the speed of the machine, and
-//! has the bounds that the record gives for both medians; what an exit costs with children alive is divided by epoll's. It is called changed when the bounds of the two records do not meet, by
-//! more than a tolerance for what differs between two runs of one program.
+//! Each figure is divided by that of the vfork baseline under the same condition in the same record, which cancels the speed of
+//! the machine. The cost of an exit with children alive is divided by that of epoll. A figure has changed if the confidence
+//! bounds of both records do not overlap, by more than a tolerance for the difference between two runs of one program.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,40 +24,40 @@ use super::{
     units::thousands,
 };
 
-/// For ratios of medians without bounds, of records before there were any: this far to each side.
+/// The bounds to assume, to each side, for ratios of older records without bounds.
 const UNKNOWN_BOUNDS: f64 = 0.05;
 
-/// Say what changed from one record to another, beyond the noise.
+/// List the changes between two records that exceed the noise.
 ///
-/// Exits with 0 if nothing did, with 1 if something did, with 2 if they cannot be compared.
+/// Exit code: 0 without changes, 1 with changes, 2 if the records cannot be compared.
 #[derive(Args, Debug)]
 pub(crate) struct CompareOptions {
-    /// The record to compare with: a directory with a results.json, or such a file
+    /// Record to compare with: a results.json file or a directory with one
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// The record that is compared
+    /// Record to compare
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Changes up to this much, beyond the bounds of both medians, are not called so
+    /// Ignore changes of up to PERCENT beyond the confidence bounds of both medians
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     tolerance: f64,
 
-    /// Write JSON instead of a table
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let value: f64 = text.parse().map_err(|_| "must be a number".to_owned())?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("must be 0 or more".to_owned()) }
 }
 
-/// Compares, and says so on standard output.
+/// Compares the records and prints the changes.
 ///
 /// # Errors
-/// When a record cannot be read, or the two have no row in common.
+/// If a record cannot be read, or the two have no row in common.
 pub(crate) fn main(options: &CompareOptions) -> Result<ExitCode> {
     let (before, after) = (archive::read(&options.before)?, archive::read(&options.after)?);
     let found = Comparison::new(&before.report, &after.report, options.tolerance / 100.0)?;
@@ -66,17 +66,17 @@ pub(crate) fn main(options: &CompareOptions) -> Result<ExitCode> {
     Ok(if found.changed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Debug, Default, Serialize)]
 struct Comparison {
     /// Figures that are slower or faster.
     changed: usize,
     /// Figures compared.
     compared: usize,
-    /// Rows that only one of the records has.
+    /// Rows in one of the records only.
     unmatched: usize,
     tolerance: f64,
-    /// How many times as slow the floor of the small parent is: the machine, and no change of forkless.
+    /// The ratio of the vfork baselines of the small parent: the speed of the machine, not a change of forkless.
     machine: Option<f64>,
     figures: Vec<Figure>,
 }
@@ -84,12 +84,12 @@ struct Comparison {
 /// One median in both records.
 #[derive(Debug, Serialize)]
 struct Figure {
-    /// Or who waits, with children alive.
+    /// The method, or the waiter with children alive.
     launcher: &'static str,
     condition: String,
     /// `held` or `total`; `cpu` or `latency` with children alive.
     time: &'static str,
-    /// What both are divided by: the time of this launcher, or nothing.
+    /// The method whose time both are divided by, if any.
     by: Option<&'static str>,
     before: Bounded,
     after: Bounded,
@@ -122,7 +122,7 @@ struct Median {
 }
 
 impl Median {
-    /// Divided by a yardstick. The bounds are as wide as if both medians had been missed in opposite directions.
+    /// Divided by a yardstick. The bounds assume errors of both medians in opposite directions.
     fn by(self, yardstick: Option<Self>) -> Bounded {
         let one = Self { us: 1.0, bounds: Some((1.0, 1.0)) };
         let yardstick = yardstick.unwrap_or(one);
@@ -160,13 +160,13 @@ fn verdict(before: Bounded, after: Bounded, tolerance: f64) -> Verdict {
     }
 }
 
-/// What stands for the speed of the machine under a condition: the floor, and where there is none, what tokio itself takes.
+/// The row that represents the speed of the machine under a condition: the vfork baseline, or tokio if there is none.
 fn yardstick<'a>(report: &'a Report, condition: &Condition) -> Option<&'a Row> {
     let of = |name: &str| report.rows_of(condition).find(|row| row.launcher == name);
     of("floor").or_else(|| of("tokio"))
 }
 
-/// As [`yardstick`], of so many children alive.
+/// As [`yardstick`], for a number of children alive.
 fn alive_yardstick(report: &Report, children: usize) -> Option<&AliveRow> {
     report.alive.iter().find(|row| row.waiter == "epoll" && row.children == children)
 }
@@ -176,7 +176,7 @@ impl Comparison {
         let mut found = Self { tolerance, ..Self::default() };
         found.compare_rows(before, after);
         found.compare_alive(before, after);
-        ensure!(!found.figures.is_empty(), "the records have nothing in common that could be compared");
+        ensure!(!found.figures.is_empty(), "the records have no row in common");
         let floors = yardstick(before, &Condition::SMALL).zip(yardstick(after, &Condition::SMALL));
         found.changed = found.figures.iter().filter(|figure| figure.verdict != Verdict::Same).count();
         found.compared = found.figures.len();
@@ -195,11 +195,11 @@ impl Comparison {
             if yardsticks.is_some_and(|(yardstick, _)| yardstick.launcher == new.launcher) {
                 continue;
             }
-            // Where the caller is held to the end the two are one.
+            // If the call blocks until the child has ended, both times are the same.
             let both = [("held", held as fn(&Row) -> Median), ("total", total)];
             let apart = (new.held_p50_us - new.total_p50_us).abs() > f64::EPSILON;
             for (time, of) in both.into_iter().filter(|(time, _)| *time == "total" || apart) {
-                // Against the total of the yardstick: it is what the record has most of, and held follows it.
+                // Divide both by the total of the yardstick, which has the most samples.
                 let ratios =
                     (of(old).by(yardsticks.map(|(by, _)| total(by))), of(new).by(yardsticks.map(|(_, by)| total(by))));
                 let by = yardsticks.map(|(yardstick, _)| yardstick.launcher);
@@ -218,7 +218,7 @@ impl Comparison {
             if yardsticks.is_some_and(|(yardstick, _)| yardstick.waiter == new.waiter) {
                 continue;
             }
-            // Each against the same of the yardstick: they are of different kinds, and the machine may slow down one of them only.
+            // Divide each by the same time of the yardstick: a machine may slow down CPU time or latency alone.
             for (time, of) in [("cpu", cpu as fn(&AliveRow) -> Median), ("latency", latency)] {
                 let ratios =
                     (of(old).by(yardsticks.map(|(by, _)| of(by))), of(new).by(yardsticks.map(|(_, by)| of(by))));
@@ -239,10 +239,10 @@ impl Comparison {
         self.figures.push(Figure { launcher, condition, time, by, before, after, ratio, verdict });
     }
 
-    /// The changes as a table, and what that is out of.
+    /// The changes as a table, and the number of compared figures.
     fn words(&self) -> String {
         let mut table = new_table(false);
-        table.set_header(["launcher", "under", "time", "before", "after", "change", ""]);
+        table.set_header(["launcher", "condition", "time", "before", "after", "change", ""]);
         for figure in self.figures.iter().filter(|figure| figure.verdict != Verdict::Same) {
             let by = figure.by.map_or(" µs".to_owned(), |by| format!(" × {by}"));
             let side = |side: Bounded| format!("{:.3} ({:.3} to {:.3}){by}", side.median, side.low, side.high);
@@ -262,7 +262,7 @@ impl Comparison {
         }
         let mut text = if self.changed > 0 { format!("{table}\n") } else { String::new() };
         text.push_str(&format!(
-            "{} of {} medians changed by more than their 95 % bounds and {} %; {} rows are in one record only.\n",
+            "{} of {} medians changed by more than their 95 % bounds plus {} %; {} rows are in one record only.\n",
             self.changed,
             self.compared,
             self.tolerance * 100.0,
@@ -270,16 +270,16 @@ impl Comparison {
         ));
         if let Some(machine) = self.machine {
             text.push_str(&format!(
-                "The floor itself, which the others are divided by: {machine} × as slow as before.\n"
+                "Time of the vfork baseline, by which the others are divided: {machine} × that of before.\n"
             ));
         }
         text
     }
 }
 
-/// For the exit status: what `?` cannot say.
+/// The exit code, which is 2 for errors.
 pub(crate) fn status(outcome: Result<ExitCode>) -> ExitCode {
-    outcome.context("cannot compare").unwrap_or_else(|error| {
+    outcome.context("cannot compare the records").unwrap_or_else(|error| {
         eprintln!("forkless: {error:#}");
         ExitCode::from(2)
     })
@@ -292,7 +292,7 @@ mod tests {
     use super::super::record::tests::row;
     use super::*;
 
-    /// A record of a machine of that speed, in which forkless takes so many times as long as it did.
+    /// A record of a machine with a relative time of `machine`, in which forkless takes `change` times as long.
     fn report(machine: f64, change: f64) -> Report {
         let crowd = Condition { threads: 4, ..Condition::SMALL };
         let rows = [Condition::SMALL, crowd].into_iter().flat_map(|condition| {
@@ -312,19 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_only_beyond_the_bounds_of_both() {
+    fn change_within_the_bounds_of_both_records_is_ignored() {
         let usual = report(1.0, 1.0);
         assert!(changed(&usual, &usual).is_empty());
         assert!(changed(&usual, &report(1.0, 1.04)).is_empty(), "within the noise");
-        assert!(changed(&usual, &report(3.0, 1.0)).is_empty(), "another machine is no change");
+        assert!(changed(&usual, &report(3.0, 1.0)).is_empty(), "a slower machine is not a change");
         let slower = [("forkless-status", "total", Verdict::Slower); 2];
         assert_eq!(changed(&usual, &report(1.0, 1.2)), slower);
-        assert_eq!(changed(&usual, &report(3.0, 1.2)), slower, "also on another machine");
+        assert_eq!(changed(&usual, &report(3.0, 1.2)), slower, "also on a slower machine");
         assert_eq!(changed(&report(1.0, 1.2), &usual), [("forkless-status", "total", Verdict::Faster); 2]);
     }
 
     #[test]
-    fn wide_bounds_hide_a_change() {
+    fn change_within_wide_bounds_is_ignored() {
         let (usual, mut unsure) = (report(1.0, 1.0), report(1.0, 1.2));
         for row in &mut unsure.rows {
             row.total_p50_low_us = Some(row.total_p50_us * 0.7);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn records_without_bounds_get_some() {
+    fn records_without_bounds_are_compared_with_assumed_bounds() {
         let without = |change| {
             let mut report = report(1.0, change);
             report.rows.iter_mut().for_each(|row| {
@@ -346,8 +346,8 @@ mod tests {
         assert_eq!(changed(&without(1.0), &without(1.3)).len(), 2);
     }
 
-    /// A record of children alive: what an exit costs drifts by a twentieth up and down, as it does on a machine with neighbours, and
-    /// that of forkless is changed.
+    /// A record of children alive, in which the cost of an exit varies by 5 %, as on a shared machine, and that of forkless is
+    /// multiplied by `change`.
     fn alive(machine: f64, change: f64) -> Report {
         let exits = |us: f64| -> Vec<Exit> {
             let cost = |n: u64| us * machine * (1_000.0 + 50.0 * ((n * 7919 % 41) as f64 / 20.0 - 1.0));
@@ -361,21 +361,25 @@ mod tests {
     }
 
     #[test]
-    fn children_alive_are_compared_as_launches_are() {
+    fn changes_with_children_alive_are_found_relative_to_epoll() {
         let usual = alive(1.0, 1.0);
         let found = Comparison::new(&usual, &usual, 0.05).expect("comparable");
-        assert_eq!((found.compared, found.changed, found.unmatched), (8, 0, 0), "two ways, two numbers, two times");
+        assert_eq!(
+            (found.compared, found.changed, found.unmatched),
+            (8, 0, 0),
+            "two waiters, two numbers of children, two times"
+        );
         assert!(found.figures.iter().all(|figure| figure.by == Some("epoll")));
         assert!(changed(&usual, &alive(1.0, 1.04)).is_empty(), "within the noise");
-        assert!(changed(&usual, &alive(3.0, 1.0)).is_empty(), "another machine is no change");
+        assert!(changed(&usual, &alive(3.0, 1.0)).is_empty(), "a slower machine is not a change");
         let both = |verdict| ["cpu", "latency", "cpu", "latency"].map(|time| ("forkless-wait-set", time, verdict));
         assert_eq!(changed(&usual, &alive(1.0, 1.3)), both(Verdict::Slower));
-        assert_eq!(changed(&usual, &alive(3.0, 1.3)), both(Verdict::Slower), "also on another machine");
+        assert_eq!(changed(&usual, &alive(3.0, 1.3)), both(Verdict::Slower), "also on a slower machine");
         assert_eq!(changed(&alive(1.0, 1.3), &usual), both(Verdict::Faster));
     }
 
     #[test]
-    fn children_alive_without_bounds_or_in_other_numbers() {
+    fn children_alive_are_compared_without_bounds_and_only_in_equal_numbers() {
         let without = |change| {
             let mut report = alive(1.0, change);
             for row in &mut report.alive {

@@ -1,18 +1,18 @@
-//! One parent to launch from, and what is asked of the launch.
+//! A condition: the parent to launch from, and the settings of the launch.
 
 use super::{
     setting::Setting,
     units::{bytes, mebibytes, thousands},
 };
 
-/// What the child writes where that is captured: a line, and far more than a pipe holds.
+/// Sizes of captured output: a line, and far more than a pipe holds.
 pub(crate) const OUTPUTS: [u64; 2] = [100, 64 << 20];
 
-/// Tasks that launch at once, and open files of the server that they are in.
+/// Tasks that launch concurrently, and open files of the server that they simulate.
 pub(crate) const TASKS: usize = 64;
 pub(crate) const SOCKETS: u64 = 10_000;
 
-/// One parent to launch from.
+/// A parent to launch from, and the settings of the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     /// Touched private anonymous memory added to the process.
@@ -42,7 +42,7 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// The process as it is, and a launch without anything.
+    /// The process without any additions, and a launch without settings.
     pub(crate) const SMALL: Self = Self {
         parent_mib: 0,
         mappings: 0,
@@ -58,7 +58,7 @@ impl Condition {
         path_misses: 0,
     };
 
-    /// Whether each contestant must be a process of its own, started with what the condition asks for.
+    /// Must each method run in a separate process that is started under this condition?
     pub(crate) fn is_apart(&self) -> bool {
         self.environment > 0 || self.path_misses > 0
     }
@@ -68,24 +68,23 @@ impl Condition {
         self.fds > Self::SMALL.fds || self.mappings > 0
     }
 
-    /// Whether the parent has something that not every process can have.
+    /// Does the parent have something that not every engine can have?
     pub(crate) fn is_demanding(&self) -> bool {
         self.parent_mib > 0 || self.has_files_or_mappings()
     }
 
-    /// Whether the launch may be another than from the small parent, so that system calls are worth counting, and short
-    /// enough to be counted.
+    /// Are system calls counted? Only if their number can differ from the small parent, and the launch is short.
     pub(crate) fn is_countable(&self) -> bool {
         let Self { pipes, output, path_misses, .. } = *self;
         *self == Self { pipes, output, path_misses, ..Self::SMALL } && output <= OUTPUTS[0]
     }
 
-    /// Whether the floor does all that the others do.
+    /// Does the vfork baseline do all that the other methods do?
     pub(crate) fn has_floor(&self) -> bool {
         self.setting == Setting::None && self.tasks == 0
     }
 
-    /// The condition in words, naming only what differs from [`Condition::SMALL`].
+    /// A description that names only the differences from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
         if self.setting != Setting::None {
@@ -114,7 +113,7 @@ impl Condition {
             words.push(format!("{} tasks at once", self.tasks));
         }
         if self.faulting > 0 {
-            words.push(format!("{} more threads that touch memory", self.faulting));
+            words.push(format!("{} other threads causing page faults", self.faulting));
         }
         if self.environment > 0 {
             words.push(format!("{} more of environment", bytes(self.environment)));
@@ -126,7 +125,7 @@ impl Condition {
     }
 }
 
-/// The words of a condition as a title.
+/// The description of a condition as a title.
 pub(crate) fn headline(condition: &Condition) -> String {
     let words = condition.words();
     let mut letters = words.chars();
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_name_what_differs() {
+    fn description_names_only_differences() {
         assert_eq!(Condition::SMALL.words(), "small parent");
         let condition = Condition { parent_mib: 2048, fds: 15_000, pipes: 3, ..Condition::SMALL };
         assert_eq!(condition.words(), "2 GiB of memory, 15,000 open files, three pipes to the child");

@@ -1,21 +1,21 @@
-//! The ways to launch a process that take part: their names, and what sets each apart.
+//! The methods to launch a process that the bench compares: their names and properties.
 
-/// A way to launch a process.
+/// A method to launch a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Contestant {
-    /// vfork, execve and wait4 in C: what every other row is measured against
+    /// vfork, execve and wait4 in C: the vfork baseline, to which all ratios refer
     Floor,
     /// fork, execve and waitpid in C
     Fork,
     /// posix_spawn and waitpid in C
     #[value(name = "posix_spawn")]
     PosixSpawn,
-    /// posix_spawn that closes all above standard error, and waitpid in C
+    /// posix_spawn that closes all descriptors from 3 on, and waitpid in C
     #[value(name = "posix_spawn-closefrom")]
     PosixSpawnClosefrom,
-    /// system(3), so with a shell
+    /// system(3), with a shell
     System,
-    /// popen(3), read to the end, pclose(3), so with a shell
+    /// popen(3), read to the end, pclose(3), with a shell
     Popen,
     /// Rust's std::process::Command, spawn and wait
     Std,
@@ -53,30 +53,30 @@ pub enum Contestant {
     ForklessSpawn,
     /// forkless Command, launch and wait
     ForklessLaunch,
-    /// forkless Command that passes on every descriptor, spawn and wait
+    /// forkless Command with inherit_all, spawn and wait
     ForklessInherit,
-    /// forkless Command by fork, spawn and wait
+    /// forkless Command with Launcher::Fork, spawn and wait
     ForklessFork,
-    /// forkless Command by posix_spawn, spawn and wait
+    /// forkless Command with Launcher::PosixSpawn, spawn and wait
     #[value(name = "forkless-posix_spawn")]
     ForklessPosixSpawn,
     /// forkless Command, status
     ForklessStatus,
-    /// forkless prepared plan, spawn and wait, no pidfd
+    /// forkless Prepared, spawn and wait, no pidfd
     ForklessPrepared,
-    /// forkless prepared plan, launch and wait, no pidfd
+    /// forkless Prepared, launch and wait, no pidfd
     ForklessPreparedLaunch,
-    /// forkless prepared plan, status
+    /// forkless Prepared, status
     ForklessPreparedStatus,
     /// forkless Command, output
     ForklessOutput,
     /// forkless Prepared, output
     ForklessPreparedOutput,
-    /// forkless Command, capture in memory files
+    /// forkless Command, capture in a memfd
     ForklessMemoryFile,
-    /// forkless Command by a zygote, spawn and wait
+    /// forkless Command through a zygote, spawn and wait
     ForklessZygote,
-    /// forkless prepared plan by a zygote, spawn and wait, no pidfd
+    /// forkless Prepared through a zygote, spawn and wait, no pidfd
     ForklessPreparedZygote,
     /// forkless::tokio::Command, spawn and wait
     ForklessTokio,
@@ -114,7 +114,7 @@ pub enum Contestant {
     ForklessPreloadPosixSpawn,
     /// posix_spawn-closefrom, under the preload library
     ForklessPreloadClosefrom,
-    /// posix_spawn under the preload library that is told to pass on the standard streams only
+    /// posix_spawn under the preload library, configured to pass only the standard streams
     ForklessPreloadStdio,
     /// system(3) under the preload library
     ForklessPreloadSystem,
@@ -123,7 +123,7 @@ pub enum Contestant {
 }
 
 impl Contestant {
-    /// All of them, in the order of the tables.
+    /// All methods, in the order of the tables.
     pub(crate) const ALL: [Self; 51] = [
         Self::Floor,
         Self::Fork,
@@ -235,12 +235,12 @@ impl Contestant {
         }
     }
 
-    /// Those that can give the child three pipes.
+    /// Can it give the child three pipes?
     pub(crate) fn takes_pipes(self) -> bool {
         matches!(self, Self::Floor | Self::PosixSpawn | Self::Std | Self::ForklessSpawn | Self::ForklessPrepared)
     }
 
-    /// Those that run in the thread sweep. The others would say nothing that these do not.
+    /// Does it take part in the thread sweep? The other methods would add no information.
     pub(crate) fn joins_crowd(self) -> bool {
         matches!(
             self,
@@ -253,7 +253,7 @@ impl Contestant {
         )
     }
 
-    /// Those that capture what the child writes: where there is nothing to capture, and where there is.
+    /// Does it take part if output is captured (`output`), or if not?
     pub(crate) fn captures(self, output: bool) -> bool {
         match self {
             Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
@@ -262,7 +262,7 @@ impl Contestant {
         }
     }
 
-    /// Those that launch from tasks.
+    /// Does it launch from tasks?
     pub(crate) fn awaits(self) -> bool {
         matches!(
             self,
@@ -270,12 +270,12 @@ impl Contestant {
         )
     }
 
-    /// Those that launch while other threads touch memory.
+    /// Does it take part while other threads cause page faults?
     pub(crate) fn bears_faults(self) -> bool {
         self.joins_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
     }
 
-    /// Those that have to find the program, or to hand on a large environment.
+    /// Does it take part with a search in PATH and with a large environment?
     pub(crate) fn stands_apart(self) -> bool {
         let first = [Self::Floor, Self::Fork, Self::PosixSpawn, Self::System, Self::Popen, Self::Std];
         let ours = [Self::ForklessSpawn, Self::ForklessStatus, Self::ForklessPrepared];
@@ -283,7 +283,7 @@ impl Contestant {
         self.is_engine() || first.contains(&self) || ours.contains(&self) || in_c.contains(&self)
     }
 
-    /// Those that are a process of their own.
+    /// Does it run in a separate process?
     pub(crate) fn is_engine(self) -> bool {
         match self {
             Self::Go | Self::Java | Self::Glib | Self::Libuv => true,
@@ -296,13 +296,13 @@ impl Contestant {
         }
     }
 
-    /// Those that are this program under the preload library.
+    /// Is it this program under the preload library?
     pub(crate) fn is_preloaded(self) -> bool {
         let functions = [Self::ForklessPreloadPosixSpawn, Self::ForklessPreloadSystem, Self::ForklessPreloadPopen];
         functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
     }
 
-    /// Of the engines of a language those that do not launch as another does: one for each of our modules.
+    /// Does it take part in the sweeps of the parent? Not if it launches as another method of the same language does.
     pub(crate) fn grows(self) -> bool {
         let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
         let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];
@@ -311,8 +311,8 @@ impl Contestant {
         !is_alike && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
     }
 
-    /// What the child is given otherwise than by the floor, which passes on its environment, its standard streams and every
-    /// descriptor that is not close-on-exec, and reads no line as a shell does. A test compares.
+    /// How the child differs from that of the vfork baseline, which inherits the environment, the standard streams and every
+    /// descriptor that is not close-on-exec, and uses no shell. A test checks this.
     pub(crate) fn unlike(self) -> Option<&'static str> {
         match self {
             Self::Floor | Self::Fork | Self::PosixSpawn | Self::Std | Self::Go | Self::Libuv | Self::Tokio => None,
@@ -325,7 +325,7 @@ impl Contestant {
             Self::System | Self::ForklessPreloadSystem => Some("shell"),
             Self::Popen | Self::ForklessPreloadPopen => Some("stdio, shell"),
             Self::PerlBackticks | Self::ForklessPerlBackticks => Some("stdio"),
-            // No shell runs, but the line is read as by one, and PWD set.
+            // No shell runs, but the line is parsed as by one, and PWD is set.
             Self::ForklessCSystem => Some("fds, shell"),
             Self::ForklessCPopen => Some("stdio, fds, shell"),
             _ => Some("fds"),
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_command_line() {
+    fn names_equal_the_values_of_the_launchers_option() {
         for contestant in Contestant::ALL {
             let value = contestant.to_possible_value().expect("none is hidden");
             assert_eq!(value.get_name(), contestant.name());

@@ -1,4 +1,4 @@
-//! Each contestant made ready to launch: those of C, of Rust's standard library, ours, and the engines.
+//! Prepares each method: those in C, Rust's standard library, forkless, and the engines.
 
 use std::{os::unix::process::CommandExt, time::Instant};
 
@@ -15,13 +15,13 @@ use super::{
     statistics::Sample,
 };
 
-/// Whether the C library that the bench was built with has what it needs.
+/// Does the C library of this build support the method?
 pub(crate) fn is_here(contestant: Contestant) -> bool {
-    // SAFETY: it takes nothing and reads a constant.
+    // SAFETY: the function takes no arguments and returns a constant.
     contestant != Contestant::PosixSpawnClosefrom || unsafe { native::bench_has_closefrom() } != 0
 }
 
-/// The settings that it can give a child. The floor has none: it is what a launch costs without.
+/// The settings that the method supports. The vfork baseline supports none.
 pub(crate) fn can(contestant: Contestant, engines: Option<&Engines>) -> Vec<Feature> {
     match contestant {
         Contestant::Fork | Contestant::ForklessSpawn | Contestant::ForklessStatus | Contestant::ForklessPrepared => {
@@ -29,15 +29,15 @@ pub(crate) fn can(contestant: Contestant, engines: Option<&Engines>) -> Vec<Feat
         }
         Contestant::Std => vec![Feature::Ids],
         engine if engine.is_engine() => engines.map_or_else(Vec::new, |engines| engines.can(contestant).to_vec()),
-        // Of ours, theirs would say nothing that the rows of `forkless-spawn` and its like do not.
+        // Other methods of forkless would add no information to `forkless-spawn` and its variants.
         _ => Vec::new(),
     }
 }
 
-/// Makes the contestant ready.
+/// Prepares the method.
 ///
 /// # Errors
-/// When our own plan cannot be prepared or an engine not be started.
+/// If a plan cannot be prepared or an engine cannot be started.
 pub(crate) fn ready<'p>(
     contestant: Contestant,
     job: &Job<'p>,
@@ -79,14 +79,14 @@ pub(crate) fn ready<'p>(
         | Contestant::Java
         | Contestant::Glib
         | Contestant::Libuv => {
-            let engines = engines.context("no engines are there")?;
+            let engines = engines.context("engines are not available here")?;
             Ok(Box::new(engines.start(contestant, job)?))
         }
         Contestant::Tokio
         | Contestant::ForklessTokio
         | Contestant::ForklessTokioStatus
         | Contestant::ForklessTokioPreparedStatus => {
-            anyhow::bail!("it launches from tasks only")
+            anyhow::bail!("this method launches from tasks only")
         }
         Contestant::ForklessSpawn => one_shot(ours::Form::Spawn),
         Contestant::ForklessLaunch => one_shot(ours::Form::Launch),
@@ -119,7 +119,7 @@ impl Launcher for Std<'_> {
         let mut command = std::process::Command::new(&self.job.program.path);
         command.args(&self.job.program.args);
         if let Some(id) = self.job.wishes.id {
-            // Without supplementary groups, as std does it for root.
+            // std also drops supplementary groups for root.
             command.uid(id).gid(id);
         }
         if self.job.condition.pipes > 0 {
@@ -137,7 +137,7 @@ impl Launcher for Std<'_> {
         let mut child = command.spawn().context("not launched")?;
         let held_ns = nanoseconds(start);
         let status = child.wait().context("not waited for")?;
-        // The pipes are part of what was asked for, so closing them is part of the time.
+        // Closing the pipes is included in the time, because they belong to the launch.
         drop(child);
         let total_ns = nanoseconds(start);
         check(status)?;
@@ -158,14 +158,14 @@ mod tests {
         super::ready(contestant, &Job { program, condition, wishes: &NONE }, None)
     }
 
-    /// Engines have tests of their own, and so have tasks; the zygote is `forkless` itself, which a test's program is not.
+    /// Without engines and tasks, which have separate tests, and the zygote, which a test program cannot serve.
     fn inside() -> impl Iterator<Item = Contestant> {
         let is_zygote = |one| matches!(one, Contestant::ForklessZygote | Contestant::ForklessPreparedZygote);
         Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.awaits() && !is_zygote(one))
     }
 
     #[test]
-    fn each_launches_and_is_timed_in_order() {
+    fn every_method_launches_with_held_before_total() {
         let program = Program::embedded().expect("temporary directory");
         for contestant in inside() {
             for pipes in [0, 3] {
@@ -181,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn each_reports_a_missing_program() {
+    fn every_method_reports_a_missing_program() {
         let program = Program::missing();
         for contestant in inside() {
-            // Our prepared forms may already notice when the plan is made.
+            // Prepared methods may fail when the plan is prepared.
             let failed = match ready(contestant, &program, 0) {
                 Ok(mut launcher) => launcher.launch().is_err(),
                 Err(_) => true,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reports_a_failing_program() {
+    fn every_method_reports_a_failing_program() {
         let program = Program::from_words(&["/bin/sh".into(), "-c".into(), "exit 3".into()]).expect("sh");
         for contestant in inside() {
             let error = ready(contestant, &program, 0).expect("ready").launch().expect_err(contestant.name());
@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn pipes_of_native_contestants_are_closed() {
+    fn native_methods_close_their_pipes() {
         let program = Program::embedded().expect("temporary directory");
         for contestant in [Contestant::Floor, Contestant::PosixSpawn, Contestant::Popen] {
             let mut launcher = ready(contestant, &program, 3).expect("ready");
             for _ in 0..1_500 {
-                // More launches than the usual limit of 1,024 open files allows with one leaked each.
+                // More launches than the usual limit of 1,024 open files, so that a leak of one descriptor each fails.
                 launcher.launch().unwrap_or_else(|e| panic!("{}: {e:#}", contestant.name()));
             }
         }

@@ -1,5 +1,4 @@
-//! Threads that touch memory while others launch: whoever copies or locks the address space for long holds them up, and they
-//! whoever does.
+//! Threads that cause page faults while others launch. They contend with a launch that copies or locks the address space.
 
 use std::{
     ptr,
@@ -14,34 +13,34 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// What each thread has: as much as a last-level cache gives a core, or so.
+/// Memory of each thread: about the share of one CPU in the last-level cache.
 const LENGTH: usize = 4 << 20;
 
-/// The CPU clocks of those that run.
+/// The CPU clocks of the running threads.
 static CLOCKS: Mutex<Vec<libc::clockid_t>> = Mutex::new(Vec::new());
 
-/// CPU time of all that run now: it is in that of the process, but none of what launches cost.
+/// CPU time of all running threads, to be subtracted from that of the process.
 pub(crate) fn cpu_time() -> Duration {
     let Ok(clocks) = CLOCKS.lock() else { return Duration::ZERO };
     clocks.iter().map(|&clock| time_of(clock)).sum()
 }
 
 fn time_of(clock: libc::clockid_t) -> Duration {
-    // The clock is that of a thread which is joined only after it was taken off the list.
+    // The thread is alive: it is joined only after its clock is removed from the list.
     nix::time::ClockId::from_raw(clock).now().map_or(Duration::ZERO, Duration::from)
 }
 
-/// The threads; they end when it is dropped.
+/// The threads; they end on drop.
 pub(crate) struct Faulting {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Faulting {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// When there is no memory or no thread to be had.
+    /// If memory or a thread cannot be allocated.
     pub(crate) fn start(count: usize) -> Result<Self> {
         let mut faulting = Self { stop: Arc::default(), threads: Vec::new() };
         for _ in 0..count {
@@ -75,7 +74,7 @@ impl Drop for Faulting {
     }
 }
 
-/// The CPU clock of this thread, for others to read.
+/// The CPU clock of this thread, which other threads can read.
 fn own_clock() -> Option<libc::clockid_t> {
     let mut clock = 0;
     // SAFETY: this thread is alive, and the pointer is to a live integer.
@@ -83,38 +82,38 @@ fn own_clock() -> Option<libc::clockid_t> {
     (answer == 0).then_some(clock)
 }
 
-/// Memory of a thread's own.
+/// The memory of a thread.
 struct Memory(*mut std::ffi::c_void);
 
-// SAFETY: whoever has it has the mapping alone.
+// SAFETY: the value owns the mapping exclusively.
 unsafe impl Send for Memory {}
 
 impl Memory {
     fn new() -> Result<Self> {
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new private mapping at an address chosen by the kernel overlaps nothing.
         let start = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), LENGTH, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }
         .context("no memory")?;
-        // SAFETY: the range is the mapping just made; kernels without huge pages refuse it, which is as good.
+        // SAFETY: the range is the new mapping. Kernels without huge pages return an error, which is harmless.
         let _ = unsafe { rustix::mm::madvise(start, LENGTH, Advice::LinuxNoHugepage) };
         Ok(Self(start))
     }
 
-    /// Writes to every page, and gives them all back.
+    /// Writes to every page, then frees all pages.
     fn fault(&self) {
         for offset in (0..LENGTH).step_by(rustix::param::page_size()) {
-            // SAFETY: offset < LENGTH, so the byte is inside the mapping, which is ours alone.
+            // SAFETY: offset < LENGTH, so the byte is inside the mapping, which only this thread uses.
             unsafe { self.0.cast::<u8>().add(offset).write_volatile(1) };
         }
-        // SAFETY: nothing is kept in it.
+        // SAFETY: the mapping contains no data that is used again.
         let _ = unsafe { rustix::mm::madvise(self.0, LENGTH, Advice::LinuxDontNeed) };
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new`, and nobody else has its address.
+        // SAFETY: the range was mapped by `new`, and no other code has its address.
         let _ = unsafe { rustix::mm::munmap(self.0, LENGTH) };
     }
 }
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_fault_and_their_time_is_known() {
+    fn threads_cause_page_faults_and_their_cpu_time_is_known() {
         let faulting = Faulting::start(2).expect("threads");
         let (before, time) = (faults(), cpu_time());
         let pages = (LENGTH / rustix::param::page_size()) as libc::c_long;

@@ -1,4 +1,4 @@
-//! One contestant made ready for one program: what it is asked, and how it is timed.
+//! A method prepared for one program: the interface to launch and to measure.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use super::{
     wishes::Wishes,
 };
 
-/// One contestant made ready for one program.
+/// A method prepared for one program.
 pub(crate) trait Launcher {
     /// Launches the program once, waits for it and checks that it exited with 0.
     ///
     /// # Errors
-    /// When it was not launched or did not exit with 0.
+    /// If the launch fails or the exit code is not 0.
     fn launch(&mut self) -> Result<Sample>;
 
-    /// Launches once, uncounted, and then until the goal is reached; adds those launches to `series`, with the time and the CPU
+    /// Launches once without counting, then until the goal is reached. Adds these launches to `series`, with the time and the CPU
     /// time they took.
     ///
     /// # Errors
@@ -39,28 +39,28 @@ pub(crate) trait Launcher {
         Ok(())
     }
 
-    /// A turn that would be shorter is left for later.
+    /// Minimum length of a turn; shorter ones are postponed.
     fn least_turn(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// What a contestant is to do.
+/// The task of a method.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'p> {
     pub(crate) program: &'p Program,
-    /// What is asked of the launch. A contestant that is a process of its own must also be as large, the others are in ours.
+    /// The condition of the launch. An engine must also apply the size of the parent; other methods run in this process.
     pub(crate) condition: Condition,
     pub(crate) wishes: &'p Wishes,
 }
 
-/// Fails unless the program wrote what it was to write. Looks at every page, in the time, so that whoever has mapped the
-/// bytes instead of copying them has paid for that.
+/// Checks the captured output. Reads every page within the measured time, so that a method that maps the output instead of copying
+/// it pays for the page faults.
 pub(crate) fn look_through(bytes: &[u8]) -> bool {
     bytes.iter().step_by(4096).all(|&byte| std::hint::black_box(byte) == b'x')
 }
 
-/// Fails unless it was all that the program writes.
+/// Checks that the output is complete.
 pub(crate) fn check_output(wanted: u64, intact: bool, length: usize) -> Result<()> {
     ensure!(intact && length as u64 == wanted, "{length} bytes of output instead of {wanted}");
     Ok(())

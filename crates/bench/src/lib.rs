@@ -1,6 +1,6 @@
-//! `forkless bench`: every way to launch a process, measured in turn on the user's own machine.
+//! `forkless bench`: compares methods to launch a process on the user's machine.
 //!
-//! In story order: who takes part, what they launch, from what kind of parent, how often, and what is made of it.
+//! The modules in order: options and conditions, methods (contestants), parents, races, records, and output.
 //! `bench/METHODOLOGY.md` says what is timed from where to where.
 
 mod options;
@@ -89,11 +89,11 @@ use self::settings::Settings;
 use self::stage::Stage;
 use self::sweeps::{Limits, Sweeps};
 
-/// The small parent, whose ratios are held against targets of a few percent, and large output, of which few launches fit
-/// in, get this many times the time of the others.
+/// The time share of two conditions, as a multiple of the others: the small parent, whose ratios are compared with targets of
+/// a few percent, and large output, which allows few launches in the same time.
 const LARGE_SHARE: u32 = 3;
 
-/// Measures, or does what is asked for with records; says on standard error what went wrong.
+/// Measures, or runs the subcommand. Prints errors to standard error.
 pub fn main(options: &BenchOptions) -> ExitCode {
     let done = match &options.with_records {
         Some(WithRecords::Compare(options)) => return compare::status(compare::main(options)),
@@ -109,10 +109,10 @@ pub fn main(options: &BenchOptions) -> ExitCode {
     }
 }
 
-/// Runs the bench and shows what it found.
+/// Runs the bench and prints the results.
 ///
 /// # Errors
-/// When a contestant fails, a condition cannot be set up or a file cannot be written.
+/// If a method fails, a condition cannot be set up or a file cannot be written.
 fn run(options: &BenchOptions) -> Result<()> {
     if let Some(contestant) = options.serve {
         return serve::serve(contestant, &options.program);
@@ -120,7 +120,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     let limits = Limits::raise_and_read()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot install a signal handler")?;
     }
     let contestants = options.contestants();
     let stage = set_up(options, &limits, &contestants)?;
@@ -128,7 +128,7 @@ fn run(options: &BenchOptions) -> Result<()> {
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
     sweeps.notes.extend(stage.engines.absences());
     if forkless::Support::probe().is_ok_and(|support| support.shared_memory && !support.clone3) {
-        sweeps.notes.push("clone3 is refused or missing here: forkless launches by clone".to_owned());
+        sweeps.notes.push("clone3 is refused or missing: forkless uses clone".to_owned());
     }
 
     let quiet = if options.program.is_empty() { None } else { Some(Quiet::new()?) };
@@ -146,17 +146,17 @@ fn run(options: &BenchOptions) -> Result<()> {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let text = table::render(&record.report, &record.notes, colour);
         let mut stdout = std::io::stdout().lock();
-        // A reader that has seen enough (`| head`) is no failure of the bench.
+        // A reader that closes the pipe early (`| head`) is not an error.
         let _ = write!(stdout, "{text}\n{wrote}\n");
     }
     Ok(())
 }
 
-/// What is made once: the program, the settings that can be had, the engines.
+/// Prepares what all conditions share: the program, the available settings, the engines.
 fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
     let program = Program::from_words(&options.program)?;
     let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
-    // Only one of the processes of other languages has many children.
+    // With many children alive, libuv is the only engine that takes part.
     let race = options.sweeps() || options.measures(Part::Settings);
     let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
     let wanted: Vec<_> = contestants.iter().filter(wanted).copied().collect();
@@ -170,7 +170,7 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
     Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }
 
-/// All conditions, one after the other.
+/// Measures all conditions, one after the other.
 fn measure(
     options: &BenchOptions,
     stage: &Stage,
@@ -181,12 +181,12 @@ fn measure(
     let weight = |c: &Condition| if *c == Condition::SMALL || c.output == OUTPUTS[1] { LARGE_SHARE } else { 1 };
     let cells = |c: &Condition| {
         let entrants = stage.entrants(c, contestants);
-        // The floor takes turns with each of them that must be alone.
+        // Each engine that runs alone shares its turns with the vfork baseline, which needs time, too.
         let alone = entrants.iter().filter(|contestant| contestant.is_engine() && stage.is_narrow(c)).count();
         (entrants.len() + alone) as u32 * weight(c)
     };
     let shares: u32 = conditions.iter().map(cells).sum();
-    ensure!(shares > 0 || conditions.is_empty(), "no contestant can take part");
+    ensure!(shares > 0 || conditions.is_empty(), "none of the selected methods is available");
     let share = options.measuring_time() / shares.max(1);
 
     let progress = progress_bar(options, share * shares);
@@ -215,7 +215,7 @@ fn measure(
     Ok(Raced { rows, notes })
 }
 
-/// System calls per launch, for the rows of which that says something the others do not. Not with `--quick`: it takes seconds.
+/// Counts system calls per launch, for the rows in which the number can differ. Not with `--quick`: it takes seconds.
 fn count(
     options: &BenchOptions,
     stage: &Stage,
@@ -238,7 +238,7 @@ fn count(
         match stage.engines.system_calls(contestant, &stage.job(&row.condition())) {
             Ok(calls) => row.system_calls = Some(calls),
             Err(error) => {
-                notes.push(format!("no system calls counted from {} on: {error:#}", row.launcher));
+                notes.push(format!("system calls not counted for {} and later rows: {error:#}", row.launcher));
                 break;
             }
         }
@@ -247,8 +247,8 @@ fn count(
     Ok(())
 }
 
-/// The order to measure in: memory is made once for all conditions that want as much of it. A machine may need seconds for
-/// a gigabyte.
+/// The order of measurement. Conditions with the same amount of memory are grouped, because allocating it can take seconds for
+/// each gigabyte.
 fn with_large_parents_together(conditions: &[Condition]) -> Vec<Condition> {
     let mut order: Vec<Condition> = Vec::new();
     for condition in conditions {
@@ -259,7 +259,7 @@ fn with_large_parents_together(conditions: &[Condition]) -> Vec<Condition> {
     order
 }
 
-/// The part with many children alive, which has a table of its own.
+/// Measures the part with many children alive, which has a separate table.
 fn alive(
     options: &BenchOptions,
     limits: &Limits,
@@ -278,10 +278,10 @@ fn alive(
     let wanted = options.children.unwrap_or(usual);
     let many = many_children::most(wanted, limits.fds);
     if many < wanted {
-        notes.push(format!("{many} instead of {wanted} children alive: limits of files, processes or process ids"));
+        notes.push(format!("{many} instead of {wanted} children alive: limited by open files, processes or PIDs"));
     }
     if many <= FEW {
-        notes.push(format!("no table of children alive: more than {} are needed", FEW));
+        notes.push(format!("no table of children alive: needs more than {} children", FEW));
         return Ok(Vec::new());
     }
     let exits = exits.min(usize::try_from(options.samples).unwrap_or(usize::MAX).max(2));
@@ -295,8 +295,8 @@ fn alive(
     rows
 }
 
-/// A bar on standard error, where that is a terminal. It is drawn between the rounds by the measuring thread itself: a
-/// thread for it would be one thing more that runs while we measure.
+/// A progress bar on standard error, if that is a terminal. The measuring thread draws it between rounds: another thread would
+/// disturb the measurement.
 fn progress_bar(options: &BenchOptions, length: Duration) -> ProgressBar {
     if options.no_progress {
         return ProgressBar::hidden();
@@ -308,7 +308,7 @@ fn progress_bar(options: &BenchOptions, length: Duration) -> ProgressBar {
     }
 }
 
-/// Writes the files that were asked for and those of `--out`; says where the latter are.
+/// Writes the files of `--json`, `--csv` and `--out`; returns a line that names the page.
 fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     let (json, csv) = (record.report.json()?, record.report.csv()?);
     if let Some(path) = &options.json {
@@ -318,7 +318,7 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
         write_to(path, &csv)?;
     }
     let out = &options.out;
-    fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    fs::create_dir_all(out).with_context(|| format!("--out: cannot create the directory {}", out.display()))?;
     write_in(out, "results.json", json.as_bytes())?;
     write_in(out, "results.csv", csv.as_bytes())?;
     if !record.report.alive.is_empty() {
@@ -326,7 +326,7 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     }
     write_in(out, "table.txt", table::render(&record.report, &record.notes, false).as_bytes())?;
     let page = report::write(out, &[record], background::found_in(out)?.as_ref())?;
-    Ok(format!("Plots and tables: {}", page.display()))
+    Ok(format!("Page with plots and tables: {}", page.display()))
 }
 
 #[cfg(test)]
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_made_once() {
+    fn conditions_with_equal_memory_are_grouped() {
         let small = Condition::SMALL;
         let large = Condition { parent_mib: 1024, ..small };
         let (user, files) =

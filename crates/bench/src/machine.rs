@@ -1,4 +1,4 @@
-//! What the figures were measured on. No host name, no paths, no users: records are published.
+//! The machine of the measurement. Records are published, so it contains no host name, path or user.
 
 use std::{collections::BTreeMap, ffi::CStr, fs, time::SystemTime};
 
@@ -14,28 +14,28 @@ pub struct Machine {
     pub(crate) date: String,
     /// The version of this library.
     pub forkless: String,
-    /// The release, as `uname -r` says it.
+    /// The release, as in `uname -r`.
     pub kernel: String,
     /// The architecture, as Rust names it.
     pub arch: String,
     pub(crate) cpu: String,
-    /// Processors that this process may use.
+    /// CPUs that this process may use.
     pub cores: usize,
-    /// All of its memory.
+    /// Total memory.
     pub memory_mib: u64,
     pub(crate) page_size: usize,
     /// Name and version of the C library.
     pub libc: String,
     pub(crate) mitigations: String,
-    /// Versions of the languages whose engines were looked for; none where there is no such language.
+    /// Versions of the selected engines; None if not installed.
     #[serde(deserialize_with = "super::name::names")]
     pub(crate) engines: BTreeMap<Name, Option<String>>,
-    /// Whether the bench launched its own program that only exits.
+    /// Did the bench launch its own program, which only exits?
     pub(crate) own_target: bool,
 }
 
 impl Machine {
-    /// Reads it all; what cannot be read is "unknown".
+    /// Reads all properties; those that cannot be read are "unknown".
     pub fn read() -> Self {
         let uname = rustix::system::uname();
         Self {
@@ -54,14 +54,14 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// A one-line description.
     pub(crate) fn words(&self) -> String {
         let known = self.engines.iter().filter_map(|(name, version)| Some(format!("{name} {}, ", version.as_ref()?)));
         let engines: String = known.collect();
         format!("{}, {engines}forkless {}, {}", self.place(), self.forkless, self.date)
     }
 
-    /// The same without versions of what is compared.
+    /// The description without the versions of the compared methods.
     pub(crate) fn place(&self) -> String {
         let Self { cores, cpu, memory_mib, kernel, libc, .. } = self;
         format!("{cores} × {cpu}, {memory_mib} MiB, Linux {kernel}, {libc}")
@@ -76,7 +76,7 @@ pub(crate) fn meminfo_mib(name: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// `model name` on x86; on Arm, which has no such line, the numbers of maker and part.
+/// `model name` on x86; on Arm, which has no such line, implementer and part number.
 fn cpu_model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let field = |name: &str| {
@@ -102,7 +102,7 @@ fn libc_version() -> String {
     if cfg!(target_env = "musl") { "musl".to_owned() } else { "unknown".to_owned() }
 }
 
-/// What the kernel does against each flaw of the CPU that has one: these decide what a system call costs.
+/// The mitigations of CPU vulnerabilities, which affect the cost of system calls.
 fn mitigations() -> Option<String> {
     let mut known = Vec::new();
     for entry in fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()? {

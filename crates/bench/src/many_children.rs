@@ -1,4 +1,4 @@
-//! Many children alive, and one of them ends: what it costs the parent to be told which, and to have so many.
+//! Exit of one of many children: the cost for the parent to find it, and the memory for each child.
 
 use std::{
     fs, io,
@@ -27,26 +27,26 @@ use super::{
     statistics::round,
 };
 
-/// How often each way to wait is measured, with a part of the exits. Measuring one takes a second or so, in which a neighbour may or
-/// may not have been busy: only another time shows that, so that the bounds of the medians know it.
+/// The number of runs of each waiting method, with a part of the exits each. A run takes about a second. Several runs at different
+/// times make the confidence bounds cover disturbances by other processes.
 const TURNS: usize = 2;
-/// Exits that are waited for before measuring, with each number of children.
+/// Exits before the measurement, for each number of children.
 const WARM_UP: usize = 5;
-/// Exits in a row, before the children that ended are replaced.
+/// Exits before ended children are replaced.
 const BATCH: usize = 20;
-/// Descriptors and processes left to others.
+/// Descriptors and processes left for other uses.
 const SPARE: u64 = 500;
 
-/// A way to wait for whichever child ends first.
+/// A method to wait for any child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A pidfd for each child in one epoll, waitid for the one that ended: the least that can be done.
+    /// One epoll with a pidfd for each child, and waitid for the one that ended: the baseline.
     Epoll,
-    /// wait(2) for any child, which also takes those that are somebody else's in the same process.
+    /// wait(2) for any child, which also reaps children of other code in the process.
     WaitAny,
     /// libuv's event loop.
     Libuv,
-    /// A set of our own handles.
+    /// forkless::WaitSet.
     ForklessWaitSet,
 }
 
@@ -64,7 +64,7 @@ impl Waiter {
     }
 }
 
-/// The most children that this machine allows, up to `wanted`.
+/// The number of children that the limits of this machine allow, at most `wanted`.
 pub(crate) fn most(wanted: usize, fds: u64) -> usize {
     let pids = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<u64>().ok());
     let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
@@ -73,10 +73,10 @@ pub(crate) fn most(wanted: usize, fds: u64) -> usize {
     wanted.min(usize::try_from(least).unwrap_or(usize::MAX))
 }
 
-/// Measures all that can wait here, with few and with `many` children.
+/// Measures all available waiting methods, with few and with `many` children.
 ///
 /// # Errors
-/// When one of them does not tell which child has ended, or the user has had enough.
+/// If one of them fails, or a signal has arrived.
 pub(crate) fn measure(
     many: usize,
     exits: usize,
@@ -98,23 +98,23 @@ pub(crate) fn measure(
                 Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
             };
             tick(format!("{} children alive, {name}", super::units::thousands(many as u64)));
-            series(&mut *crowd, many, part, budget, found).with_context(|| format!("contestant {name}"))?;
+            series(&mut *crowd, many, part, budget, found).with_context(|| format!("method {name}"))?;
         }
     }
     let measured = all.into_iter().filter(|(_, found)| !found.many.is_empty());
     Ok(measured.flat_map(|(waiter, found)| found.rows(waiter.name(), many)).collect())
 }
 
-/// What was measured of one way to wait.
+/// The measurements of one waiting method.
 #[derive(Default)]
 struct Found {
     few: Vec<Exit>,
     many: Vec<Exit>,
-    /// Memory of the parent for each of the many, when it had them for the first time.
+    /// Memory of the parent for each of `many` children, measured the first time.
     bytes: Option<f64>,
 }
 
-/// Few, many, and few again, so that a machine that becomes slower or faster meanwhile is not taken for a difference.
+/// Measures few, many and few children again, so that a drift of the machine's speed does not look like a difference.
 fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget, found: &mut Found) -> Result<()> {
     crowd.resize(FEW)?;
     run(crowd, FEW, exits / 2, budget, &mut found.few)?;
@@ -148,18 +148,18 @@ impl Found {
     }
 }
 
-/// CPU time of this process, its children not included.
+/// CPU time of this process, without its children.
 fn own_cpu() -> u64 {
     let time = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_nanos() as u64
 }
 
-/// A way to wait inside this process.
+/// A waiting method inside this process.
 trait Wait {
-    /// Launches one more child, to be waited for with the others.
+    /// Launches and adds another child.
     fn launch(&mut self) -> Result<i32>;
 
-    /// Waits until any of the children ends, reaps it and forgets it.
+    /// Waits for any child to end, reaps it and removes it.
     fn next(&mut self) -> Result<i32>;
 }
 
@@ -180,7 +180,7 @@ impl<W: Wait> Crowd for Nursery<W> {
         while self.pids.len() < count {
             self.pids.push(self.wait.launch()?);
         }
-        // The oldest go, since wait(2) for any looks through the children in that order.
+        // Kill the oldest: wait(2) scans the children in this order.
         let leaving: Vec<i32> = self.pids.drain(..self.pids.len() - count).collect();
         for pid in &leaving {
             kill(*pid)?;
@@ -214,7 +214,7 @@ impl<W: Wait> Crowd for Nursery<W> {
 
 impl<W: Wait> Drop for Nursery<W> {
     fn drop(&mut self) {
-        // Those that are left when something failed.
+        // Children left after a failure.
         let _ = self.resize(0);
     }
 }
@@ -224,14 +224,14 @@ fn kill(pid: i32) -> Result<()> {
     rustix::process::kill_process(pid, Signal::KILL).context("kill")
 }
 
-/// Launches children, for those ways to wait that have no launch of their own without a pidfd.
+/// Launches children for waiting methods that need no handle.
 struct Starter {
     plan: Prepared,
     _keeps_them_alive: OwnedFd,
 }
 
 impl Starter {
-    /// The children end at the end of their input, so with us, whatever happens.
+    /// The children end at the end of their input, and so when this process ends.
     fn new(program: &Program, pidfd: bool) -> Result<Self> {
         let (input, ours) = io::pipe().context("a pipe")?;
         let mut command = Command::new(&program.path);
@@ -247,7 +247,7 @@ impl Starter {
 
     fn launch(&self) -> Result<Pid> {
         let (child, pid) = self.spawn()?;
-        // Whoever waits reaps it: no handle of ours must do so.
+        // The waiting method reaps the child, so the handle must not.
         std::mem::forget(child);
         Ok(pid)
     }
@@ -269,11 +269,11 @@ impl Wait for WaitAny {
     }
 }
 
-/// One pidfd for each in one epoll.
+/// One pidfd for each child in one epoll.
 struct Epoll {
     starter: Starter,
     epoll: OwnedFd,
-    /// By number of the pidfd, which is what the epoll tells.
+    /// By number of the pidfd, which epoll returns.
     children: Vec<Option<(OwnedFd, i32)>>,
     events: Vec<epoll::Event>,
 }
@@ -308,10 +308,11 @@ impl Wait for Epoll {
         }
         let number = usize::try_from(self.events[0].data.u64())?;
         let child = self.children.get_mut(number).and_then(Option::take);
-        let (pidfd, pid) = child.context("epoll told of a child that is not there")?;
-        // Closing it is not enough where a fork has a copy.
+        let (pidfd, pid) = child.context("epoll returned an unknown child")?;
+        // Remove it explicitly: closing is not enough if a forked child has a copy.
         epoll::delete(&self.epoll, &pidfd)?;
-        rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?.context("it has not ended")?;
+        rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?
+            .context("the child has not ended")?;
         Ok(pid)
     }
 }
@@ -337,7 +338,7 @@ impl Wait for OurSet {
 
     fn next(&mut self) -> Result<i32> {
         let ended = self.set.wait()?.context("no child")?;
-        ensure!(ended.status?.signal() == Some(Signal::KILL.as_raw()), "it was not the signal that ended it");
+        ensure!(ended.status?.signal() == Some(Signal::KILL.as_raw()), "the child was not ended by the signal");
         Ok(ended.value)
     }
 }
@@ -359,9 +360,9 @@ mod tests {
         assert!(found.few.iter().chain(&found.many).all(|exit| exit.latency_ns > 0 && exit.cpu_ns > 0));
     }
 
-    // Not the one with wait(2): the tests of this program are threads of one process, whose children it would take.
+    // Without wait(2), which would reap children of other tests in this process.
     #[test]
-    fn the_child_that_was_killed_is_the_one_that_is_told() {
+    fn every_waiting_method_returns_the_killed_child() {
         let program = Program::waiter().expect("temporary directory");
         check(&mut Nursery::new(Epoll::new(&program).expect("epoll")));
         check(&mut Nursery::new(OurSet::new(&program).expect("epoll")));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_process_is_seen() {
+    fn memory_growth_of_the_process_is_measured() {
         let before = Memory::own().expect("status");
         let block = vec![1u8; 32 << 20];
         let grown = Memory::own().expect("status").growth_since(before);

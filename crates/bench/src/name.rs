@@ -1,4 +1,4 @@
-//! Names in records: constants, also where a record is read back.
+//! Names in records as static strings, also in records that are read back.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::contestant::Contestant;
 
-/// The name of a launcher, a waiter or an engine: a constant, or from a record that is read back.
+/// The name of a launcher, a waiter or an engine.
 pub(crate) type Name = &'static str;
 
-/// A name, as the constant that it is. One that is none, of a newer record, is kept for the rest of the process, which only reads
-/// a few records.
+/// The static string for a name. An unknown name of another version is leaked; a process reads only a few records.
 pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     String::deserialize(deserializer).map(constant)
 }

@@ -1,4 +1,4 @@
-//! The contestants of C: `c/contestants.c`, called with what they are to launch.
+//! The methods in C: calls into `c/contestants.c`.
 
 use std::{
     ffi::{c_char, c_int},
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     library: *const Library,
 }
 
-/// `struct bench_library` of `c/contestants.h`: what stands in for the other, so that the same code calls and times both.
+/// `struct bench_library` of `c/contestants.h`: functions of libc or of forkless, so that the same code times both.
 #[repr(C)]
 pub(crate) struct Library {
     spawn: Option<unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> libc::pid_t>,
@@ -43,7 +43,7 @@ pub(crate) struct Library {
 /// libc's functions.
 pub(crate) const LIBC: Library =
     Library { spawn: None, spawnp: None, system: libc::system, popen: libc::popen, pclose: libc::pclose };
-/// Those of our C library.
+/// The functions of forkless's C library.
 pub(crate) const OURS: Library = Library {
     spawn: Some(forkless_spawn),
     spawnp: Some(forkless_spawnp),
@@ -52,7 +52,7 @@ pub(crate) const OURS: Library = Library {
     pclose: forkless_pclose,
 };
 
-// As in `forkless.h`. The library is linked in, as a program may have it.
+// Declared as in `forkless.h`. The library is linked statically.
 use forkless_capi as _;
 unsafe extern "C" {
     fn forkless_spawn(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> libc::pid_t;
@@ -70,7 +70,7 @@ pub(crate) struct Times {
     total: u64,
 }
 
-/// A launch by one way.
+/// A function that launches with one method.
 pub(crate) type NativeLaunch = unsafe extern "C" fn(*const Plan, *mut Times) -> c_int;
 
 unsafe extern "C" {

@@ -1,4 +1,4 @@
-//! Our own contestants.
+//! The methods of forkless.
 
 use std::{process::ExitStatus, sync::OnceLock, time::Instant};
 
@@ -14,33 +14,33 @@ use super::{
     statistics::Sample,
 };
 
-/// How the launch and the wait are asked for.
+/// The calls that launch and wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `spawn()`, then `wait()`
     Spawn,
     /// `launch()`, then `wait()`
     Launch,
-    /// As `Spawn`, and the child has every descriptor that is not close-on-exec
+    /// As `Spawn`, with `inherit_all`
     Inherit,
-    /// As `Spawn`, by another launcher
+    /// As `Spawn`, with another launcher
     By(forkless::Launcher),
     /// `status()`
     Status,
     /// `output()`
     Output,
-    /// `capture()` in memory files
+    /// `capture()` in memfds
     MemoryFile,
     /// `Zygote::spawn()`, then `wait()`
     Zygote,
 }
 
-/// How output is captured without a copy.
+/// Capture without a copy.
 fn memory_file() -> Capture {
     Capture::new().memory_file(true)
 }
 
-/// One for the whole benchmark, as a host would have. It is started outside the time: every contestant is warmed up.
+/// One zygote for the whole benchmark, as in a real program. It is started in the warm-up, which is not measured.
 fn zygote() -> &'static Zygote {
     static ZYGOTE: OnceLock<Zygote> = OnceLock::new();
     ZYGOTE.get_or_init(|| Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote"))
@@ -56,7 +56,7 @@ fn command(job: &Job) -> Result<Command> {
     Ok(command)
 }
 
-/// Waits, then drops the handle and the pipes inside the time, as for `std`.
+/// Waits and drops the handle and the pipes. This is included in the time, as for `std`.
 fn finish(start: Instant, mut child: Child) -> Result<Sample> {
     let held_ns = nanoseconds(start);
     let status = child.wait().context("not waited for")?;
@@ -80,7 +80,7 @@ fn captured(start: Instant, status: ExitStatus, stdout: &[u8], job: &Job) -> Res
     Ok(Sample { held_ns: total_ns, total_ns })
 }
 
-/// A `Command` built anew for each launch: building it is in the time, as for `std`.
+/// A `Command` built for each launch. Building it is included in the time, as for `std`.
 pub(crate) struct OneShot<'p> {
     job: Job<'p>,
     form: Form,
@@ -118,7 +118,7 @@ impl Launcher for OneShot<'_> {
     }
 }
 
-/// A plan prepared once; only running it is in the time. Made without a pidfd, which the floor has none of either.
+/// A plan prepared once. Only the launch is included in the time. Without a pidfd, like the vfork baseline.
 pub(crate) struct Planned<'p> {
     job: Job<'p>,
     plan: Prepared,
@@ -127,7 +127,7 @@ pub(crate) struct Planned<'p> {
 
 impl<'p> Planned<'p> {
     /// # Errors
-    /// When the plan cannot be made.
+    /// If the plan cannot be prepared.
     pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
         let mut command = command(job)?;
         command.pidfd(false);
@@ -139,7 +139,7 @@ impl Launcher for Planned<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
         match self.form {
-            // A plan has its launcher, and passes on what it was made to.
+            // Launcher and inherited descriptors are part of the plan.
             Form::Spawn | Form::Inherit | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
             Form::Launch => finish(start, self.plan.launch().context("not launched")?),
             Form::Status => whole(start, self.plan.status().context("not launched")?),

@@ -1,5 +1,5 @@
-//! One self-contained HTML page: what the figures come to, each chart with its table, then all rows. It loads nothing, so it can
-//! be mailed or archived, and without scripts it shows everything.
+//! The report as one self-contained HTML page: summary, charts with tables, and all rows. It loads no other files, so it can be
+//! mailed or archived, and it shows everything without scripts.
 
 use std::fmt::Write;
 
@@ -19,36 +19,36 @@ use super::{
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What the words on the page mean, with the reasons for distrust that a reader must know.
+/// Explains the terms on the page and the limits of the results.
 const HOW: &str = "\
 <details class=\"how\"><summary>How to read this</summary>\n\
-<p><b>Held</b> is the time from the call until the caller has control back; <b>total</b> is from the same moment until the \
-child has been reaped and all that belonged to it is closed. <b>p50</b> is the median, <b>p99</b> what one launch in a hundred \
-exceeds, <b>n</b> the number of launches.</p>\n\
-<p>The <b>floor</b> is a vfork, an execve and a wait4 in C, and nothing else: the least that a launch in the usual way can cost. \
-Under each condition all take turns of a millisecond, so that whatever drifts hits them alike. Compare ratios between machines \
-and runs, never microseconds.</p>\n\
-<p>The program that is started does nothing but exit, so that only the launch is measured; behind a program that works for \
-milliseconds most of these differences vanish. Rows marked * did less than was asked for; rows marked † give the child \
-something else than the floor does: the lines below the tables under “Every row” say what. The same people wrote the bench and \
-forkless: see bench/METHODOLOGY.md and bench/BIAS.md, and run it on your machine.</p>\n</details>\n";
+<p><b>Held</b> is the time from the call until the caller continues. <b>Total</b> is the time from the call until the child has \
+been waited for and all its resources are closed. <b>p50</b> is the median, <b>p99</b> is exceeded by one launch in a hundred, \
+and <b>n</b> is the number of launches.</p>\n\
+<p>The row <b>floor</b> is the vfork baseline: vfork, execve and wait4 in C. The columns “× vfork” are relative to it. Under each \
+condition, all methods take turns of a millisecond, so that disturbances affect all of them alike. Between machines and runs, \
+compare ratios, not microseconds.</p>\n\
+<p>The launched program only exits, so that only the launch is measured. For a program that runs for milliseconds, most of these \
+differences are negligible. Rows marked * do not apply all settings. In rows marked †, the child differs from that of the vfork \
+baseline. The lines below the tables under “All rows” explain both marks. The authors of forkless also wrote this benchmark: see \
+bench/METHODOLOGY.md and bench/BIAS.md, and run it on your machine.</p>\n</details>\n";
 
-/// Writes the page, of one record or of several one after the other, and of the background if that is there.
+/// Renders the page for one or more records and, if given, the background.
 ///
 /// # Errors
-/// When a chart cannot be drawn.
+/// If a chart cannot be drawn.
 pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> Result<String> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <title>forkless bench: ways to start a process</title>\n\
+         <title>forkless bench: methods to launch a process</title>\n\
          <style>\n{STYLE}@media screen and (prefers-color-scheme:dark){{{}}}\n</style>\n</head>\n<body>\n<header>\n\
-         <h1>Ways to start a process</h1>\n<p class=\"soft\">What each costs the process that starts another, measured in turn by \
+         <h1>Methods to launch a process</h1>\n<p class=\"soft\">The cost of each method for the launching process, measured by \
          <code>forkless bench</code>.</p>\n</header>\n<main>\n",
         super::plots::dark_style()
     );
     for (index, record) in records.iter().enumerate() {
-        // Places of several records on one page must not have the same name.
+        // The anchors of several records on one page must differ.
         let prefix = if index == 0 { String::new() } else { format!("r{}-", index + 1) };
         one(record, &prefix, background.is_some(), &mut page)?;
     }
@@ -58,7 +58,7 @@ pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> 
     let too = if background.is_some() { " and background.json" } else { "" };
     let _ = write!(
         page,
-        "</main>\n<footer>Written by forkless {}. The figures are those of results.json{too}.</footer>\n<script>\n{SCRIPT}</script>\n\
+        "</main>\n<footer>Written by forkless {} from results.json{too}.</footer>\n<script>\n{SCRIPT}</script>\n\
          </body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     );
@@ -69,7 +69,7 @@ fn one(record: &Archived, prefix: &str, has_background: bool, page: &mut String)
     let (report, charts) = (&record.report, charts(&record.report));
     let _ = writeln!(page, "<p class=\"machine\">{}</p>", escape(&report.machine.words()));
     if !report.machine.own_target {
-        page.push_str("<p><b>What was started is a program of the user's choice, not one that only exits.</b></p>\n");
+        page.push_str("<p><b>The launched program was chosen by the user; it is not the default program, which only exits.</b></p>\n");
     }
     contents(&charts, report, prefix, has_background, page);
     in_short(record, prefix, page);
@@ -89,14 +89,14 @@ fn contents(charts: &[Chart], report: &Report, prefix: &str, has_background: boo
         let _ = writeln!(page, "<li><a href=\"#{place}\">{}</a></li>", escape(title));
     };
     let here = |name: &str| format!("{prefix}{name}");
-    entry(&here("short"), "In short");
+    entry(&here("short"), "Summary");
     charts.iter().for_each(|chart| entry(&here(chart.name), chart.title));
     if !report.targets.is_empty() {
         entry(&here("targets"), "Targets");
     }
-    entry(&here("rows"), "Every row");
+    entry(&here("rows"), "All rows");
     if has_background {
-        entry("background", "The background");
+        entry("background", "Published figures");
     }
     page.push_str("</ul></nav>\n");
 }
@@ -105,8 +105,8 @@ fn in_short(record: &Archived, prefix: &str, page: &mut String) {
     let report = &record.report;
     let _ = writeln!(
         page,
-        "<section id=\"{prefix}short\">\n<h2>In short</h2>\n<p class=\"soft\">How many times as fast as the quickest other way the \
-         quickest way of forkless is, from the call until the child is reaped.</p>\n<div class=\"tiles\">"
+        "<section id=\"{prefix}short\">\n<h2>Summary</h2>\n<p class=\"soft\">Speed-up of the fastest forkless call over the fastest \
+         alternative, from the call until the child has been waited for.</p>\n<div class=\"tiles\">"
     );
     for condition in summary::telling(report) {
         let Some(duel) = summary::duel(report, &condition) else { continue };
@@ -134,7 +134,7 @@ fn in_short(record: &Archived, prefix: &str, page: &mut String) {
     }
 }
 
-/// Two digits that count: 0.83, 1.5, 19, 1,300.
+/// Two significant digits: 0.83, 1.5, 19, 1,300.
 fn factor(value: f64) -> String {
     match value {
         f if f < 1.0 => format!("{f:.2}"),
@@ -195,12 +195,12 @@ fn section(chart: &Chart, prefix: &str, page: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// A rule stands before each group.
+/// The first column of each group has a rule on its left.
 pub(super) fn first(index: usize) -> &'static str {
     if index == 0 { " class=\"first\"" } else { "" }
 }
 
-/// The kind of a launcher, whose name may have marks behind it.
+/// The CSS class of a launcher, whose name may be followed by marks.
 fn class(launcher: &str) -> &'static str {
     match launcher.split(' ').next().unwrap_or("") {
         name if super::plots::is_bound(name) => " class=\"floor\"",
@@ -215,7 +215,7 @@ fn drawing(chart: &Chart, panel: &Panel) -> Result<String> {
     Ok(spots(&svg, lines, &format!("{}. {}. {}", chart.title, panel.title, in_words(panel)), values))
 }
 
-/// The SVG element without a size of its own, with its words for those who cannot see it, and a title at each value.
+/// The SVG element without a fixed size, with a description for screen readers and a title at each value.
 pub(super) fn spots(svg: &str, kind: &str, label: &str, spots: Vec<Spot>) -> String {
     let inner = svg.find("viewBox").map_or(svg, |start| &svg[start..]);
     let inner = inner.trim_end().strip_suffix("</svg>").unwrap_or(inner);
@@ -232,7 +232,7 @@ pub(super) fn spots(svg: &str, kind: &str, label: &str, spots: Vec<Spot>) -> Str
     drawing
 }
 
-/// What a diagram shows, in words: each line's ends, each dot's value.
+/// A description of a chart for screen readers: the ends of each line, the value of each dot.
 fn in_words(panel: &Panel) -> String {
     let short = |value: f64| panel.unit.short(value);
     let words: Vec<String> = match &panel.body {
@@ -252,9 +252,9 @@ fn targets(report: &Report, prefix: &str, page: &mut String) {
     }
     let _ = writeln!(
         page,
-        "<section id=\"{prefix}targets\">\n<h2>Targets</h2>\n<p class=\"about\">What the project wants to reach, as ratios of \
+        "<section id=\"{prefix}targets\">\n<h2>Targets</h2>\n<p class=\"about\">The performance targets of the project, as ratios of \
          medians of this run.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Targets\"><table \
-         class=\"targets\">\n<thead><tr><th class=\"name\">figure</th><th>found</th><th>target</th><th></th></tr></thead>\n<tbody>"
+         class=\"targets\">\n<thead><tr><th class=\"name\">figure</th><th>measured</th><th>target</th><th></th></tr></thead>\n<tbody>"
     );
     for figure in &report.targets {
         let verdict = if figure.met { "<td class=\"met\">met" } else { "<td class=\"missed\">not met" };
@@ -270,7 +270,7 @@ fn targets(report: &Report, prefix: &str, page: &mut String) {
 }
 
 fn every_row(report: &Report, prefix: &str, page: &mut String) {
-    let _ = writeln!(page, "<section id=\"{prefix}rows\" class=\"rows\">\n<h2>Every row</h2>");
+    let _ = writeln!(page, "<section id=\"{prefix}rows\" class=\"rows\">\n<h2>All rows</h2>");
     for condition in report.conditions() {
         let verdict = summary::duel(report, &condition).map_or_else(String::new, |duel| duel.words());
         let title = escape(&headline(&condition));
@@ -297,7 +297,7 @@ fn every_row(report: &Report, prefix: &str, page: &mut String) {
         page.push_str("</details>\n");
     }
     let mitigations = escape(&report.machine.mitigations);
-    let _ = writeln!(page, "<p class=\"notes\">Mitigations of the processor's flaws: {mitigations}</p>\n</section>");
+    let _ = writeln!(page, "<p class=\"notes\">CPU vulnerability mitigations: {mitigations}</p>\n</section>");
 }
 
 pub(super) fn plain_table<'a>(
@@ -326,7 +326,7 @@ pub(super) fn plain_table<'a>(
     page.push_str("</tbody></table></div>\n");
 }
 
-/// Text for HTML, in elements as well as in quoted attributes.
+/// Escapes text for HTML elements and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -351,13 +351,18 @@ mod tests {
     }
 
     #[test]
-    fn page_is_self_contained_and_says_all() {
+    fn page_is_self_contained_and_well_formed() {
         let page = render(&[&archived()], None).expect("page");
         for outside in ["src=", "<link", "@import", "url(", "fetch("] {
             assert!(!page.contains(outside), "{outside}");
         }
-        for part in ["&lt;odd&gt;", "<svg role=\"img\"", "total 82.125 µs", "Where forkless loses", "Behind the floor"]
-        {
+        for part in [
+            "&lt;odd&gt;",
+            "<svg role=\"img\"",
+            "total 82.125 µs",
+            "Slower than the fastest alternative",
+            "Slower than the vfork baseline",
+        ] {
             assert!(page.contains(part), "{part} is missing");
         }
         assert_eq!(page.matches("<svg role=\"img\"").count(), 6, "three panels of two charts");
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn several_records_have_places_of_their_own() {
+    fn several_records_have_different_anchors() {
         let page = render(&[&archived(), &archived()], None).expect("page");
         for place in ["id=\"memory\"", "id=\"r2-memory\"", "href=\"#r2-memory\""] {
             assert_eq!(page.matches(place).count(), 1, "{place}");

@@ -1,6 +1,6 @@
-//! This process, made to look like the parent that a condition asks for: its memory, mappings and open files.
+//! Gives this process the memory, mappings and open files of a condition.
 //!
-//! A [`Parent`] gives everything back when it is dropped, so that each condition starts from the same process.
+//! A [`Parent`] frees everything on drop, so that each condition starts from the same state.
 
 use std::{fs, io, os::fd::OwnedFd, ptr};
 
@@ -12,7 +12,7 @@ use rustix::{
 
 use super::{condition::Condition, faulting::Faulting, units::mebibytes};
 
-/// This process, brought into a [`Condition`]; back to what it was when dropped.
+/// The resources that bring this process into a [`Condition`], freed on drop.
 pub(crate) struct Parent {
     like: Condition,
     _memory: Option<Region>,
@@ -25,15 +25,15 @@ impl Parent {
     /// Brings the process into the condition.
     ///
     /// # Errors
-    /// When the kernel refuses the memory, the mappings or the files.
+    /// If the kernel refuses the memory, the mappings or the files.
     pub(crate) fn become_like(condition: &Condition) -> Result<Self> {
         let memory = match condition.parent_mib {
             0 => None,
-            mib => Some(Region::touched(mib << 20).with_context(|| format!("cannot have {}", mebibytes(mib)))?),
+            mib => Some(Region::touched(mib << 20).with_context(|| format!("cannot allocate {}", mebibytes(mib)))?),
         };
         let mappings = match condition.mappings {
             0 => None,
-            count => Some(Region::striped(count).with_context(|| format!("cannot have {count} mappings"))?),
+            count => Some(Region::striped(count).with_context(|| format!("cannot create {count} mappings"))?),
         };
         let files = open_until(condition.fds, condition.close_on_exec)?;
         let faulting = match condition.faulting {
@@ -45,7 +45,7 @@ impl Parent {
 }
 
 impl Parent {
-    /// Whether it is also what another condition asks of the process.
+    /// Is it also right for another condition?
     pub(crate) fn suits(&self, condition: &Condition) -> bool {
         let Condition { parent_mib, mappings, fds, close_on_exec, faulting, .. } = self.like;
         *condition == Condition { parent_mib, mappings, fds, close_on_exec, faulting, ..*condition }
@@ -54,16 +54,16 @@ impl Parent {
 
 /// Opens sockets until the process has `count` open files.
 ///
-/// Close-on-exec is what servers hold. Each is a socket of its own because a shared one would stay in the
-/// cache. The lowest free numbers are taken first, so a pipe made afterwards gets high numbers.
+/// Close-on-exec sockets are typical of servers. All are distinct, because a duplicate would stay in the CPU cache. The kernel uses
+/// the lowest free numbers first, so a pipe created later gets high numbers.
 fn open_until(count: u64, close_on_exec: bool) -> Result<Vec<OwnedFd>> {
     let mut files = Vec::new();
-    // The directory that is read is one of its own entries.
+    // Do not count the descriptor of the directory itself.
     let open = fs::read_dir("/proc/self/fd").context("cannot read /proc/self/fd")?.count() as u64 - 1;
     let flags = if close_on_exec { SocketFlags::CLOEXEC } else { SocketFlags::empty() };
     for _ in open..count {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
-            .with_context(|| format!("cannot have {count} open files"))?;
+            .with_context(|| format!("cannot open {count} files"))?;
         files.push(socket);
     }
     Ok(files)
@@ -76,11 +76,11 @@ struct Region {
 }
 
 impl Region {
-    /// `length` bytes, every page written to. Without huge pages, so that the page tables are as large as those of a
-    /// heap that grew bit by bit.
+    /// `length` bytes with all pages touched. Without huge pages, so that the page tables are as large as those of a heap that grew
+    /// in small steps.
     fn touched(length: u64) -> Result<Self> {
         let length = usize::try_from(length)?;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new private mapping at an address chosen by the kernel overlaps nothing.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -90,12 +90,12 @@ impl Region {
             )
         }?;
         let region = Self { start, length };
-        // SAFETY: the range is the mapping just made; the advice changes no contents. Kernels without huge pages refuse
-        // it, which is as good.
+        // SAFETY: the range is the new mapping, and the advice changes no contents. Kernels without huge pages return an
+        // error, which is harmless.
         let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxNoHugepage) };
         for offset in (0..length).step_by(rustix::param::page_size()) {
-            // SAFETY: offset < length, so the byte is inside the writable mapping just made. Volatile, because nobody
-            // reads what is written.
+            // SAFETY: offset < length, so the byte is inside the new writable mapping. Volatile: the compiler could remove
+            // stores that are never read.
             unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
         }
         Ok(region)
@@ -106,7 +106,7 @@ impl Region {
         let page = rustix::param::page_size();
         let region = Self::touched(count * page as u64)?;
         for index in (1..usize::try_from(count)?).step_by(2) {
-            // SAFETY: the page lies inside the mapping just made, which nothing else uses.
+            // SAFETY: the page is inside the new mapping, which nothing else uses.
             let answer =
                 unsafe { rustix::mm::mprotect(region.start.byte_add(index * page), page, MprotectFlags::READ) };
             if let Err(error) = answer {
@@ -119,7 +119,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `touched`, and nobody else has its address.
+        // SAFETY: the range was mapped by `touched`, and no other code has its address.
         let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn striped_memory_is_many_mappings_and_goes_away() {
+    fn striped_memory_has_many_mappings_until_dropped() {
         let count = |region: &Region| {
             let end = region.start as usize + region.length;
             let starts = fs::read_to_string("/proc/self/maps").expect("maps");

@@ -1,4 +1,4 @@
-//! How charts are drawn: by the same code as a picture of its own (PNG, SVG) and as a panel of the page.
+//! Draws charts with the same code as files (PNG, SVG) and as panels of the page.
 
 use std::{fs, sync::Once};
 
@@ -22,24 +22,24 @@ pub(crate) const FONT: &str = "sans-serif";
 /// Sizes, in pixels.
 struct Layout {
     size: (u32, u32),
-    /// Of the font of the title; 0: the page has it.
+    /// Font size of the title; 0: the page prints the title.
     title: u32,
-    /// Of the font of the axes and labels.
+    /// Font size of axes and labels.
     font: u32,
-    /// Room for the names of the lines, right of the diagram.
+    /// Space for the names of the lines, right of the diagram.
     names: u32,
-    /// Room for the values of the y axis.
+    /// Space for the labels of the y axis.
     values: u32,
-    /// Least distance between two labels.
+    /// Minimum distance between two labels.
     step: i32,
-    /// Width of our lines; the others have less.
+    /// Line width for methods of forkless; others are thinner.
     stroke: u32,
     /// Radius of the marks.
     mark: i32,
     margin: u32,
 }
 
-/// One picture by itself.
+/// A chart in a file.
 const PICTURE: Layout = Layout {
     size: (1_160, 620),
     title: 26,
@@ -52,21 +52,21 @@ const PICTURE: Layout = Layout {
     margin: 16,
 };
 
-/// A part of the page, as wide as a phone: its text is as large as it is there.
+/// A panel of the page, as wide as a phone, so that the text is readable there.
 const PANEL: Layout =
     Layout { size: (360, 316), title: 0, font: 12, names: 118, values: 46, step: 14, stroke: 2, mark: 3, margin: 4 };
 
-/// Room for a letter of a name left of a dot, and for the value right of it, in fonts.
+/// Space for the name left of a dot (per letter) and for the value right of it, relative to the font size.
 const DOT_LETTER: f64 = 0.59;
 const DOT_VALUE: f64 = 5.2;
-/// Height of the line of a dot, in fonts.
+/// Height of the line of a dot, relative to the font size.
 const DOT_LINE: f64 = 1.45;
 
-/// How a line is told from the others: people who see few colours have the mark, and those of one kind differ in lightness.
+/// The appearance of a line. Marks and lightness also distinguish lines for people with colour vision deficiency.
 pub(crate) struct Look {
     launcher: &'static str,
     pub(crate) light: RGBColor,
-    /// For a dark page, which has its own.
+    /// Colour on a dark page.
     dark: &'static str,
     mark: Mark,
 }
@@ -84,8 +84,8 @@ const fn look(launcher: &'static str, light: (u8, u8, u8), dark: &'static str, m
     Look { launcher, light: RGBColor(light.0, light.1, light.2), dark, mark }
 }
 
-/// Launchers worth a line. Ours are blue; the others warm, violet or green. The prepared forms lie so close to the plain ones
-/// that their lines would cover them: the tables have them all.
+/// Launchers with a line in the charts. Methods of forkless are blue. Their prepared forms are only in the tables: their lines would
+/// cover the others.
 static LOOKS: [Look; 19] = [
     look("fork", (190, 45, 10), "#ff8f66", Mark::Square),
     look("posix_spawn", (150, 85, 0), "#f0b04a", Mark::Diamond),
@@ -101,20 +101,20 @@ static LOOKS: [Look; 19] = [
     look("wait-any", (190, 46, 12), "#ff8e64", Mark::Square),
     look("forkless-spawn", (60, 110, 190), "#86b6f5", Mark::Circle),
     look("forkless-launch", (20, 120, 160), "#5fcbee", Mark::Circle),
-    // Removed; older records have it, and their pictures stay as they are.
+    // A removed launcher, for older records.
     look("forkless-pool", (70, 90, 150), "#a9b8f0", Mark::Circle),
     look("forkless-wait-set", (10, 75, 158), "#5aa0ff", Mark::Circle),
     look("forkless-status", (10, 75, 160), "#5aa2ff", Mark::Circle),
-    // Last, so that their thin lines are drawn over the thick ones that they meet.
+    // Last, so that these thin lines are drawn on top of thick ones.
     look("floor", (30, 30, 30), "#f2f2f2", Mark::Circle),
     look("epoll", (32, 32, 32), "#f0f0f0", Mark::Circle),
 ];
 
-/// Those that are not worth a line, in the charts of dots.
+/// The appearance of other launchers, in charts with dots.
 const OTHER: (RGBColor, &str) = (RGBColor(130, 84, 40), "#d9a877");
 const OURS: (RGBColor, &str) = (RGBColor(10, 76, 162), "#5ca4ff");
 const BOUND: (RGBColor, &str) = (RGBColor(31, 31, 31), "#f1f1f1");
-/// Lines of the grid, and words of the axes.
+/// Colours of the grid and of the axis labels.
 pub(crate) const GRID: (RGBColor, &str) = (RGBColor(221, 221, 219), "#3a3d42");
 pub(crate) const AXIS: (RGBColor, &str) = (RGBColor(92, 92, 90), "#a9adb3");
 pub(crate) const PAPER: (RGBColor, &str) = (RGBColor(255, 255, 254), "none");
@@ -124,12 +124,12 @@ pub(crate) fn drawn() -> impl Iterator<Item = &'static str> {
     LOOKS.iter().map(|look| look.launcher)
 }
 
-/// How the line of a launcher looks.
+/// The appearance of a launcher's line.
 pub(crate) fn look_of(launcher: &str) -> Option<&'static Look> {
     LOOKS.iter().find(|look| look.launcher == launcher)
 }
 
-/// Rules that give the parts of a drawing their colours on a dark page, and leave out its paper.
+/// CSS rules that change the colours of a drawing on a dark page and remove its background.
 pub(crate) fn dark_style() -> String {
     let looks = LOOKS.iter().map(|look| (look.light, look.dark));
     let rule = |(light, dark): (RGBColor, &str)| {
@@ -143,7 +143,7 @@ pub(crate) fn hex(colour: RGBColor) -> String {
     format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
 }
 
-/// Whether others are measured against it: its line is thin.
+/// Is it a baseline? Its line is thin.
 pub(crate) fn is_bound(launcher: &str) -> bool {
     ["floor", "epoll"].contains(&launcher)
 }
@@ -161,7 +161,7 @@ fn kind(launcher: &str) -> RGBColor {
     }
 }
 
-/// Where a value was drawn, for who points there.
+/// The position of a value, for the tooltip.
 pub(crate) struct Spot {
     pub(crate) at: (i32, i32),
     pub(crate) colour: String,
@@ -172,7 +172,7 @@ impl Chart {
     /// The chart as the text of an SVG file.
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// If it cannot be drawn.
     pub(crate) fn svg(&self) -> Result<String> {
         let mut text = String::new();
         let size = PICTURE.size_of(self.picture());
@@ -185,9 +185,9 @@ impl Chart {
     /// The chart as a PNG file.
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// If it cannot be drawn.
     pub(crate) fn png(&self) -> Result<Vec<u8>> {
-        // It is drawn to a file or not at all: to one where nobody else can put anything.
+        // plotters can draw a PNG only to a file, so use a private temporary directory.
         let place = tempfile::tempdir()?;
         let path = place.path().join("chart.png");
         let size = PICTURE.size_of(self.picture());
@@ -197,7 +197,7 @@ impl Chart {
 }
 
 impl Layout {
-    /// Dots need as much height as there are.
+    /// The height of charts with dots depends on their number.
     fn size_of(&self, panel: &Panel) -> (u32, u32) {
         match &panel.body {
             Body::Lines { .. } => self.size,
@@ -210,10 +210,10 @@ impl Layout {
 }
 
 impl Panel {
-    /// The panel for the page: an SVG element, its size, and where the values are in it.
+    /// The panel for the page: an SVG element, and the positions of the values.
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// If it cannot be drawn.
     pub(crate) fn svg(&self) -> Result<(String, Vec<Spot>)> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, PANEL.size_of(self)).into_drawing_area();
@@ -316,8 +316,7 @@ impl Lines<'_> {
         Ok(spots)
     }
 
-    /// Writes the names of the lines at the right, each as near to the height of its last point as the others allow, with
-    /// a thin line from the one to the other.
+    /// Writes the names of the lines at the right, each as close as possible to its last point, connected by a thin line.
     fn name<B: DrawingBackend>(
         &self,
         area: &DrawingArea<B, Shift>,
@@ -327,7 +326,7 @@ impl Lines<'_> {
         labels.sort_by_key(|label| label.end.1);
         let wanted: Vec<i32> = labels.iter().map(|label| label.end.1).collect();
         let (highest, lowest) = ((layout.font / 2 + layout.title * 2) as i32, (layout.size.1 - layout.font) as i32);
-        // The same for all, also for those whose line ends before the others.
+        // The same position for all, also for lines that end earlier.
         let right = (layout.size.0 - layout.names) as i32;
         let unit = layout.font as i32;
         for (label, y) in labels.iter().zip(spread(&wanted, layout.step, (highest, lowest))) {
@@ -428,15 +427,15 @@ impl Dots<'_> {
 }
 
 impl Dots<'_> {
-    /// Where more than four powers of ten stand below each other's words, every other one is left out.
+    /// With more than four powers of ten, every other label is omitted.
     fn is_room_for(&self, value: f64) -> bool {
         let (low, high) = self.panel.span;
         self.panel.unit == Unit::Rate || high / low < 3e3 || (value.log10().round() as i32).rem_euclid(2) == 1
     }
 }
 
-/// An x axis of evenly spaced words: the values of a sweep begin at 0 and span powers of ten, which neither a linear nor
-/// a logarithmic axis shows well.
+/// An x axis with evenly spaced labels: the values of a sweep start at 0 and span powers of ten, which suits neither a linear nor a
+/// logarithmic axis.
 struct Positions<'a>(&'a [String]);
 
 impl Positions<'_> {
@@ -459,7 +458,7 @@ impl Ranged for Positions<'_> {
         (0..self.0.len()).map(|position| position as f64).collect()
     }
 
-    /// A tenth of the whole at the left, and some at the right for half of the last word.
+    /// A tenth of the width as left margin, and space at the right for half of the last label.
     fn range(&self) -> std::ops::Range<f64> {
         -0.1 * self.last().max(1.0)..self.last() * 1.08
     }
@@ -475,15 +474,15 @@ impl ValueFormatter<f64> for Positions<'_> {
 struct Label {
     text: String,
     colour: RGBColor,
-    /// Where the line ends, in pixels.
+    /// The end of the line, in pixels.
     end: (i32, i32),
 }
 
-/// Moves ascending positions apart to at least `step`, between the highest and the lowest that there may be.
+/// Moves ascending positions apart to at least `step`, within the given range.
 fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> {
     let first_of = |group: &[i32]| first_of(group, step, (highest, lowest));
     let mut placed: Vec<i32> = Vec::with_capacity(wanted.len());
-    // Groups that touch are centred on the mean of what they want: nobody is pushed far while others sit well.
+    // Centre each group of touching labels on the mean of their wanted positions, so that none is moved far.
     let mut groups: Vec<Vec<i32>> = Vec::new();
     for &y in wanted {
         groups.push(vec![y]);
@@ -506,7 +505,7 @@ fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> 
     placed
 }
 
-/// Where the first label of a group goes. One that has no room at all begins at the top.
+/// The position of the first label of a group. A group that does not fit starts at the top.
 fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
     let count = group.len() as i32;
     let mean = group.iter().sum::<i32>() / count;
@@ -514,13 +513,13 @@ fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
     (mean - extent / 2).min(lowest - extent).max(highest)
 }
 
-/// The bitmap backend draws with a font of ours, because a bare machine has none. In an SVG the viewer's own font is
-/// used; ours only serves to measure.
+/// The bitmap backend uses an embedded font, because a minimal machine has none. An SVG uses the viewer's font; the embedded one only
+/// serves to measure text.
 pub(crate) fn register_fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let font = dejavu::sans::regular();
-        // Cannot fail: the font is a constant, and the test below draws with it.
+        // Cannot fail: the font is a constant that the test below uses.
         let _ = register_font(FONT, FontStyle::Normal, font);
     });
 }
@@ -548,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_names_every_line_and_its_last_value() {
+    fn chart_file_names_every_line_and_its_last_value() {
         let memory = &drawings()[1];
         let svg = memory.svg().expect("svg");
         for text in ["floor  80.0", "fork  104.1 ms", "forkless-status  79.0", "1 GiB", "100 MiB", "Total, median"] {
@@ -558,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panel_says_where_its_values_are() {
+    fn panel_has_the_positions_of_its_values() {
         for chart in drawings() {
             for panel in &chart.panels {
                 let (svg, spots) = panel.svg().expect("svg");
@@ -574,16 +573,16 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_is_used_once_and_has_one_for_a_dark_page() {
+    fn every_colour_is_unique_and_has_a_dark_variant() {
         let kinds = [OTHER, OURS, BOUND, GRID, AXIS, PAPER].map(|(light, _)| hex(light));
         let all: Vec<String> = LOOKS.iter().map(|look| hex(look.light)).chain(kinds).collect();
-        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "hovering tells lines apart by their colours");
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "tooltips identify lines by their colours");
         let style = dark_style();
         assert!(all.iter().all(|colour| style.contains(&format!("[stroke=\"{colour}\"]"))));
     }
 
     #[test]
-    fn labels_keep_their_distance() {
+    fn labels_keep_the_minimum_distance() {
         assert_eq!(spread(&[10, 100, 200], 20, (0, 500)), [10, 100, 200]);
         assert_eq!(spread(&[100, 100, 100], 20, (0, 500)), [80, 100, 120]);
         assert_eq!(spread(&[490, 495], 20, (0, 500)), [480, 500]);

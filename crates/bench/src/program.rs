@@ -1,4 +1,4 @@
-//! What the contestants launch: the embedded program that only exits, or one of the user's choice.
+//! The launched program: the embedded one, which only exits, or one chosen by the user.
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -21,33 +21,33 @@ pub const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/targ
 /// The static program of `c/worker.c`, which writes or waits.
 const WORKER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker-program"));
 
-/// A program with its arguments, in each of the forms that the contestants want.
+/// A program with its arguments, in all formats that the methods need.
 ///
-/// All of them are made once, so that no contestant pays for the conversion.
+/// All are created in advance, so that the conversion is not measured.
 pub(crate) struct Program {
-    /// Path with a slash in it: nobody searches `PATH`, so the search is in no contestant's time.
+    /// A path with a slash, so that no method searches `PATH`.
     pub(crate) path: PathBuf,
     pub(crate) args: Vec<OsString>,
     pub(crate) c_path: CString,
     pub(crate) c_argv: Vec<CString>,
     pub(crate) c_envp: Vec<CString>,
-    /// The same launch for `sh -c`.
+    /// The command line for `sh -c`.
     pub(crate) shell_command: CString,
-    /// Removed with all it holds when the bench ends.
+    /// The temporary directory, removed at the end.
     _directory: Option<tempfile::TempDir>,
 }
 
 impl Program {
-    /// Writes the embedded program into a directory that nobody else can list or write to. They can run the program:
-    /// some of the children are another user's.
+    /// Writes the embedded program into a directory that other users can neither list nor write to. They can execute the
+    /// program, because some children run as another user.
     ///
     /// # Errors
-    /// When the temporary directory cannot be written, or programs in it may not be run.
+    /// If the temporary directory cannot be written to, or programs in it cannot be executed.
     pub(crate) fn embedded() -> Result<Self> {
         Self::unpack(TARGET_PROGRAM, "exit0", Vec::new(), &[])
     }
 
-    /// The program that writes so many bytes and exits with 0.
+    /// A program that writes this many bytes and exits with 0.
     ///
     /// # Errors
     /// As [`embedded`](Self::embedded).
@@ -55,7 +55,7 @@ impl Program {
         Self::unpack(WORKER_PROGRAM, "worker", vec![bytes.to_string().into()], &["0"])
     }
 
-    /// The program that waits for the end of its standard input.
+    /// A program that waits for the end of its standard input.
     ///
     /// # Errors
     /// As [`embedded`](Self::embedded).
@@ -68,7 +68,7 @@ impl Program {
             .prefix("forkless-bench-")
             .permissions(fs::Permissions::from_mode(0o711))
             .tempdir()
-            .context("cannot make a temporary directory for the program to launch")?;
+            .context("cannot create a temporary directory for the program to launch")?;
         let path = directory.path().join(name);
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -82,26 +82,26 @@ impl Program {
         Self::build(path, args, Some(directory))
     }
 
-    /// Takes the words of the command line; a name without a slash is looked up in `PATH`, once.
+    /// From the command line. A name without a slash is searched for in `PATH` once.
     ///
     /// # Errors
-    /// When the program is not found.
+    /// If the program is not found.
     pub(crate) fn from_words(words: &[OsString]) -> Result<Self> {
         let Some((name, args)) = words.split_first() else { return Self::embedded() };
         let path = if name.as_bytes().contains(&b'/') { PathBuf::from(name) } else { search(name)? };
         Self::build(path, args.to_vec(), None)
     }
 
-    /// Takes the words as they are: a name without a slash is left for whoever launches to look up.
+    /// From arguments as they are. A name without a slash is searched for by each launch.
     ///
     /// # Errors
-    /// When there are none.
+    /// If there are no arguments.
     pub(crate) fn named(words: &[OsString]) -> Result<Self> {
         let (name, args) = words.split_first().context("no program")?;
         Self::build(PathBuf::from(name), args.to_vec(), None)
     }
 
-    /// A program that is not there, to check that each contestant notices.
+    /// A program that does not exist, to check that each method reports it.
     #[cfg(test)]
     pub(crate) fn missing() -> Self {
         Self::build(PathBuf::from("/nonexistent/forkless-bench-target"), Vec::new(), None).expect("no NUL in it")
@@ -118,35 +118,35 @@ impl Program {
             let mut entry = name.into_vec();
             entry.push(b'=');
             entry.extend_from_slice(value.as_bytes());
-            c_envp.push(CString::new(entry).context("NUL in the environment")?);
+            c_envp.push(CString::new(entry).context("the environment contains a NUL byte")?);
         }
         let mut words = vec![shell_word(path.as_os_str())];
         words.extend(args.iter().map(|arg| shell_word(arg)));
-        let shell_command = CString::new(words.join(&b' ')).context("NUL in an argument")?;
+        let shell_command = CString::new(words.join(&b' ')).context("an argument contains a NUL byte")?;
         Ok(Self { path, args, c_path, c_argv, c_envp, shell_command, _directory: directory })
     }
 }
 
-/// Runs the program once, to say what is wrong where nothing may be run from temporary directories.
+/// Runs the program once, to report clearly if temporary directories are mounted noexec.
 ///
-/// It also waits for the moment when nobody has the file open for writing: in a process with other threads, a child that
-/// was forked while we wrote has it until it execs (ETXTBSY).
+/// Also waits until the file is not open for writing any more: a child that another thread forked meanwhile has inherited the
+/// descriptor until it execs (ETXTBSY).
 fn try_out(path: &Path, args: &[&str]) -> Result<()> {
-    // Where ours cannot, the others may take part all the same.
+    // If forkless cannot launch here, other methods may still work.
     let status = if Support::probe().is_ok_and(|support| support.shared_memory) {
         forkless::Command::new(path).args(args).retry_busy(Duration::from_secs(2)).status()
     } else {
         std::process::Command::new(path).args(args).status()
     };
     let status = status.with_context(|| {
-        format!("programs in {} cannot be run; set TMPDIR to another directory", std::env::temp_dir().display())
+        format!("cannot execute programs in {}; set TMPDIR to another directory", std::env::temp_dir().display())
     })?;
     check(status)
 }
 
-/// Fails unless the program did what a launched program must do.
+/// Checks that the program exited with 0.
 pub(crate) fn check(status: ExitStatus) -> Result<()> {
-    ensure!(status.success(), "the program did not exit with 0 but with: {status}");
+    ensure!(status.success(), "the program must exit with 0, but ended with {status}");
     Ok(())
 }
 
@@ -160,15 +160,14 @@ pub fn search(name: &OsStr) -> Result<PathBuf> {
             return Ok(candidate);
         }
     }
-    bail!("{}: not found in PATH", name.to_string_lossy())
+    bail!("program {:?} not found in PATH", name.to_string_lossy())
 }
 
 fn c_string(word: &OsStr) -> Result<CString> {
     CString::new(word.as_bytes()).with_context(|| format!("NUL in {word:?}"))
 }
 
-/// One word of sh(1), quoted where it must be: quoting costs the shell nothing that matters, but the plain form is what
-/// people write.
+/// An argument for sh(1), quoted only if necessary, as people write it.
 fn shell_word(word: &OsStr) -> Vec<u8> {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%".contains(b);
     let bytes = word.as_bytes();
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shell_words_are_quoted_where_needed() {
+    fn shell_arguments_are_quoted_if_necessary() {
         assert_eq!(shell_word(OsStr::new("/bin/true")), b"/bin/true");
         assert_eq!(shell_word(OsStr::new("a b")), b"'a b'");
         assert_eq!(shell_word(OsStr::new("it's")), b"'it'\\''s'");
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_searched_once_and_early() {
+    fn program_name_is_searched_in_path_once() {
         let program = Program::from_words(&["sh".into(), "-c".into(), "exit 0".into()]).expect("sh is everywhere");
         assert!(program.path.is_file());
         assert_eq!(program.c_argv.len(), 3);

@@ -1,4 +1,4 @@
-//! Keeps what a program of the user's choice says out of the tables.
+//! Keeps the output of the user's program out of the tables.
 
 use std::{
     fs, io,
@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Standard input and output on `/dev/null`, put back when dropped. Standard error stays: complaints must be seen.
+/// Redirects standard input and output to `/dev/null` until dropped. Standard error is kept, so that errors are visible.
 ///
-/// The process's own streams, because that is what every contestant passes on; giving each child a stream of its own
-/// would be a different launch.
+/// Redirects the streams of this process, which every method passes to the child. Redirecting each child would be a different
+/// launch.
 pub(crate) struct Quiet {
     stdin: OwnedFd,
     stdout: OwnedFd,
@@ -18,9 +18,9 @@ pub(crate) struct Quiet {
 
 impl Quiet {
     /// # Errors
-    /// When a stream is closed or `/dev/null` is missing.
+    /// If a stream is closed or `/dev/null` is missing.
     pub(crate) fn new() -> Result<Self> {
-        // Duplicates are close-on-exec: no child has them.
+        // Duplicates are close-on-exec, so that no child inherits them.
         let stdin = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
         let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").context("/dev/null")?;
@@ -32,7 +32,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // Cannot fail: both are open, and 0 and 1 are in range.
+        // Cannot fail: both descriptors are open, and 0 and 1 are valid.
         let _ = rustix::stdio::dup2_stdin(&self.stdin);
         let _ = rustix::stdio::dup2_stdout(&self.stdout);
     }

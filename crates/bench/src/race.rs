@@ -1,4 +1,4 @@
-//! The run loop: contestants in turn, some milliseconds each, so that whatever drifts on the machine hits them all alike.
+//! Measures the methods in turns of some milliseconds, so that disturbances of the machine affect all of them alike.
 
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,27 @@ use super::{
     statistics::Series,
 };
 
-/// Where there is little time turns are shorter, so that there are as many …
+/// Minimum number of turns: with little time, turns are shorter …
 const TURNS: u32 = 8;
-/// … but not shorter than that.
+/// … but at least this long.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The orders of one run are those of another.
+/// Fixed seed: every run uses the same sequence of orders.
 const SEED: u64 = 0x666b;
-/// Launches that every contestant makes, however slow: fewer say nothing.
+/// Minimum number of launches of each method, however slow.
 const FEWEST: usize = 5;
 
-/// What a race found.
+/// The result of a race.
 #[derive(Debug, Default)]
 pub(crate) struct Raced {
     pub(crate) rows: Vec<Row>,
-    /// Who has no row though it was to take part, and why.
+    /// Methods without a row, with the reason.
     pub(crate) notes: Vec<String>,
 }
 
-/// Measures all contestants that can take part under one condition, which the process must already be in.
+/// Measures all methods that can take part under a condition, in which the process must already be.
 ///
 /// # Errors
-/// When a contestant does not launch the program, named.
+/// If a method does not launch the program.
 pub(crate) fn race(
     condition: &Condition,
     contestants: &[Contestant],
@@ -67,7 +67,7 @@ pub(crate) fn race(
         let floor = finished.iter_mut().find(|(contestant, _)| *contestant == Contestant::Floor);
         let series = beside_the_floor(alone, floor.map(|(_, series)| series), condition, stage, budget, progress)?;
         finished.push((contestant, series));
-        // The next one needs its memory.
+        // Free its memory for the next engine.
         stage.engines.keep_only(0);
     }
     let row = |(contestant, series): (Contestant, Series)| {
@@ -77,7 +77,7 @@ pub(crate) fn race(
     Ok(Raced { rows: finished.into_iter().filter_map(row).collect(), notes })
 }
 
-/// The contestant, ready; or a note, where it is an engine that cannot be had under the condition.
+/// Prepares the method. Adds a note if it is an engine that cannot run under the condition.
 fn runner<'s>(
     contestant: Contestant,
     condition: &Condition,
@@ -101,11 +101,11 @@ fn runner<'s>(
             notes.push(format!("no row of {name} with {}: {error:#}", condition.words()));
             Ok(None)
         }
-        Err(error) => Err(error.context(format!("contestant {name}"))),
+        Err(error) => Err(error.context(format!("method {name}"))),
     }
 }
 
-/// A stretch of time in which the one and the floor, where that takes part, take turns; what the floor did is added to what it has.
+/// Measures one engine in turns with the vfork baseline, if that takes part, and adds these launches to those of the baseline.
 fn beside_the_floor(
     alone: Runner,
     floor: Option<&mut Series>,
@@ -126,14 +126,14 @@ fn beside_the_floor(
     Ok(pair.swap_remove(0).series)
 }
 
-/// One contestant with what it has done so far.
+/// A method with its launches so far.
 struct Runner<'p> {
     contestant: Contestant,
     launcher: Box<dyn Launcher + 'p>,
     series: Series,
 }
 
-/// How far a contestant may go by the end of a round, of all its launches together.
+/// Limits of all launches of a method up to the end of a round.
 struct Quota {
     time: Duration,
     fewest: usize,
@@ -145,7 +145,7 @@ impl<'p> Runner<'p> {
         let start = Instant::now();
         for _ in 0..WARM_UP {
             launcher.launch()?;
-            // Who needs 100 ms for a launch has no caches to warm.
+            // A slow method must not use up its time for the warm-up.
             if start.elapsed() > budget.time / 4 {
                 break;
             }
@@ -153,7 +153,7 @@ impl<'p> Runner<'p> {
         Ok(Self { contestant, launcher, series: Series::default() })
     }
 
-    /// Launches until the quota is reached; not at all where it already is, or nearly and this is not the last round.
+    /// Launches until the quota is reached. Skips the turn if it is reached, or nearly, except in the last round.
     fn turn(&mut self, quota: &Quota, last: bool) -> Result<()> {
         let n = self.series.len();
         let goal = Goal {
@@ -164,14 +164,13 @@ impl<'p> Runner<'p> {
         if !goal.is_ahead(0, Duration::ZERO) || !last && goal.time < self.launcher.least_turn() {
             return Ok(());
         }
-        self.launcher.turn(&goal, &mut self.series).with_context(|| format!("contestant {}", self.contestant.name()))
+        self.launcher.turn(&goal, &mut self.series).with_context(|| format!("method {}", self.contestant.name()))
     }
 }
 
-/// Rounds of turns, each in another order: nobody always comes after the same one, who has left the processors and the caches in a
-/// certain state. Whoever has used more than its share of the time so
-/// far sits out until the others have caught up, so that also the few launches of a slow one are spread over the whole
-/// time.
+/// Runs rounds of turns, each in a random order, so that no method always follows the same one, which leaves CPUs and caches in a
+/// certain state. A method that has used more than its share of the time skips turns, so that also the few launches of a slow
+/// method are spread over the whole time.
 fn take_turns(runners: &mut [Runner], budget: Budget, progress: &ProgressBar) -> Result<()> {
     let time = (budget.time / TURNS).clamp(SHORTEST, TURN);
     let rounds = u32::try_from((budget.time.as_nanos() / time.as_nanos()).max(1)).unwrap_or(u32::MAX);
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_shared_out_over_all_rounds() {
+    fn launches_are_spread_over_all_rounds() {
         let stage = stage(Program::embedded().expect("temporary directory"));
         let budget = Budget { time: Duration::from_secs(1), samples: 40, stop: &AtomicBool::new(false) };
         for threads in [1, 3] {
@@ -228,18 +227,18 @@ mod tests {
         }
     }
 
-    /// Where there is room for one large engine, each has a stretch beside the floor, and is gone before the next begins.
+    /// With memory for one large engine, each runs in turns with the vfork baseline, and ends before the next one starts.
     #[test]
-    fn large_engines_come_one_after_the_other_where_not_all_have_room() {
+    fn large_engines_run_one_after_the_other_if_memory_is_short() {
         let wanted = [Contestant::Floor, Contestant::Go, Contestant::CPython, Contestant::PerlSystem];
         let engines = Engines::find(&wanted, None).expect("temporary directory");
         engines.absences().iter().for_each(|absence| eprintln!("SKIPPED: {absence}"));
         let names: Vec<_> = wanted.into_iter().filter(|c| !c.is_engine() || engines.has(*c)).collect();
         if engines.large() < 2 {
-            return eprintln!("SKIPPED: large engines one after the other, because there are not two");
+            return eprintln!("SKIPPED: large engines one after the other, because fewer than two are installed");
         }
         let condition = Condition { parent_mib: 2, ..Condition::SMALL };
-        // Time for all samples, however busy the machine is: they are counted below.
+        // Enough time for all samples on a busy machine: they are counted below.
         let budget = Budget { time: Duration::from_secs(20), samples: 30, stop: &AtomicBool::new(false) };
         let program = Program::embedded().expect("temporary directory");
         let mut stage = Stage { engines, memory_mib: 4, ..stage(program) };
@@ -253,21 +252,21 @@ mod tests {
         let wide = run(&stage);
         assert_eq!(stage.engines.idle_count(), names.len() - 1);
         assert_eq!((narrow.rows.len(), narrow.notes.len()), (names.len(), 0));
-        // The floor is in every stretch.
+        // The baseline runs with each of them.
         assert!(n(&narrow)[0].1 > 30 && n(&wide)[0].1 <= 30, "{:?} {:?}", n(&narrow), n(&wide));
         stage.memory_mib = 3;
         assert_eq!(stage.entrants(&condition, &names), [Contestant::Floor]);
     }
 
     #[test]
-    fn a_failing_contestant_is_named() {
+    fn error_names_the_failing_method() {
         let budget = Budget { time: Duration::from_millis(10), samples: 5, stop: &AtomicBool::new(false) };
         for threads in [1, 2] {
             let condition = Condition { threads, ..Condition::SMALL };
             let only = [Contestant::PosixSpawn];
             let error = race(&condition, &only, &stage(Program::missing()), budget, &ProgressBar::hidden());
             let text = format!("{:#}", error.expect_err("nothing to launch"));
-            assert!(text.contains("contestant posix_spawn"), "{text}");
+            assert!(text.contains("method posix_spawn"), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The figures as other programs get them: JSON and CSV. `bench/FORMAT.md` describes every field, and a test compares.
+//! The record as JSON and CSV. `bench/FORMAT.md` describes every field, which a test checks.
 
 use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
@@ -13,10 +13,10 @@ use super::{
     targets::Figure,
 };
 
-/// Version of the format; `bench/FORMAT.md` has the rule for when it grows.
+/// Version of the format; `bench/FORMAT.md` says when it is increased.
 pub(crate) const FORMAT_VERSION: u32 = 3;
 
-/// All that one run of the bench found.
+/// The results of one run of the bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) version: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds what follows from the rows.
+    /// Computes ratios and targets from the rows.
     pub(crate) fn new(machine: Machine, mut rows: Vec<Row>, alive: Vec<AliveRow>) -> Self {
         let floors: Vec<(Condition, f64)> =
             rows.iter().filter(|r| r.launcher == "floor").map(|r| (r.condition(), r.total_p50_us)).collect();
@@ -42,12 +42,12 @@ impl Report {
     /// The conditions, in the order in which they were measured.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let mut conditions: Vec<Condition> = self.rows.iter().map(Row::condition).collect();
-        // Rows of one condition stand together.
+        // The rows of a condition are adjacent.
         conditions.dedup();
         conditions
     }
 
-    /// The rows of one condition, in the order of the contestants.
+    /// The rows of one condition, in the order of the methods.
     pub(crate) fn rows_of<'a>(&'a self, condition: &Condition) -> impl Iterator<Item = &'a Row> {
         let condition = *condition;
         self.rows.iter().filter(move |row| row.condition() == condition)
@@ -58,12 +58,12 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// The rows alone, with a head line.
+    /// The rows as CSV, with a header line.
     pub(crate) fn csv(&self) -> Result<String> {
         lines(&self.rows)
     }
 
-    /// The rows of children alive, with a head line; empty where there are none.
+    /// The rows of children alive as CSV, with a header line; empty if there are none.
     pub(crate) fn alive_csv(&self) -> Result<String> {
         lines(&self.alive)
     }
@@ -85,7 +85,7 @@ pub(crate) fn write_to(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Replaces a file of the output directory by a new one, so that nothing is written through a link of that name.
+/// Replaces a file in the output directory by a new one, so that a symbolic link of that name is not followed.
 pub(crate) fn write_in(directory: &Path, name: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = directory.join(name);
     let write = || -> std::io::Result<()> {
@@ -105,7 +105,7 @@ pub(crate) mod tests {
     use super::super::statistics::Summary;
     use super::*;
 
-    /// A row with round figures.
+    /// A row with simple figures.
     pub(crate) fn row(launcher: &'static str, condition: Condition, held: f64, total: f64) -> Row {
         let contestant = Contestant::ALL.into_iter().find(|c| c.name() == launcher).expect("a contestant");
         let spread =
@@ -138,7 +138,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_floor_there_is_no_ratio() {
+    fn ratio_requires_a_vfork_baseline() {
         let report = Report::new(Machine::read(), vec![row("std", Condition::SMALL, 60.0, 100.0)], Vec::new());
         assert_eq!(report.rows[0].ratio_to_floor, None);
         assert!(report.csv().expect("csv").lines().nth(1).expect("a row").ends_with(",,,"));

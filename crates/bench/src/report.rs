@@ -1,4 +1,4 @@
-//! `forkless bench report`: page, pictures and words from records, so that they can be made anew without measuring again.
+//! `forkless bench report`: writes the page, the plots and a summary again from existing records.
 
 use std::{
     fs,
@@ -17,31 +17,31 @@ use super::{
     summary,
 };
 
-/// Make the page, the pictures and a summary from records.
+/// Write the page and the plots from records, and print a summary.
 #[derive(Args, Debug)]
 pub(crate) struct ReportOptions {
-    /// Records: directories with a results.json, or such files; several become one page
+    /// Records: results.json files or directories with one; several become one page
     #[arg(value_name = "RECORD", default_value = "target/bench")]
     records: Vec<PathBuf>,
 
-    /// Also show the background's tables and graphs: a directory of `cargo xtask background`, or its background.json
-    /// [default: beside the record, if it is there]
+    /// Add the tables and graphs of this background.json, or of the directory of `cargo xtask background`
+    /// [default: beside the record, if it exists]
     #[arg(long, value_name = "DIR")]
     background: Option<PathBuf>,
 
-    /// Where to put index.html and the pictures [default: beside the record]
+    /// Write index.html and the plots to DIR [default: beside the record]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Also write the figures of the record to this README, between its marks
+    /// Also write the figures of the record to this README, between the marks
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
 
-/// Does it, and says on standard output what the records show.
+/// Writes the report and prints the summary.
 ///
 /// # Errors
-/// When a record cannot be read or a file cannot be written.
+/// If a record cannot be read or a file cannot be written.
 pub(crate) fn main(options: &ReportOptions) -> Result<()> {
     let records: Vec<Archived> = options.records.iter().map(|path| archive::read(path)).collect::<Result<_>>()?;
     let [first, others @ ..] = records.as_slice() else { bail!("no record") };
@@ -54,12 +54,12 @@ pub(crate) fn main(options: &ReportOptions) -> Result<()> {
     let out = match (&options.out, others) {
         (Some(out), _) => out.clone(),
         (None, []) => beside,
-        (None, _) => bail!("--out is needed to make one page of several records"),
+        (None, _) => bail!("--out is required to write one page for several records"),
     };
     let place = write(&out, &records.iter().collect::<Vec<_>>(), background.as_ref())?;
     if let Some(file) = &options.readme {
         if !others.is_empty() {
-            bail!("a README has the figures of one record");
+            bail!("--readme takes the figures of one record only");
         }
         readme::update(file, &first.report, &out)?;
     }
@@ -70,12 +70,12 @@ pub(crate) fn main(options: &ReportOptions) -> Result<()> {
     write_to(Path::new("-"), &format!("{text}Page: {}\n", place.display()))
 }
 
-/// Writes the page, and the pictures where they are those of one record; says where the page is.
+/// Writes the page and, for a single record, the plots; returns the path of the page.
 ///
 /// # Errors
-/// When one of them cannot be made or written.
+/// If one of them cannot be drawn or written.
 pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Background>) -> Result<PathBuf> {
-    fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    fs::create_dir_all(out).with_context(|| format!("cannot create the directory {}", out.display()))?;
     if let [record] = records {
         for chart in charts(&record.report) {
             write_in(out, Path::new(chart.name).with_extension("svg"), chart.svg()?.as_bytes())?;
@@ -86,7 +86,7 @@ pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Backg
     Ok(out.join("index.html"))
 }
 
-/// What the record shows, in plain words.
+/// The summary of a record.
 fn summary(record: &Archived) -> String {
     let report = &record.report;
     let mut text = format!("{}\n\n", report.machine.words());
@@ -97,7 +97,7 @@ fn summary(record: &Archived) -> String {
             text.push('\n');
         }
     };
-    list("What this machine shows", &summary::plainly(report));
+    list("Results on this machine", &summary::plainly(report));
     summary::shortfalls(report).into_iter().for_each(|(title, lines)| list(title, &lines));
     list("Notes", &record.notes);
     text

@@ -1,5 +1,5 @@
-//! The rows of a record: one contestant under one condition, and one way to wait for many children.
-//! `bench/FORMAT.md` describes every field, and a test compares.
+//! The rows of a record: one method under one condition, and one method to wait for many children. `bench/FORMAT.md` describes
+//! every field, which a test checks.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ use super::{
     statistics::{Spread, Summary},
 };
 
-/// The few, which the many are compared with.
+/// The small number of children, to which the large one is compared.
 pub(crate) const FEW: usize = 100;
-/// One contestant under one condition. What a record of an older version has not is as it was then.
+/// One method under one condition. Fields that an older record lacks get the value that they had then.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
-    /// Who launched: [`Contestant::name`].
+    /// The method: [`Contestant::name`].
     #[serde(deserialize_with = "super::name::name")]
     pub launcher: Name,
     pub(crate) parent_mib: u64,
@@ -36,42 +36,42 @@ pub struct Row {
     pub(crate) path_misses: u64,
     /// Launches.
     pub n: u64,
-    /// How long the caller was held up by a launch, median, in microseconds.
+    /// Time for which the launch blocked the caller, median, in microseconds.
     pub held_p50_us: f64,
-    /// Bounds of the median, with 95 % confidence; none in records of before they were taken.
+    /// 95 % confidence bounds of the median; None in older records.
     pub(crate) held_p50_low_us: Option<f64>,
     pub(crate) held_p50_high_us: Option<f64>,
     pub(crate) held_p90_us: f64,
-    /// The same of the slowest hundredth.
+    /// The 99th percentile of the same.
     pub held_p99_us: f64,
     pub(crate) held_max_us: f64,
-    /// From the call to the reaped child, median, in microseconds.
+    /// Time from the call until the child was reaped, median, in microseconds.
     pub total_p50_us: f64,
     pub(crate) total_p50_low_us: Option<f64>,
     pub(crate) total_p50_high_us: Option<f64>,
     pub(crate) total_p90_us: f64,
-    /// The same of the slowest hundredth.
+    /// The 99th percentile of the same.
     pub total_p99_us: f64,
     pub(crate) total_max_us: f64,
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
-    /// By a count of its own, where that was made.
+    /// Counted in a separate run, if at all.
     pub(crate) system_calls: Option<f64>,
-    /// The total median by that of the floor, which is vfork and execve in C.
+    /// The median of the total time, divided by that of the vfork baseline.
     pub ratio_to_floor: Option<f64>,
-    /// What the child is given otherwise than by the floor.
+    /// How the child differs from that of the vfork baseline.
     pub(crate) unlike: Option<String>,
-    /// What the launcher did not do of the setting.
+    /// Settings that the method did not apply.
     pub(crate) lacks: Option<String>,
 }
 
-/// Before there were other descriptors than those.
+/// The default of older records, which had no other descriptors.
 fn always() -> bool {
     true
 }
 
 impl Row {
-    /// Joins who, where and how much. The ratio comes later, when the floor's row is known.
+    /// Creates a row. The ratio is added later, when the row of the baseline is known.
     pub(crate) fn new(contestant: Contestant, condition: &Condition, summary: Summary) -> Self {
         Self {
             launcher: contestant.name(),
@@ -109,17 +109,17 @@ impl Row {
         }
     }
 
-    /// Whether it is comparable with the others: the floor is not a way to launch, and who lacks something does less.
+    /// Is it comparable with other methods? Not the baseline, and not a row without all settings.
     pub(crate) fn is_rival(&self) -> bool {
         self.launcher != "floor" && self.lacks.is_none()
     }
 
-    /// Whether it is a way of forkless.
+    /// Is it a method of forkless?
     pub(crate) fn is_ours(&self) -> bool {
         self.launcher.starts_with("forkless")
     }
 
-    /// The condition it was measured under.
+    /// The condition of the measurement.
     pub(crate) fn condition(&self) -> Condition {
         Condition {
             parent_mib: self.parent_mib,
@@ -138,7 +138,7 @@ impl Row {
     }
 }
 
-/// One way to wait with one number of children.
+/// One method to wait, with one number of children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AliveRow {
@@ -147,10 +147,10 @@ pub(crate) struct AliveRow {
     pub(crate) children: usize,
     pub(crate) n: usize,
     pub(crate) cpu_p50_us: f64,
-    /// Bounds of the median, with 95 % confidence; none in records of before they were taken.
+    /// 95 % confidence bounds of the median; None in older records.
     pub(crate) cpu_p50_low_us: Option<f64>,
     pub(crate) cpu_p50_high_us: Option<f64>,
-    /// This and the largest are 0 in the same records.
+    /// In these older records, this and the maximum are 0.
     pub(crate) cpu_p90_us: f64,
     pub(crate) cpu_p99_us: f64,
     pub(crate) cpu_max_us: f64,
@@ -165,7 +165,7 @@ pub(crate) struct AliveRow {
 }
 
 impl AliveRow {
-    /// Of exits in the order in which they were measured, at least one. What needs both numbers of children comes later.
+    /// From at least one exit, in the order of measurement. Ratios of both numbers of children are added later.
     pub(crate) fn new(waiter: Name, children: usize, exits: &[Exit]) -> Self {
         let spread = |field: fn(&Exit) -> u64| Spread::of(&exits.iter().map(field).collect::<Vec<_>>());
         let (cpu, latency) = (spread(|exit| exit.cpu_ns), spread(|exit| exit.latency_ns));

@@ -1,4 +1,4 @@
-//! The bench as an engine: a contestant of its own in a process apart, which answers as those of other languages do.
+//! The bench as an engine: runs a method in a separate process, with the protocol of the engines in other languages.
 
 use std::{
     ffi::OsString,
@@ -24,10 +24,10 @@ use super::{
     wishes::Wishes,
 };
 
-/// Serves until the end of the requests.
+/// Serves requests until their end.
 ///
 /// # Errors
-/// When it was not started as an engine is, or its starter is gone.
+/// If it was not started as an engine, or the bench has ended.
 pub(crate) fn serve(contestant: Contestant, words: &[OsString]) -> Result<()> {
     let (requests, mut answers) = (take(REQUESTS)?, take(ANSWERS)?);
     let program = Program::named(words)?;
@@ -47,11 +47,12 @@ pub(crate) fn serve(contestant: Contestant, words: &[OsString]) -> Result<()> {
 }
 
 fn take(number: i32) -> Result<File> {
-    // SAFETY: it lives for the next call only, which changes a flag, or finds that it is not open.
+    // SAFETY: borrowed for one call, which sets a flag or returns an error if the descriptor is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let answer = rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC);
-    answer.with_context(|| format!("descriptor {number}; this is for the bench itself, not for hands"))?;
-    // SAFETY: it is open, and `serve`, before which this process has opened nothing that it keeps, is its one owner.
+    answer
+        .with_context(|| format!("--serve: descriptor {number} is not open; only the bench itself can start this"))?;
+    // SAFETY: it is open, and nothing else owns it: this process has not opened any descriptor before `serve`.
     Ok(unsafe { File::from_raw_fd(number) })
 }
 
@@ -66,7 +67,8 @@ struct Served<'p> {
 impl Served<'_> {
     fn answer(&mut self, request: &str) -> Result<String> {
         let words: Vec<&str> = request.split(' ').collect();
-        let number = |at: usize| words.get(at).context("a number is missing")?.parse::<u64>().context("not a number");
+        let number =
+            |at: usize| words.get(at).context("the request lacks a number")?.parse::<u64>().context("not a number");
         match words[0] {
             "plain" => {}
             "pipes" => self.condition.pipes = u8::try_from(number(1)?)?,
@@ -86,7 +88,7 @@ impl Served<'_> {
         Ok("ok".to_owned())
     }
 
-    /// Until it ends.
+    /// Answers requests until their end.
     fn become_like(&mut self, condition: Condition) -> Result<()> {
         self.parents.push(Parent::become_like(&condition)?);
         Ok(())

@@ -1,8 +1,8 @@
-//! Settings that children are launched with, and the features that a launcher needs for them.
+//! Settings of the children, and the features that a method needs for them.
 
 use serde::{Deserialize, Serialize};
 
-/// What is asked for beside the program.
+/// Settings of the child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Setting {
@@ -11,14 +11,14 @@ pub(crate) enum Setting {
     None,
     /// Another user and group.
     User,
-    /// A user namespace with id maps: what an ordinary user may have instead.
+    /// A user namespace with ID maps, for ordinary users.
     UserNamespace,
-    /// All that is allowed here.
+    /// All settings that this user may use.
     All,
 }
 
 impl Setting {
-    /// In words, for headlines.
+    /// The description in headlines.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::None => "no settings",
@@ -29,7 +29,7 @@ impl Setting {
     }
 }
 
-/// One thing that a launcher can do to its child, or cannot.
+/// A feature that a method may support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     Ids,
@@ -41,7 +41,7 @@ pub(crate) enum Feature {
 }
 
 impl Feature {
-    /// All of them, in the order of the notes.
+    /// All features, in the order of the notes.
     pub(crate) const ALL: [Self; 6] =
         [Self::Ids, Self::UserNamespace, Self::Cgroup, Self::Limits, Self::NoNewPrivs, Self::Seccomp];
 

@@ -1,4 +1,4 @@
-//! Which settings can be had here: each is tried by a launch that proves it.
+//! The settings that are available on this machine, each found by a launch that verifies it.
 
 use std::{
     fs,
@@ -19,29 +19,29 @@ use super::{
     wishes::Wishes,
 };
 
-/// The settings that can be had here.
+/// The available settings.
 pub(crate) struct Settings {
     found: Vec<(Setting, Wishes)>,
     none: Wishes,
-    /// What cannot be had, and why.
+    /// The unavailable settings, with the reason.
     pub(crate) notes: Vec<String>,
     _cgroup: Option<Cgroup>,
 }
 
 impl Settings {
-    /// None are to be measured.
+    /// No settings, if they are not measured.
     pub(crate) fn none() -> Self {
         Self { found: Vec::new(), none: Wishes::none(), notes: Vec::new(), _cgroup: None }
     }
 
-    /// Tries out what this user may do on this machine, by launching with it.
+    /// Finds the settings that this user may use, by launching with them.
     pub(crate) fn find() -> Self {
         let mut settings = Self::none();
         let user = Wishes::new(Setting::User, true, None);
         let privileged = match prove(&user, Contestant::ForklessSpawn, &Feature::ALL, None) {
             Ok(()) => true,
             Err(error) => {
-                settings.notes.push(format!("no change of user, but a user namespace: {error:#}"));
+                settings.notes.push(format!("a user namespace instead of a change of user: {error:#}"));
                 false
             }
         };
@@ -52,7 +52,7 @@ impl Settings {
         }
         let (cgroup, directory) = usable_cgroup();
         if cgroup.is_none() {
-            settings.notes.push("all settings but a control group: no version 2 group is writable".to_owned());
+            settings.notes.push("all settings except a cgroup: no cgroup v2 is writable".to_owned());
         }
         settings.try_out(Setting::All, Wishes::new(Setting::All, privileged, directory));
         settings._cgroup = cgroup;
@@ -62,39 +62,39 @@ impl Settings {
     fn try_out(&mut self, setting: Setting, wishes: Wishes) {
         match prove(&wishes, Contestant::ForklessSpawn, &Feature::ALL, None) {
             Ok(()) => self.found.push((setting, wishes)),
-            Err(error) => self.notes.push(format!("{} left out: {error:#}", setting.words())),
+            Err(error) => self.notes.push(format!("{} skipped: {error:#}", setting.words())),
         }
     }
 
-    /// Those to measure.
+    /// The settings to measure.
     pub(crate) fn list(&self) -> Vec<Setting> {
         self.found.iter().map(|(setting, _)| *setting).collect()
     }
 
-    /// What a setting means here.
+    /// What a setting comprises on this machine.
     pub(crate) fn wishes(&self, setting: Setting) -> &Wishes {
         self.found.iter().find(|(s, _)| *s == setting).map_or(&self.none, |(_, wishes)| wishes)
     }
 }
 
-/// Launches once with the settings a program that looks whether it has those that the contestant can do.
+/// Launches a program that checks whether the settings that the method supports were applied.
 ///
 /// # Errors
-/// When it is not launched, or has not.
+/// If the launch fails or a setting was not applied.
 pub(crate) fn prove(wishes: &Wishes, contestant: Contestant, can: &[Feature], engines: Option<&Engines>) -> Result<()> {
     let program = wishes.proof(can)?;
     let job = Job { program: &program, condition: Condition::SMALL, wishes };
     contestants::ready(contestant, &job, engines)?
         .launch()
         .map(drop)
-        .with_context(|| format!("not all done of: {}", names(can)))
+        .with_context(|| format!("not all of these settings were applied: {}", names(can)))
 }
 
 fn names(features: &[Feature]) -> String {
     features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// A group of our own, where one can be made and a child be born in it.
+/// A new cgroup in which a child can be started, if possible.
 fn usable_cgroup() -> (Option<Cgroup>, Option<(OwnedFd, PathBuf)>) {
     let name = format!("forkless-bench-{}", std::process::id());
     for parent in cgroup_parents() {
@@ -112,7 +112,7 @@ fn usable_cgroup() -> (Option<Cgroup>, Option<(OwnedFd, PathBuf)>) {
     (None, None)
 }
 
-/// The roots of the hierarchy, and below each the group that we are in, which may have been handed to us.
+/// The roots of the cgroup hierarchies, and the cgroup of this process, which may be delegated to the user.
 fn cgroup_parents() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -126,9 +126,8 @@ mod tests {
     use super::*;
     use crate::wishes::NOT_DONE;
 
-    /// The proof is worth something only if it fails where a setting was not made.
     #[test]
-    fn a_launch_without_the_settings_is_found_out() {
+    fn verification_fails_for_each_setting_that_was_not_applied() {
         let settings = Settings::find();
         assert!(!settings.list().is_empty() || !settings.notes.is_empty());
         for setting in settings.list() {
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_contestant_does_what_it_says_it_can() {
+    fn each_method_applies_the_settings_that_it_claims() {
         let settings = Settings::find();
         for setting in settings.list() {
             let wishes = settings.wishes(setting);

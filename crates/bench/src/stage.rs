@@ -1,4 +1,4 @@
-//! What is there for every condition, and who can take part under one.
+//! What all conditions share, and the methods that can take part under a condition.
 
 use anyhow::{Context, Result};
 
@@ -13,16 +13,16 @@ use super::{
     settings::{self, Settings},
 };
 
-/// What is there for every condition.
+/// What all conditions share.
 pub(crate) struct Stage {
     pub(crate) program: Program,
-    /// Programs that write, with the number of bytes.
+    /// Programs that write a number of bytes.
     pub(crate) writers: Vec<(u64, Program)>,
     pub(crate) settings: Settings,
     pub(crate) engines: Engines,
     /// Memory that may be used.
     pub(crate) memory_mib: u64,
-    /// Engines, whose memory takes as long to be had as ours, are never large.
+    /// Engines never get large memory, which takes long to allocate.
     pub(crate) quick: bool,
 }
 
@@ -36,7 +36,7 @@ impl Stage {
         }
     }
 
-    /// A contestant, ready for the condition.
+    /// Prepares a method for the condition.
     ///
     /// # Errors
     /// As of [`contestants::ready`].
@@ -44,7 +44,7 @@ impl Stage {
         contestants::ready(contestant, &self.job(condition), Some(&self.engines))
     }
 
-    /// Those of `contestants` that can take part under the condition.
+    /// The methods that can take part under the condition.
     pub(crate) fn entrants(&self, condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
         let fits = |c: &&Contestant| {
             (condition.pipes == 0 || c.takes_pipes())
@@ -60,7 +60,7 @@ impl Stage {
         contestants.iter().filter(fits).copied().collect()
     }
 
-    /// An engine is a process of its own: our pipes, output and threads that touch memory cannot be had there.
+    /// An engine is a separate process, which does not support pipes, captured output, or threads that cause page faults.
     fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
         let Condition { parent_mib, mappings, fds, close_on_exec, threads, setting, .. } = *condition;
         let Condition { environment, path_misses, .. } = *condition;
@@ -74,22 +74,22 @@ impl Stage {
             && !(self.quick && parent_mib > 0)
             && (threads == 1 || self.engines.has_threads(contestant))
             && self.has_room_for(1, condition)
-            // A sweep is worth the time that it takes to make each of them as large, one after the other.
+            // Enlarging engines one after the other takes long; it is done for sweeps, but not for settings.
             && !(setting != Setting::None && self.is_narrow(condition))
     }
 
-    /// Whether that many engines can be as large as this process besides.
+    /// Is there memory for this many engines of the size of this process?
     fn has_room_for(&self, engines: u64, condition: &Condition) -> bool {
         condition.parent_mib.saturating_mul(1 + engines) <= self.memory_mib
     }
 
-    /// Whether no more than one engine can be large at a time.
+    /// Is there memory for one large engine at a time only?
     pub(crate) fn is_narrow(&self, condition: &Condition) -> bool {
         condition.parent_mib > 0 && !self.has_room_for(self.engines.large(), condition)
     }
 
-    /// Whoever can do all that is asked for takes part, and, marked, whoever can do the namespace, which makes the others
-    /// fork. The floor is there as what a launch costs without any of it.
+    /// A method takes part if it supports all settings. One that supports only the user namespace, for which others fork, takes
+    /// part with a mark. The vfork baseline takes part without any setting.
     fn settings_fit(&self, contestant: Contestant, condition: &Condition) -> bool {
         let asked = self.settings.wishes(condition.setting).features();
         let can = contestants::can(contestant, Some(&self.engines));
@@ -97,7 +97,7 @@ impl Stage {
         contestant == Contestant::Floor || namespace || asked.iter().all(|feature| can.contains(feature))
     }
 
-    /// What the contestant does not do of what the condition asks for, in words.
+    /// The settings of the condition that the method does not support.
     pub(crate) fn lacks(&self, contestant: Contestant, condition: &Condition) -> Option<String> {
         let can = contestants::can(contestant, Some(&self.engines));
         let asked = self.settings.wishes(condition.setting).features();
@@ -105,10 +105,10 @@ impl Stage {
         (!missing.is_empty()).then(|| missing.join(", "))
     }
 
-    /// Makes sure that each contestant gives its child the settings that it is said to give.
+    /// Verifies that each method applies the settings that it claims to support.
     ///
     /// # Errors
-    /// When one does not, named.
+    /// If one does not.
     pub(crate) fn prove(&self, condition: &Condition, contestants: &[Contestant]) -> Result<()> {
         if condition.setting == Setting::None {
             return Ok(());
@@ -116,7 +116,7 @@ impl Stage {
         for contestant in self.entrants(condition, contestants) {
             let can = contestants::can(contestant, Some(&self.engines));
             settings::prove(self.settings.wishes(condition.setting), contestant, &can, Some(&self.engines))
-                .with_context(|| format!("contestant {}", contestant.name()))?;
+                .with_context(|| format!("method {}", contestant.name()))?;
         }
         Ok(())
     }

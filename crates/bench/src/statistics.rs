@@ -1,24 +1,24 @@
-//! What is made of the samples: nearest-rank percentiles, nothing fitted, nothing thrown away.
+//! Statistics of the samples: nearest-rank percentiles of all samples, without fitting and outlier removal.
 
 use std::time::Duration;
 
 /// One launch, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Until the caller had control back.
+    /// Until the caller continued.
     pub(crate) held_ns: u64,
     /// Until the child was reaped.
     pub(crate) total_ns: u64,
 }
 
-/// All launches of one contestant under one condition.
+/// All launches of one method under one condition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
     held: Vec<u64>,
     total: Vec<u64>,
-    /// Time in which the launches were made, turn by turn.
+    /// Total time of all turns.
     pub(crate) wall: Duration,
-    /// User and system time of this process and its reaped children in that time.
+    /// CPU time of this process and its reaped children in these turns.
     pub(crate) cpu: Duration,
 }
 
@@ -29,7 +29,7 @@ impl Series {
         self.total.push(sample.total_ns);
     }
 
-    /// Adds launches that were made after those.
+    /// Appends later launches.
     pub(crate) fn append(&mut self, other: Self) {
         self.held.extend(other.held);
         self.total.extend(other.total);
@@ -42,7 +42,7 @@ impl Series {
         Some(Sample { held_ns: *self.held.last()?, total_ns: *self.total.last()? })
     }
 
-    /// All launches, in their order.
+    /// All launches, in order.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
         self.held.iter().zip(&self.total).map(|(&held_ns, &total_ns)| Sample { held_ns, total_ns })
     }
@@ -52,7 +52,7 @@ impl Series {
         self.total.len()
     }
 
-    /// The figures of a row, or `None` where nothing was measured.
+    /// The figures of a row, or `None` without samples.
     pub(crate) fn summary(self) -> Option<Summary> {
         if self.total.is_empty() {
             return None;
@@ -79,7 +79,7 @@ pub(crate) struct Summary {
     pub(crate) cpu_us: f64,
 }
 
-/// How far times spread, in microseconds.
+/// The distribution of times, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) p50: f64,
@@ -92,7 +92,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of nanoseconds in the order in which they were measured, at least one.
+    /// From at least one time in nanoseconds, in the order of measurement.
     pub(crate) fn of(values: &[u64]) -> Self {
         let (low, high) = median_bounds(values);
         let sorted = ascending(values);
@@ -103,22 +103,22 @@ impl Spread {
 
 /// The nearest-rank percentile: the smallest value that at least `percent` of the values do not exceed.
 ///
-/// With 5 values the 99th percentile is the largest; that is why each row says its n.
+/// With 5 values the 99th percentile is the largest value; each row therefore shows its n.
 pub(crate) fn percentile(sorted: &[u64], percent: u32) -> u64 {
     assert!(!sorted.is_empty(), "a percentile needs at least one value");
     let rank = (sorted.len() as u64 * u64::from(percent)).div_ceil(100);
     sorted[rank.clamp(1, sorted.len() as u64) as usize - 1]
 }
 
-/// Parts that a series is cut into.
+/// Maximum number of blocks of a series.
 const BLOCKS: usize = 20;
 
-/// Between which values the median lies, with 95 % confidence, of values in the order in which they were measured.
+/// The 95 % confidence bounds of the median of values in the order of measurement.
 ///
-/// Neighbours are alike, since the machine drifts: to count each value as a witness of its own would promise far too much. So
-/// the series is cut into up to [`BLOCKS`] parts, and the medians of the parts are the witnesses. No distribution is assumed:
-/// the bounds are those of the sign test, of 20 parts the 6th and the 15th. With fewer than six values they are the smallest
-/// and the largest, which is less than 95 %.
+/// Consecutive values are correlated, because the speed of the machine drifts. Treating them as independent would give bounds that
+/// are much too narrow. The series is therefore split into up to [`BLOCKS`] blocks, and the bounds are computed from the medians of
+/// the blocks with the sign test, which assumes no distribution: with 20 blocks they are the 6th and the 15th value. With fewer
+/// than six values they are the smallest and the largest, with a confidence below 95 %.
 fn median_bounds(values: &[u64]) -> (u64, u64) {
     let (count, blocks) = (values.len(), values.len().min(BLOCKS));
     let part = |block: usize| &values[block * count / blocks..(block + 1) * count / blocks];
@@ -134,7 +134,7 @@ fn ascending(values: &[u64]) -> Vec<u64> {
     values
 }
 
-/// How many of so many witnesses may lie beyond either bound: the most for which fair coins would do so in 2.5 % of the cases.
+/// The number of blocks allowed beyond each bound: the largest k with P(at most k heads in n fair coins) <= 2.5 %.
 fn witnesses_outside(count: usize) -> usize {
     let (mut outside, mut ways) = (0, 1.0);
     let mut chance = 0.5_f64.powi(count as i32);
@@ -153,7 +153,7 @@ pub(crate) fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Three decimals: more would be noise in a file that people read.
+/// Rounds to three decimals: further digits are noise.
 pub(crate) fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_median_are_those_of_the_sign_test() {
+    fn median_bounds_follow_the_sign_test() {
         // P(at most k of n coins) <= 2.5 %: tables of the binomial distribution.
         let known = [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5)];
         for (count, outside) in known {
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_drifts_has_wide_bounds() {
-        // The same values, once mixed and once as from a machine that becomes slower.
+    fn drifting_series_has_wide_bounds() {
+        // The same values, shuffled and in ascending order, as from a machine that becomes slower.
         let drifting: Vec<u64> = (0..2_000).map(|n| 1_000 + n / 2 + n * 7 % 11).collect();
         let mixed: Vec<u64> = (0..2_000).map(|n| drifting[n * 777 % 2_000]).collect();
         let width = |values: &[u64]| {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_counts_and_divides() {
+    fn summary_computes_rate_and_cpu_time() {
         let mut series = Series { wall: Duration::from_secs(2), cpu: Duration::from_micros(30), ..Series::default() };
         for total in [3_000, 1_000, 2_000] {
             series.push(Sample { held_ns: total / 2, total_ns: total });

@@ -1,4 +1,4 @@
-//! What the figures come to, in words: who was fastest under each condition, and where we lose.
+//! The summary: the fastest method under each condition, and where forkless is slower than another method.
 
 use super::{
     condition::{Condition, OUTPUTS, SOCKETS, TASKS, headline},
@@ -8,30 +8,30 @@ use super::{
     units::{figure, thousands},
 };
 
-/// Less than one percent is not a loss but noise.
+/// A difference of less than one percent is noise.
 const NOISE: f64 = 1.01;
 
-/// Who was fastest of those that did all that was asked for, and who is next to the best of ours. By the median of the total time,
-/// with threads and tasks by launches per second.
+/// The fastest method of forkless and the fastest other one, of those that applied all settings. Compares the median of the total
+/// time; with threads and tasks, launches per second.
 pub(crate) struct Duel<'a> {
     pub(crate) condition: Condition,
-    /// The best of ours, and all of them.
+    /// The fastest method of forkless, and all of them.
     pub(crate) best: &'a Row,
     ours: Vec<&'a Row>,
-    /// The best of the others.
+    /// The fastest other method.
     pub(crate) rival: &'a Row,
 }
 
 impl Duel<'_> {
-    /// How many times as fast the best of ours is.
+    /// The speed-up of the fastest method of forkless over the fastest other one.
     pub(crate) fn factor(&self) -> f64 {
         speed(self.best) / speed(self.rival)
     }
 
-    /// The duel in a sentence.
+    /// The comparison as a sentence.
     pub(crate) fn words(&self) -> String {
         format!(
-            "{} {}; next is {} with {} ({}).",
+            "{} {}, fastest alternative {} {} ({}).",
             self.best.launcher,
             pace(self.best),
             self.rival.launcher,
@@ -41,54 +41,54 @@ impl Duel<'_> {
     }
 }
 
-/// The duel under a condition; `None` where there are only others, or only ours.
+/// The comparison under a condition; `None` without a method of forkless or without another one.
 pub(crate) fn duel<'a>(report: &'a Report, condition: &Condition) -> Option<Duel<'a>> {
     let rows = report.rows_of(condition).filter(|row| row.is_rival());
     let (ours, theirs): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.is_ours());
     Some(Duel { condition: *condition, best: fastest(&ours)?, rival: fastest(&theirs)?, ours })
 }
 
-/// One line per condition, then one on all that loses to another way, and one on all that is behind the floor.
+/// One line per condition, then one on methods that are slower than another method, and one on those slower than the baseline.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
     let duels: Vec<Duel> = report.conditions().iter().filter_map(|condition| duel(report, condition)).collect();
     let mut lines: Vec<String> =
         duels.iter().map(|duel| format!("{}: {}", headline(&duel.condition), duel.words())).collect();
     if !lines.is_empty() {
         let lost: Vec<String> = losses(report).iter().map(Loss::words).collect();
-        let lost = if lost.is_empty() { "none of these rows".to_owned() } else { lost.join("; ") };
-        lines.push(format!("Where forkless loses to another way: {lost}."));
+        let lost = if lost.is_empty() { "none".to_owned() } else { lost.join("; ") };
+        lines.push(format!("Slower than the fastest alternative: {lost}."));
     }
     if let Some(behind) = behind_the_floor(report) {
         let behind = if behind.is_empty() {
-            ": none of these rows".to_owned()
+            ": none".to_owned()
         } else {
-            format!(", at worst: {}", behind.join("; "))
+            format!(", worst case of each: {}", behind.join("; "))
         };
-        lines.push(format!("Behind the floor{behind}."));
+        lines.push(format!("Slower than the vfork baseline{behind}."));
     }
     lines
 }
 
-/// One of our launchers that is slower than the best of the others somewhere.
+/// A method of forkless that is slower than the fastest alternative under some condition.
 pub(crate) struct Loss {
     pub(crate) launcher: &'static str,
-    /// Under how many conditions, of how many in which it takes part.
+    /// The number of these conditions, and of all in which it takes part.
     conditions: usize,
     of: usize,
-    /// Under the worst of them: how many times as long it takes, what is asked for, and who is best.
+    /// The worst condition: the ratio of the times, and the condition with the fastest method.
     factor: f64,
     worst: String,
 }
 
 impl Loss {
-    /// The loss in words.
+    /// The loss as text.
     pub(crate) fn words(&self) -> String {
         let Self { launcher, conditions, of, factor, worst } = self;
         format!("{launcher} in {conditions} of {of}, at worst by {} ({worst})", percent(*factor))
     }
 }
 
-/// All of our launchers that are slower than the best of the others somewhere.
+/// All methods of forkless that are slower than the fastest alternative under some condition.
 pub(crate) fn losses(report: &Report) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for duel in report.conditions().iter().filter_map(|condition| duel(report, condition)) {
@@ -112,8 +112,8 @@ pub(crate) fn losses(report: &Report) -> Vec<Loss> {
     losses
 }
 
-/// Which of our rows are behind the floor, each launcher with its worst condition. Without those with settings or tasks, of
-/// which the floor knows nothing. `None` where there is no floor.
+/// The methods of forkless that are slower than the vfork baseline, each with its worst condition. Without settings and tasks,
+/// which the baseline does not support. `None` if the baseline was not measured.
 pub(crate) fn behind_the_floor(report: &Report) -> Option<Vec<String>> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
     for condition in report.conditions().into_iter().filter(|condition| condition.has_floor()) {
@@ -132,26 +132,28 @@ pub(crate) fn behind_the_floor(report: &Report) -> Option<Vec<String>> {
     (!worst.is_empty()).then_some(behind)
 }
 
-/// All in which we are behind, under the titles that say to what; never silent where there is something to compare with.
+/// All cases in which forkless is slower, by heading. If there are none, the list says so.
 pub(crate) fn shortfalls(report: &Report) -> Vec<(&'static str, Vec<String>)> {
-    let said = |lines: Vec<String>| if lines.is_empty() { vec!["In none of these rows.".to_owned()] } else { lines };
+    let said = |lines: Vec<String>| if lines.is_empty() { vec!["None.".to_owned()] } else { lines };
     let mut found = Vec::new();
     if report.conditions().iter().any(|condition| duel(report, condition).is_some()) {
         found.push((
-            "Where forkless loses to another way, by the median",
+            "Slower than the fastest alternative (median)",
             said(losses(report).iter().map(Loss::words).collect()),
         ));
-        found.push(("Where its one slow launch in a hundred is slower, at worst", said(longer_tails(report))));
+        found.push(("Longer 99th percentile than the fastest alternative, worst case", said(longer_tails(report))));
     }
-    found.extend(behind_the_floor(report).map(|lines| ("Behind the floor, by the median, at worst", said(lines))));
+    found.extend(
+        behind_the_floor(report).map(|lines| ("Slower than the vfork baseline (median), worst case", said(lines))),
+    );
     found
 }
 
-/// Tails vary: less than this much is not a difference.
+/// Tails vary more than medians: a smaller factor is noise.
 const TAIL_NOISE: f64 = 1.1;
 
-/// Each of our launchers whose one slow launch in a hundred is slower than that of the best of the others, with its worst condition.
-/// Only where the time of a launch counts, not the rate.
+/// The methods of forkless whose 99th percentile is longer than that of the fastest alternative, each with its worst condition.
+/// Only conditions that are compared by time, not by rate.
 pub(crate) fn longer_tails(report: &Report) -> Vec<String> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
     let duels = report.conditions().into_iter().filter_map(|condition| duel(report, &condition));
@@ -160,7 +162,7 @@ pub(crate) fn longer_tails(report: &Report) -> Vec<String> {
             let factor = row.total_p99_us / duel.rival.total_p99_us;
             let words = || {
                 let (ours, theirs) = (figure(row.total_p99_us), figure(duel.rival.total_p99_us));
-                format!("{ours} µs against {theirs} µs of {} ({})", duel.rival.launcher, duel.condition.words())
+                format!("{ours} µs, {theirs} µs with {} ({})", duel.rival.launcher, duel.condition.words())
             };
             match worst.iter_mut().find(|(launcher, ..)| *launcher == row.launcher) {
                 Some(entry) if entry.1 >= factor => {}
@@ -173,11 +175,11 @@ pub(crate) fn longer_tails(report: &Report) -> Vec<String> {
     longer.map(|(launcher, _, words)| format!("{launcher}: {words}")).collect()
 }
 
-/// The conditions that matter most, of those that were measured: the small parent, and the end of each sweep.
+/// The most important conditions of those measured: the small parent, and the end of each sweep.
 pub(crate) fn telling(report: &Report) -> Vec<Condition> {
     let small = Condition::SMALL;
     let measured = report.conditions();
-    // Of those that differ from the small parent in one thing, the one with the most of it.
+    // Of the conditions that differ from the small parent in one property, the one with its largest value.
     let most = |of: fn(&Condition) -> u64, with: fn(Condition, u64) -> Condition| {
         let is_alone = |condition: &&Condition| with(small, of(condition)) == **condition && of(condition) > of(&small);
         measured.iter().filter(is_alone).max_by_key(|condition| of(condition)).copied()
@@ -204,15 +206,15 @@ pub(crate) fn telling(report: &Report) -> Vec<Condition> {
     wanted.into_iter().flatten().filter(|condition| measured.contains(condition)).collect()
 }
 
-/// What this machine shows, in plain sentences: the telling conditions, and what they do not say.
+/// The results as sentences: the most important conditions, then other figures.
 pub(crate) fn plainly(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for duel in telling(report).iter().filter_map(|condition| duel(report, condition)) {
         let floor = report.rows_of(&duel.condition).find(|row| row.launcher == "floor" && row.lacks.is_none());
-        let floor = floor.map_or_else(String::new, |floor| format!(" The floor: {}.", pace(floor)));
-        let side = |row: &Row| format!("{} by {}", pace(row), row.launcher);
+        let floor = floor.map_or_else(String::new, |floor| format!(" Vfork baseline: {}.", pace(floor)));
+        let side = |row: &Row| format!("{} with {}", pace(row), row.launcher);
         lines.push(format!(
-            "{}: {}, the quickest other way {}: {}.{floor}",
+            "{}: {}, fastest alternative {}: {}.{floor}",
             headline(&duel.condition),
             side(duel.best),
             side(duel.rival),
@@ -223,12 +225,12 @@ pub(crate) fn plainly(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What fork costs, how long the caller is held, and what it costs to wait: not a matter of who is fastest.
+/// Other figures: the cost of fork, the time for which the caller is blocked, and the cost of waiting.
 pub(crate) fn besides(report: &Report) -> Vec<String> {
     [fork(report), held(report), waiting(&report.alive)].into_iter().flatten().collect()
 }
 
-/// What memory costs who copies it.
+/// The cost of fork in a small and in a large parent.
 fn fork(report: &Report) -> Option<String> {
     let of = |parent_mib| {
         let condition = Condition { parent_mib, ..Condition::SMALL };
@@ -244,7 +246,7 @@ fn fork(report: &Report) -> Option<String> {
     ))
 }
 
-/// Who gives control back first: the other half of the story.
+/// The method that blocks the caller for the shortest time.
 fn held(report: &Report) -> Option<String> {
     let rows = || report.rows_of(&Condition::SMALL).filter(|row| row.is_rival());
     let least = |rows: &mut dyn Iterator<Item = &'_ Row>| -> Option<(&'static str, f64)> {
@@ -253,7 +255,7 @@ fn held(report: &Report) -> Option<String> {
     let ours = least(&mut rows().filter(|row| row.is_ours()))?;
     let theirs = least(&mut rows().filter(|row| !row.is_ours()))?;
     Some(format!(
-        "Until the caller can go on, a small process waits {} µs with {}, and {} µs with {}, the least of the other ways.",
+        "Shortest time for which a small caller is blocked: {} µs with {}, {} µs with {}, the best alternative.",
         figure(ours.1),
         ours.0,
         figure(theirs.1),
@@ -261,20 +263,20 @@ fn held(report: &Report) -> Option<String> {
     ))
 }
 
-/// What the end of one of many children costs.
+/// The cost of the exit of one of many children.
 fn waiting(alive: &[AliveRow]) -> Option<String> {
     let most = alive.iter().map(|row| row.children).max().filter(|most| *most > FEW)?;
     let of = |waiter: &str| alive.iter().find(|row| row.waiter == waiter && row.children == most);
     let (ours, classic) = (of("forkless-wait-set")?, of("wait-any")?);
     Some(format!(
-        "With {} children alive, to be told which one ended costs {} µs of processor time with forkless-wait-set, {} µs with wait(2).",
+        "With {} children alive, finding the one that ended costs {} µs of CPU time with forkless-wait-set, {} µs with wait(2).",
         thousands(most as u64),
         figure(ours.cpu_p50_us),
         figure(classic.cpu_p50_us),
     ))
 }
 
-/// Launches per second where threads compete, else the inverse of the median time.
+/// Launches per second for conditions with threads or tasks, else the inverse of the median time.
 fn speed(row: &Row) -> f64 {
     if by_rate(row) { row.rate_per_s } else { 1e6 / row.total_p50_us }
 }
@@ -287,7 +289,7 @@ fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
     rows.iter().copied().max_by(|a, b| speed(a).total_cmp(&speed(b)))
 }
 
-/// What counts of a row, in words.
+/// The compared figure of a row, as text.
 pub(crate) fn pace(row: &Row) -> String {
     if by_rate(row) {
         format!("{} launches/s", figure(row.rate_per_s))
@@ -329,24 +331,30 @@ mod tests {
     }
 
     #[test]
-    fn summary_says_who_wins_and_where_we_lose() {
+    fn summary_names_the_fastest_method_and_where_forkless_is_slower() {
         let lines = summary(&report());
-        assert_eq!(lines[0], "Small parent: forkless-status 55.0 µs; next is posix_spawn with 110 µs (2.0 × as fast).");
+        assert_eq!(
+            lines[0],
+            "Small parent: forkless-status 55.0 µs, fastest alternative posix_spawn 110 µs (2.0 × as fast)."
+        );
         assert_eq!(
             lines[1],
-            "4 threads at once: forkless-status 20,000 launches/s; next is posix_spawn with 40,000 launches/s (100 % slower)."
+            "4 threads at once: forkless-status 20,000 launches/s, fastest alternative posix_spawn 40,000 launches/s (100 % slower)."
         );
         assert_eq!(
             lines[2],
-            "Where forkless loses to another way: forkless-spawn in 1 of 1, at worst by 10 % (small parent, to posix_spawn); \
+            "Slower than the fastest alternative: forkless-spawn in 1 of 1, at worst by 10 % (small parent, to posix_spawn); \
              forkless-status in 1 of 2, at worst by 100 % (4 threads at once, to posix_spawn)."
         );
-        assert_eq!(lines[3], "Behind the floor, at worst: forkless-spawn by 51 % (small parent).");
+        assert_eq!(
+            lines[3],
+            "Slower than the vfork baseline, worst case of each: forkless-spawn by 51 % (small parent)."
+        );
         assert_eq!(lines.len(), 4);
     }
 
     #[test]
-    fn summary_says_what_is_behind_the_floor() {
+    fn summary_names_methods_slower_than_the_vfork_baseline() {
         let crowd = Condition { threads: 4, ..Condition::SMALL };
         let rows = vec![
             row("floor", Condition::SMALL, 40.0, 80.0),
@@ -362,24 +370,24 @@ mod tests {
     }
 
     #[test]
-    fn longer_tails_are_said() {
+    fn longer_tails_are_listed_beyond_the_noise() {
         let mut report = report();
         assert_eq!(longer_tails(&report), Vec::<String>::new(), "10 % is not a difference in tails");
         let row = report.rows.iter_mut().find(|row| row.launcher == "forkless-status").expect("a row");
         row.total_p99_us = 300.0;
-        assert_eq!(longer_tails(&report), ["forkless-status: 300 µs against 220 µs of posix_spawn (small parent)"]);
+        assert_eq!(longer_tails(&report), ["forkless-status: 300 µs, 220 µs with posix_spawn (small parent)"]);
     }
 
     #[test]
-    fn plain_words_have_the_ends_of_the_sweeps_and_say_when_we_lose() {
+    fn sentences_cover_the_ends_of_the_sweeps() {
         let lines = plainly(&report());
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert_eq!(
             lines[0],
-            "Small parent: 55.0 µs by forkless-status, the quickest other way 110 µs by posix_spawn: 2.0 × as fast. \
-             The floor: 80.0 µs."
+            "Small parent: 55.0 µs with forkless-status, fastest alternative 110 µs with posix_spawn: 2.0 × as fast. \
+             Vfork baseline: 80.0 µs."
         );
-        assert!(lines[1].ends_with("40,000 launches/s by posix_spawn: 100 % slower."), "{lines:?}");
-        assert!(lines[2].contains("50.0 µs with forkless-spawn, and 60.0 µs with posix_spawn"), "{lines:?}");
+        assert!(lines[1].ends_with("40,000 launches/s with posix_spawn: 100 % slower."), "{lines:?}");
+        assert!(lines[2].contains("50.0 µs with forkless-spawn, 60.0 µs with posix_spawn"), "{lines:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which conditions are tried: what the options ask for, as far as this machine allows it.
+//! The conditions to measure: those of the options, within the limits of this machine.
 
 use std::fs;
 
@@ -13,31 +13,31 @@ use super::{
     units::{mebibytes, thousands},
 };
 
-/// File descriptors left free below the limit, for two pipes to each engine and for the contestants' own needs.
+/// File descriptors left free below the limit, for two pipes to each engine and for the methods themselves.
 const SPARE_FDS: u64 = 256;
 /// Mappings left free below `vm.max_map_count`, for thread stacks, plots and the like.
 const SPARE_MAPPINGS: u64 = 1_000;
 
-/// What this machine allows.
+/// The limits of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Most open files.
+    /// Maximum of open files.
     pub(crate) fds: u64,
-    /// Most additional mappings.
+    /// Maximum of additional mappings.
     pub(crate) mappings: u64,
-    /// Memory that can be touched without pushing anyone else out.
+    /// Memory that can be used without swapping or reclaim.
     pub(crate) memory_mib: u64,
-    /// Cores that this process may use.
+    /// CPUs that this process may use.
     pub(crate) cores: usize,
     /// Bytes by which the environment may grow.
     pub(crate) environment: u64,
 }
 
 impl Limits {
-    /// Raises the soft limit of open files to the hard one and reads the rest.
+    /// Raises the soft limit of open files to the hard limit and reads the others.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub(crate) fn raise_and_read() -> Result<Self> {
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -60,23 +60,23 @@ impl Limits {
     }
 }
 
-/// What the kernel lets arguments and environment have, a quarter of the stack's limit and 6 MiB at most, but for half: what is in
-/// there already, and what a shell adds.
+/// Half of the space that the kernel allows for arguments and environment: a quarter of the stack limit, at most 6 MiB. The other
+/// half is left for the existing environment and for what a shell adds.
 fn room_for_environment() -> u64 {
     const MOST: u64 = 6 << 20;
     let stack = rustix::process::getrlimit(Resource::Stack).current;
     stack.map_or(MOST, |stack| (stack / 4).min(MOST)) / 2
 }
 
-/// The conditions to try, and a note for each that this machine does not allow.
+/// The conditions to measure, and a note for each that exceeds a limit of this machine.
 pub(crate) struct Sweeps {
     pub(crate) conditions: Vec<Condition>,
     pub(crate) notes: Vec<String>,
 }
 
 impl Sweeps {
-    /// From the options, within the limits. Each sweep changes one thing of [`Condition::SMALL`]; the sweep of open files
-    /// is made twice, the second time with three pipes, and each setting is tried in a small and in the largest parent.
+    /// From the options, within the limits. Each sweep changes one property of [`Condition::SMALL`]. The sweep of open files
+    /// runs a second time with three pipes, and each setting runs with a small and with the largest parent.
     pub(crate) fn plan(options: &BenchOptions, limits: &Limits, settings: &[Setting]) -> Self {
         let mut sweeps = Self { conditions: Vec::new(), notes: Vec::new() };
         if options.sweeps() {
@@ -112,7 +112,7 @@ impl Sweeps {
             }
         }
         sweeps.apart(options, limits);
-        // The large parent is made once for all of them.
+        // The large parent is created once for all settings.
         for parent_mib in [0, memory.iter().copied().max().unwrap_or(0)] {
             for &setting in settings {
                 sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
@@ -126,7 +126,7 @@ impl Sweeps {
         if options.measures(Part::Tokio) {
             for wanted in [Condition::SMALL.fds, SOCKETS] {
                 let fds = wanted.min(limits.fds);
-                sweeps.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                sweeps.note_less(wanted, fds, "open files", "hard limit of RLIMIT_NOFILE");
                 sweeps.add(Condition { fds, tasks: TASKS, ..Condition::SMALL });
             }
             sweeps.add(Condition { output: OUTPUTS[0], tasks: TASKS, ..Condition::SMALL });
@@ -134,7 +134,7 @@ impl Sweeps {
         sweeps
     }
 
-    /// Sizes of the parent, as far as there is memory.
+    /// Sizes of the parent for which there is enough memory.
     fn memory(&mut self, options: &BenchOptions, limits: &Limits) -> Vec<u64> {
         let usual: &[u64] = match (options.quick, options.full) {
             (true, _) => &[0, 1024],
@@ -143,7 +143,7 @@ impl Sweeps {
         };
         let wanted = options.memory.clone().unwrap_or_else(|| usual.to_vec());
         let (fits, too_much): (Vec<u64>, Vec<u64>) = wanted.iter().partition(|&&mib| mib <= limits.memory_mib);
-        let left_out = |mib| format!("{} of memory left out: not free here", mebibytes(mib));
+        let left_out = |mib| format!("{} of memory skipped: not available", mebibytes(mib));
         self.notes.extend(too_much.into_iter().map(left_out));
         fits
     }
@@ -159,7 +159,7 @@ impl Sweeps {
             for &wanted in &counts {
                 let fds = wanted.min(limits.fds).max(Condition::SMALL.fds);
                 if pipes == 0 {
-                    self.note_less(wanted, fds, "open files", "the hard limit of RLIMIT_NOFILE");
+                    self.note_less(wanted, fds, "open files", "hard limit of RLIMIT_NOFILE");
                 }
                 self.add(Condition { fds, pipes, ..Condition::SMALL });
             }
@@ -170,13 +170,13 @@ impl Sweeps {
         }
     }
 
-    /// What cannot be had in this process, or only for all that it does: another environment.
+    /// Conditions that need a separate process, because they change its environment.
     fn apart(&mut self, options: &BenchOptions, limits: &Limits) {
         if options.measures(Part::Environment) {
             let usual: &[u64] = if options.full { &[100, 1024] } else { &[100] };
             for wanted in options.environment.clone().unwrap_or_else(|| usual.to_vec()) {
                 let kib = wanted.min(limits.environment >> 10);
-                self.note_less(wanted, kib, "KiB of environment", "the limit of the stack");
+                self.note_less(wanted, kib, "KiB of environment", "limit of the stack");
                 self.add(Condition { environment: kib << 10, ..Condition::SMALL });
             }
         }
@@ -201,7 +201,7 @@ impl Sweeps {
     }
 }
 
-/// 1, 2, 4 … up to twice the cores; with `quick` only the two ends.
+/// 1, 2, 4 … up to twice the number of CPUs; with `quick` only the two ends.
 fn thread_counts(cores: usize, quick: bool) -> Vec<usize> {
     let most = 2 * cores.max(1);
     if quick {
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_end_at_twice_the_cores() {
+    fn thread_counts_end_at_twice_the_cpus() {
         assert_eq!(thread_counts(2, false), [1, 2, 4]);
         assert_eq!(thread_counts(3, false), [1, 2, 4, 6]);
         assert_eq!(thread_counts(16, true), [1, 32]);

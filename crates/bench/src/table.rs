@@ -1,4 +1,4 @@
-//! The figures for people, on a terminal: one table per condition, what it comes to in words, and the targets.
+//! The results as text: one table per condition, the summary, and the targets.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::{
     units::figure,
 };
 
-/// Heads of the columns, used by the page as well.
+/// Column headings, also used by the page.
 pub(crate) const HEADS: [&str; 14] = [
     "launcher",
     "held p50 µs",
@@ -24,14 +24,14 @@ pub(crate) const HEADS: [&str; 14] = [
     "p90",
     "p99",
     "max",
-    "× floor",
+    "× vfork",
     "launches/s",
     "CPU µs",
     "calls",
     "n",
 ];
 
-/// A row in the words of [`HEADS`].
+/// The cells of a row, in the order of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 14] {
     [
         format!("{}{}", row.launcher, marks(row)),
@@ -51,18 +51,18 @@ pub(crate) fn cells(row: &Row) -> [String; 14] {
     ]
 }
 
-/// Records of before there were such figures have zeroes.
+/// Older records have zeroes for figures that were not measured yet.
 fn or_dash(value: f64) -> String {
     if value > 0.0 { figure(value) } else { "–".to_owned() }
 }
 
-/// What stands after the name of a row that is not as the others; [`footnotes`] explain it.
+/// The marks after the name of a row, which [`footnotes`] explain.
 pub(crate) fn marks(row: &Row) -> String {
     let marks = [(row.unlike.is_some(), " †"), (row.lacks.is_some(), " *")];
     marks.iter().filter_map(|(is_so, mark)| is_so.then_some(*mark)).collect()
 }
 
-/// What the marked rows of a condition lack, a line each, and in what they are unlike the floor, a line for each way to be.
+/// Explains the marked rows of a condition: how they differ from the vfork baseline, and what they do not do.
 pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
     let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in report.rows_of(condition) {
@@ -72,15 +72,23 @@ pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
             None => ways.push((unlike, vec![row.launcher])),
         }
     }
-    let unlike =
-        ways.into_iter().map(|(way, launchers)| format!("† other {way} than the floor: {}", launchers.join(", ")));
-    let lacks = |row: &Row| Some(format!("* {} does less: without {}", row.launcher, row.lacks.as_ref()?));
+    let unlike = ways
+        .into_iter()
+        .map(|(way, launchers)| format!("† differs from the vfork baseline in {way}: {}", launchers.join(", ")));
+    let lacks = |row: &Row| Some(format!("* {} does not apply: {}", row.launcher, row.lacks.as_ref()?));
     unlike.chain(report.rows_of(condition).filter_map(lacks)).collect()
 }
 
-/// All of it.
+/// The lines above the tables.
+const LEGEND: &str = "\
+held: time until the caller continues; total: until the child has been waited for
+× vfork: total p50 relative to \"floor\", the vfork baseline (vfork, execve, wait4 in C)
+calls: system calls per launch; n: number of launches; † and *: see below each table
+";
+
+/// All tables and the summary.
 pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String {
-    let mut text = format!("{}\n", report.machine.words());
+    let mut text = format!("{}\n\n{LEGEND}", report.machine.words());
     for condition in report.conditions() {
         let _ = write!(text, "\n{}\n{}\n", headline(&condition), condition_table(report, &condition, colour));
         for line in footnotes(report, &condition) {
@@ -90,7 +98,7 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
     if !report.alive.is_empty() {
         let _ = write!(text, "\n{ALIVE_TITLE}\n{}\n", alive_table(&report.alive, colour));
     }
-    let _ = writeln!(text, "\nIn short");
+    let _ = writeln!(text, "\nSummary");
     for line in summary(report) {
         let _ = writeln!(text, "- {line}");
     }
@@ -103,7 +111,7 @@ pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String 
     text
 }
 
-/// Heads of the table with many children alive.
+/// Column headings of the table with many children alive.
 pub(crate) const ALIVE_HEADS: [&str; 13] = [
     "waiter",
     "children",
@@ -120,7 +128,7 @@ pub(crate) const ALIVE_HEADS: [&str; 13] = [
     "n",
 ];
 
-/// A row in the words of [`ALIVE_HEADS`].
+/// The cells of a row, in the order of [`ALIVE_HEADS`].
 pub(crate) fn alive_cells(row: &AliveRow) -> [String; 13] {
     let if_any = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     [
@@ -141,7 +149,7 @@ pub(crate) fn alive_cells(row: &AliveRow) -> [String; 13] {
 }
 
 /// The title of that table.
-pub(crate) const ALIVE_TITLE: &str = "One of many children ends: cost for the parent per exit";
+pub(crate) const ALIVE_TITLE: &str = "Exit of one of many children: cost for the parent";
 
 fn alive_table(rows: &[AliveRow], colour: bool) -> Table {
     let mut table = new_table(colour);
@@ -159,10 +167,10 @@ fn alive_table(rows: &[AliveRow], colour: bool) -> Table {
     table
 }
 
-/// A line below the head, and nothing else.
+/// A line below the headings, no other borders.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
-/// A table without rows.
+/// An empty table.
 pub fn new_table(colour: bool) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
@@ -196,7 +204,7 @@ fn condition_table(report: &Report, condition: &Condition, colour: bool) -> Tabl
 
 fn target_table(figures: &[Figure], colour: bool) -> Table {
     let mut table = new_table(colour);
-    table.set_header(["figure", "found", "target", ""]);
+    table.set_header(["figure", "measured", "target", ""]);
     for figure in figures {
         let (verdict, tint) = if figure.met { ("met", Color::Green) } else { ("NOT met", Color::Red) };
         table.add_row([
@@ -238,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_do_less_are_marked_and_do_not_compete() {
+    fn rows_that_do_less_are_marked_and_not_compared() {
         let user = Condition { setting: Setting::User, ..Condition::SMALL };
         let less = |launcher, total| Row { lacks: Some("ids".to_owned()), ..row(launcher, user, 40.0, total) };
         let rows = vec![
@@ -250,24 +258,24 @@ mod tests {
         let report = Report::new(Machine::read(), rows, Vec::new());
         assert_eq!(
             summary(&report)[0],
-            "Change of user: forkless-spawn 100 µs; next is fork with 200 µs (2.0 × as fast)."
+            "Change of user: forkless-spawn 100 µs, fastest alternative fork 200 µs (2.0 × as fast)."
         );
-        assert_eq!(summary(&report).len(), 2, "no comparison with a floor that did less");
+        assert_eq!(summary(&report).len(), 2, "no comparison with a baseline that did less");
         let text = render(&report, &[], false);
         for part in [
             "floor *",
             "go *",
-            "* go does less: without ids",
+            "* go does not apply: ids",
             "1.25",
             "forkless-spawn †",
-            "† other fds than the floor: forkless-spawn",
+            "† differs from the vfork baseline in fds: forkless-spawn",
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
     }
 
     #[test]
-    fn the_text_holds_every_row_and_no_colour_unless_wanted() {
+    fn text_has_every_row_and_colour_only_on_request() {
         let report = report();
         let text = render(&report, &["1 instead of 2 files".to_owned()], false);
         assert_eq!(text.matches("posix_spawn  ").count(), 2, "{text}");
@@ -277,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn children_alive_have_a_dash_where_a_record_knows_no_more() {
+    fn figures_that_an_older_record_lacks_are_dashes() {
         let exits: Vec<Exit> = (1..=100).map(|n| Exit { cpu_ns: n * 100, latency_ns: n * 1_000 }).collect();
         let row = AliveRow::new("epoll", 100, &exits);
         let heads = |row: &AliveRow| ALIVE_HEADS.into_iter().zip(alive_cells(row)).skip(2).collect::<Vec<_>>();
@@ -290,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_the_digits_that_count() {
+    fn figures_have_three_significant_digits() {
         assert_eq!(figure(82.44), "82.4");
         assert_eq!(figure(99.97), "100");
         assert_eq!(figure(104_123.4), "104,123");

@@ -1,4 +1,4 @@
-//! The figures that forkless must reach, computed from the rows of one run.
+//! The performance targets of forkless, computed from the rows of one run.
 
 use serde::Serialize;
 
@@ -12,15 +12,15 @@ use super::{
 /// One figure with its target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// What is compared, in words.
+    /// Description of the compared figures.
     pub(crate) figure: String,
-    /// The value found.
+    /// The measured value.
     pub(crate) value: f64,
     /// `"<="` or `">="`.
     pub(crate) relation: &'static str,
-    /// What it must be.
+    /// The target.
     pub(crate) target: f64,
-    /// Whether it is.
+    /// Whether the target is met.
     pub(crate) met: bool,
 }
 
@@ -36,7 +36,7 @@ impl Figure {
     }
 }
 
-/// Where the figures come from: the rows, by launcher and condition.
+/// Lookup of rows by method and condition.
 struct Rows<'a>(&'a [Row]);
 
 impl Rows<'_> {
@@ -48,18 +48,18 @@ impl Rows<'_> {
         self.find(launcher, condition).map(|row| row.total_p50_us)
     }
 
-    /// Total of `launcher` under one condition by that under another.
+    /// Total time of `launcher` under one condition, divided by that under another.
     fn growth(&self, launcher: &str, large: &Condition, small: &Condition) -> Option<f64> {
         Some(self.total(launcher, large)? / self.total(launcher, small)?)
     }
 
-    /// The largest value of a field in the rows of a sweep: its end.
+    /// The largest value of a field in the rows of a sweep.
     fn most(&self, field: impl Fn(&Row) -> u64) -> u64 {
         self.0.iter().filter(|row| row.tasks == 0 && row.close_on_exec).map(field).max().unwrap_or(0)
     }
 }
 
-/// All figures that the rows allow to compute; those whose rows are missing (`--only`, `--memory`…) are left out.
+/// All figures for which the rows were measured. Others (`--only`, `--memory`…) are left out.
 pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figure> {
     let rows = Rows(rows);
     let mut figures = Vec::new();
@@ -80,28 +80,28 @@ fn small_parent(rows: &Rows, figures: &mut Vec<Figure>) {
     let small = Condition::SMALL;
     let Some(floor) = rows.find("floor", &small) else { return };
     if let Some(row) = rows.find("forkless-prepared", &small) {
-        let words = "prepared spawn + wait without pidfd, small parent, by the floor";
+        let words = "prepared spawn + wait without pidfd, small parent / vfork baseline";
         figures.push(Figure::at_most(words, row.total_p50_us / floor.total_p50_us, 1.05));
     }
     for (launcher, name) in [("forkless-status", "status()"), ("forkless-prepared-status", "prepared status()")] {
         if let Some(row) = rows.find(launcher, &small) {
-            let words = format!("{name}, small parent, by the floor");
+            let words = format!("{name}, small parent / vfork baseline");
             figures.push(Figure::at_most(words, row.total_p50_us / floor.total_p50_us, 1.00));
         }
     }
     for (launcher, name) in [("forkless-launch", "launch()"), ("forkless-prepared-launch", "prepared launch()")] {
         if let Some(row) = rows.find(launcher, &small) {
-            let words = format!("caller held by {name}, by the floor's");
+            let words = format!("time for which {name} blocks the caller / vfork baseline");
             figures.push(Figure::at_most(words, row.held_p50_us / floor.held_p50_us, 0.35));
         }
     }
 }
 
-/// What stands in for a function of libc's, by that one. Most of what is gained is the shell, which is not needed for one command.
+/// Replacements of libc functions, relative to these. Most of the gain is the shell, which a single command does not need.
 fn stand_ins(rows: &Rows, figures: &mut Vec<Figure>) {
     for (ours, theirs, words, target) in [
-        ("forkless-c-system", "system", "forkless_system of one command, by libc's", 0.2),
-        ("forkless-c-popen", "popen", "forkless_popen, read and pclose of one command, by libc's", 0.25),
+        ("forkless-c-system", "system", "forkless_system of one command / libc's system", 0.2),
+        ("forkless-c-popen", "popen", "forkless_popen, read and pclose of one command / libc's", 0.25),
     ] {
         if let (Some(ours), Some(theirs)) = (rows.total(ours, &Condition::SMALL), rows.total(theirs, &Condition::SMALL))
         {
@@ -110,12 +110,12 @@ fn stand_ins(rows: &Rows, figures: &mut Vec<Figure>) {
     }
 }
 
-/// posix_spawn under the preload library by glibc's, of which the first promises the same.
+/// posix_spawn under the preload library, relative to glibc's.
 fn preloaded(rows: &Rows, figures: &mut Vec<Figure>) {
     let by = |ours: &str, theirs: &str, condition| Some(rows.total(ours, condition)? / rows.total(theirs, condition)?);
     let ours = "forkless-preload-posix_spawn";
     if let Some(ratio) = by(ours, "posix_spawn", &Condition::SMALL) {
-        figures.push(Figure::at_most(format!("{ours}, small parent, by libc's"), ratio, 0.85));
+        figures.push(Figure::at_most(format!("{ours}, small parent / libc's"), ratio, 0.85));
     }
     let most = rows.most(|row| row.fds);
     if most < MANY_FILES {
@@ -123,13 +123,13 @@ fn preloaded(rows: &Rows, figures: &mut Vec<Figure>) {
     }
     let (many, words) = (Condition { fds: most, ..Condition::SMALL }, super::units::thousands(most));
     if let Some(ratio) = by(ours, "posix_spawn", &many) {
-        figures.push(Figure::at_most(format!("{ours} at {words} open files, by libc's"), ratio, 1.0));
+        figures.push(Figure::at_most(format!("{ours} at {words} open files / libc's"), ratio, 1.0));
     }
     for (ours, theirs) in
         [("forkless-preload-closefrom", "posix_spawn-closefrom"), ("forkless-preload-stdio", "posix_spawn")]
     {
         if let Some(ratio) = by(theirs, ours, &many) {
-            figures.push(Figure::at_least(format!("{theirs} of libc at {words} open files, by {ours}"), ratio, 8.0));
+            figures.push(Figure::at_least(format!("{theirs} of libc at {words} open files / {ours}"), ratio, 8.0));
         }
     }
 }
@@ -138,26 +138,26 @@ fn memory(rows: &Rows, figures: &mut Vec<Figure>) {
     let large = Condition { parent_mib: 1024, ..Condition::SMALL };
     for launcher in ["forkless-prepared", "forkless-status", "forkless-posix_spawn"] {
         if let Some(growth) = rows.growth(launcher, &large, &Condition::SMALL) {
-            figures.push(Figure::at_most(format!("{launcher} at 1 GiB, by itself small"), growth, 1.10));
+            figures.push(Figure::at_most(format!("{launcher}: 1 GiB / small parent"), growth, 1.10));
         }
     }
 }
 
-/// A setting must not make the launch depend on the parent's memory.
+/// The time of a launch with settings must not depend on the parent's memory.
 fn settings(rows: &Rows, figures: &mut Vec<Figure>) {
     for setting in [Setting::User, Setting::UserNamespace, Setting::All] {
         let small = Condition { setting, ..Condition::SMALL };
         let large = Condition { parent_mib: 1024, ..small };
         for launcher in ["forkless-prepared", "forkless-status"] {
             if let Some(growth) = rows.growth(launcher, &large, &small) {
-                let figure = format!("{launcher} with {} at 1 GiB, by itself small", setting.words());
+                let figure = format!("{launcher} with {}: 1 GiB / small parent", setting.words());
                 figures.push(Figure::at_most(figure, growth, 1.10));
             }
         }
     }
 }
 
-/// Open files from which on the factor to posix_spawn is promised.
+/// The number of open files from which on the target relative to posix_spawn applies.
 const MANY_FILES: u64 = 15_000;
 
 fn files(rows: &Rows, figures: &mut Vec<Figure>) {
@@ -169,13 +169,13 @@ fn files(rows: &Rows, figures: &mut Vec<Figure>) {
     let many = Condition { fds: most, ..Condition::SMALL };
     for launcher in ["forkless-prepared", "forkless-status"] {
         if let Some(growth) = rows.growth(launcher, &many, &Condition::SMALL) {
-            figures.push(Figure::at_most(format!("{launcher} at {words} open files, by itself at 3"), growth, 1.15));
+            figures.push(Figure::at_most(format!("{launcher}: {words} open files / 3 open files"), growth, 1.15));
         }
     }
-    // What the others lose grows with the files: the factor is a promise for many only.
+    // The advantage grows with the number of files, so the target applies to many files only.
     if most >= MANY_FILES {
         if let (Some(theirs), Some(ours)) = (rows.total("posix_spawn", &many), rows.total("forkless-status", &many)) {
-            let figure = format!("posix_spawn at {words} open files, by forkless-status there");
+            let figure = format!("posix_spawn / forkless-status at {words} open files");
             figures.push(Figure::at_least(figure, theirs / ours, 8.0));
         }
     }
@@ -183,7 +183,7 @@ fn files(rows: &Rows, figures: &mut Vec<Figure>) {
     let piped_many = Condition { pipes: 3, ..many };
     for launcher in ["forkless-prepared", "forkless-spawn"] {
         if let Some(growth) = rows.growth(launcher, &piped_many, &piped) {
-            let figure = format!("{launcher} with three pipes at {words} open files, by itself at 3");
+            let figure = format!("{launcher} with three pipes: {words} open files / 3 open files");
             figures.push(Figure::at_most(figure, growth, 1.5));
         }
     }
@@ -192,11 +192,11 @@ fn files(rows: &Rows, figures: &mut Vec<Figure>) {
 fn threads(rows: &Rows, cores: usize, figures: &mut Vec<Figure>) {
     let crowd = Condition { threads: 2 * cores, ..Condition::SMALL };
     let Some(theirs) = rows.find("posix_spawn", &crowd) else { return };
-    // With few cores the kernel's own work per launch leaves less room.
+    // With few CPUs the kernel's work per launch limits the gain.
     let target = if cores >= 16 { 2.0 } else { 1.1 };
     for launcher in ["forkless-prepared-status", "forkless-status"] {
         if let Some(ours) = rows.find(launcher, &crowd) {
-            let figure = format!("launches/s of {launcher} on {} threads, by posix_spawn's", crowd.threads);
+            let figure = format!("launches/s of {launcher} on {} threads / posix_spawn's", crowd.threads);
             figures.push(Figure::at_least(figure, ours.rate_per_s / theirs.rate_per_s, target));
         }
     }
@@ -208,42 +208,42 @@ fn output(rows: &Rows, figures: &mut Vec<Figure>) {
         let Some(std) = rows.total("std", &condition) else { continue };
         for launcher in ["forkless-output", "forkless-prepared-output"] {
             if let Some(ours) = rows.total(launcher, &condition) {
-                figures.push(Figure::at_most(format!("{launcher} of {words}, by std's"), ours / std, target));
+                figures.push(Figure::at_most(format!("{launcher} of {words} / std's"), ours / std, target));
             }
         }
-        // For large output only: a line costs less by a pipe.
+        // For large output only: for a line, a pipe is faster.
         if let Some(ours) = rows.total("forkless-memory-file", &condition)
             && bytes == OUTPUTS[1]
         {
-            figures.push(Figure::at_most(format!("forkless-memory-file of {words}, by std's"), ours / std, 0.6));
+            figures.push(Figure::at_most(format!("forkless-memory-file of {words} / std's"), ours / std, 0.6));
         }
     }
 }
 
-/// Launches from tasks, by tokio's own way, where there are rows of ours.
+/// Launches from tasks, relative to tokio's own Command.
 fn tasks(rows: &Rows, figures: &mut Vec<Figure>) {
     for (fds, words, target) in [(Condition::SMALL.fds, "small parent", 1.3), (SOCKETS, "10,000 open files", 5.0)] {
         let condition = Condition { fds, tasks: TASKS, ..Condition::SMALL };
         let Some(theirs) = rows.find("tokio", &condition) else { continue };
         for launcher in ["forkless-tokio", "forkless-tokio-status"] {
             if let Some(ours) = rows.find(launcher, &condition) {
-                let figure = format!("launches/s of {launcher} from {TASKS} tasks, {words}, by tokio's");
+                let figure = format!("launches/s of {launcher} from {TASKS} tasks, {words} / tokio's");
                 figures.push(Figure::at_least(figure, ours.rate_per_s / theirs.rate_per_s, target));
             }
         }
     }
 }
 
-/// What a child that is waited for costs must not depend on how many there are.
+/// The cost of waiting for a child must not depend on the number of children.
 fn waiting(alive: &[AliveRow], figures: &mut Vec<Figure>) {
     for row in alive.iter().filter(|row| row.waiter.starts_with("forkless")) {
         let words = super::units::thousands(row.children as u64);
         if let Some(ratio) = row.ratio_to_few {
-            let figure = format!("CPU per exit of {}, {words} children alive, by itself with {FEW}", row.waiter);
+            let figure = format!("CPU per exit of {}: {words} / {FEW} children alive", row.waiter);
             figures.push(Figure::at_most(figure, ratio, 1.2));
         }
         if let Some(bytes) = row.parent_bytes {
-            let figure = format!("bytes of the parent per child of {}, {words} children alive", row.waiter);
+            let figure = format!("memory of the parent per child of {}, {words} children alive, bytes", row.waiter);
             figures.push(Figure::at_most(figure, bytes, 512.0));
         }
     }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_come_from_the_right_rows() {
+    fn figures_are_computed_from_the_matching_rows() {
         let small = Condition::SMALL;
         let many = Condition { fds: 15_000, ..small };
         let crowd = Condition { threads: 4, ..small };
@@ -273,11 +273,11 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("status(), small parent, by the floor", 0.9, true),
-                ("caller held by launch(), by the floor's", 0.5, false),
-                ("forkless-status at 15,000 open files, by itself at 3", 1.1, true),
-                ("posix_spawn at 15,000 open files, by forkless-status there", 10.0, true),
-                ("launches/s of forkless-status on 4 threads, by posix_spawn's", 1.25, true),
+                ("status(), small parent / vfork baseline", 0.9, true),
+                ("time for which launch() blocks the caller / vfork baseline", 0.5, false),
+                ("forkless-status: 15,000 open files / 3 open files", 1.1, true),
+                ("posix_spawn / forkless-status at 15,000 open files", 10.0, true),
+                ("launches/s of forkless-status on 4 threads / posix_spawn's", 1.25, true),
             ]
         );
         assert!(judge(&rows[1..2], &[], 2).is_empty());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_is_compared_with_what_it_stands_in_for() {
+    fn replacements_are_compared_with_the_libc_function() {
         let small = Condition::SMALL;
         let many = Condition { fds: 15_000, ..small };
         let rows = [
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_compared_with_itself() {
+    fn setting_is_compared_between_large_and_small_parent() {
         let user = Condition { setting: Setting::User, ..Condition::SMALL };
         let large = Condition { parent_mib: 1024, ..user };
         let rows = [
@@ -314,13 +314,13 @@ mod tests {
             row("forkless-status", large, 105.0, 105.0),
         ];
         let figures = judge(&rows, &[], 2);
-        let words = "forkless-status with change of user at 1 GiB, by itself small";
+        let words = "forkless-status with change of user: 1 GiB / small parent";
         assert_eq!(figures.len(), 1);
         assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
     }
 
     #[test]
-    fn more_cores_must_gain_more() {
+    fn target_for_threads_is_higher_with_many_cpus() {
         let crowd = Condition { threads: 32, ..Condition::SMALL };
         let rows = [row("posix_spawn", crowd, 50.0, 100.0), row("forkless-status", crowd, 60.0, 60.0)];
         let figures = judge(&rows, &[], 16);

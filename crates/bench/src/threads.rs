@@ -1,4 +1,4 @@
-//! The thread sweep: all threads launch by the same contestant, slice after slice. An engine has threads of its own.
+//! The thread sweep: all threads launch with the same method, in time slices. Engines use their own threads.
 
 use std::{
     sync::Barrier,
@@ -18,13 +18,13 @@ use super::{
     statistics::{Sample, Series},
 };
 
-/// Slices of each contestant.
+/// Time slices of each method.
 const ROUNDS: u32 = 8;
 
-/// Measures the contestants: in each turn, all threads launch by the same one for a slice of time.
+/// Measures the methods: in each turn, all threads launch with the same method for a time slice.
 ///
 /// # Errors
-/// When one does not launch the program, named.
+/// If a method does not launch the program.
 pub(crate) fn race(
     condition: &Condition,
     contestants: &[Contestant],
@@ -39,7 +39,7 @@ pub(crate) fn race(
     let mut runners = Vec::new();
     for &contestant in contestants {
         let engine = contestant.is_engine().then(|| engine(contestant, condition, stage)).transpose();
-        let engine = engine.with_context(|| format!("contestant {}", contestant.name()))?;
+        let engine = engine.with_context(|| format!("method {}", contestant.name()))?;
         runners.push((contestant, engine, Series::default()));
     }
     for round in 0..ROUNDS as usize {
@@ -51,14 +51,14 @@ pub(crate) fn race(
                 Some(engine) => engine.turn(&goal, series),
                 None => Crowd { contestant: *contestant, condition, stage, slice, per_thread }.run(series),
             };
-            ran.with_context(|| format!("contestant {}", contestant.name()))?;
+            ran.with_context(|| format!("method {}", contestant.name()))?;
             progress.inc(slice.as_millis() as u64);
         }
     }
     Ok(runners.into_iter().filter_map(|(c, _, series)| Some(Row::new(c, condition, series.summary()?))).collect())
 }
 
-/// An engine whose threads have launched what is not counted.
+/// Prepares an engine, whose threads have made their uncounted launches.
 fn engine<'s>(contestant: Contestant, condition: &Condition, stage: &'s Stage) -> Result<Box<dyn Launcher + 's>> {
     let mut engine = stage.ready(contestant, condition)?;
     let goal = Goal { time: Duration::ZERO, fewest: WARM_UP, most: WARM_UP };
@@ -66,7 +66,7 @@ fn engine<'s>(contestant: Contestant, condition: &Condition, stage: &'s Stage) -
     Ok(engine)
 }
 
-/// Many threads that launch by one contestant at once.
+/// Threads that launch concurrently with one method.
 struct Crowd<'a> {
     contestant: Contestant,
     condition: &'a Condition,
@@ -76,7 +76,7 @@ struct Crowd<'a> {
 }
 
 impl Crowd<'_> {
-    /// One slice, from the moment all threads are ready.
+    /// Runs one time slice, starting when all threads are ready.
     fn run(&self, series: &mut Series) -> Result<()> {
         let barrier = Barrier::new(self.condition.threads);
         let cpu = cpu_time();
@@ -98,7 +98,7 @@ impl Crowd<'_> {
 
     fn run_thread(&self, barrier: &Barrier) -> Result<ThreadRun> {
         let ready = self.stage.ready(self.contestant, self.condition);
-        // Every thread must come here, also one that failed, or the others would wait for ever.
+        // A thread that failed must reach the barrier, too, or the others would wait for ever.
         barrier.wait();
         let mut launcher = ready?;
         let start = Instant::now();
@@ -110,7 +110,7 @@ impl Crowd<'_> {
     }
 }
 
-/// What one thread did in one slice.
+/// The launches of one thread in one slice.
 struct ThreadRun {
     start: Instant,
     end: Instant,

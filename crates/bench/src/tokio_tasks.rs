@@ -1,4 +1,4 @@
-//! Many launches at once on one tokio runtime: tasks that each launch, await and launch again.
+//! Concurrent launches on one tokio runtime: each task launches, awaits the exit and launches again.
 
 use std::{
     ffi::OsString,
@@ -30,14 +30,14 @@ use super::{
 
 /// Launches in a turn.
 const TURN: u64 = 250;
-/// Launches that every contestant makes, however slow.
+/// Minimum number of launches of each method, however slow.
 const FEWEST: u64 = 1_000;
 
-/// Measures the contestants in turns of as many launches, on one runtime with a thread for each core, until all have used
-/// the time of all.
+/// Measures the methods in turns with equal numbers of launches, on one runtime with a thread for each CPU, until the total time is
+/// used.
 ///
 /// # Errors
-/// When one does not launch the program, named.
+/// If a method does not launch the program.
 pub(crate) fn race(
     condition: &Condition,
     contestants: &[Contestant],
@@ -60,10 +60,10 @@ pub(crate) fn race(
         for turn in 0..count {
             budget.go_on()?;
             let (contestant, series) = &mut series[(round + turn) % count];
-            let name = || format!("contestant {}", contestant.name());
+            let name = || format!("method {}", contestant.name());
             let way = Way::new(*contestant, &stage.job(condition)).with_context(name)?;
             let run = Run { way, launches, tasks: condition.tasks };
-            // The first round is not counted: threads and the watch for children begin in it.
+            // The first round is not counted: the runtime starts its threads and its SIGCHLD handling in it.
             match round {
                 0 => run.go(&runtime, &mut Series::default()).with_context(name)?,
                 _ => run.go(&runtime, series).with_context(name)?,
@@ -100,7 +100,7 @@ impl Run {
                     Ok::<(), anyhow::Error>(())
                 })
             };
-            // All begin before the first is awaited.
+            // Start all tasks before awaiting the first.
             let tasks: Vec<_> = (0..self.tasks).map(task).collect();
             for task in tasks {
                 task.await??;
@@ -114,14 +114,14 @@ impl Run {
     }
 }
 
-/// How a task launches, and what.
+/// The method and the program of a task.
 struct Way {
     contestant: Contestant,
     path: PathBuf,
     args: Vec<OsString>,
-    /// Bytes that the program writes and the contestant must capture; 0: it writes nothing.
+    /// Bytes that the program writes and the method captures; 0: none.
     output: u64,
-    /// For those that have a plan: it is made once, as it would be in a server.
+    /// The plan of a prepared method, created once, as in a server.
     plan: Option<Prepared>,
 }
 
@@ -141,7 +141,7 @@ impl Way {
         if self.output > 0 {
             return self.capture(start).await;
         }
-        // Not a function, since the two libraries' children are two types.
+        // A macro, because the child types of both libraries differ.
         macro_rules! finish {
             ($child:expr) => {{
                 let mut child = $child.context("not launched")?;
@@ -158,7 +158,7 @@ impl Way {
             (Contestant::ForklessTokioStatus, _) => {
                 whole(start, ours::Command::new(&self.path).args(&self.args).status()).await?
             }
-            _ => bail!("it does not run on tokio"),
+            _ => bail!("this method does not run on tokio"),
         };
         let total_ns = nanoseconds(start);
         check(status)?;
@@ -169,7 +169,7 @@ impl Way {
         let output = match self.contestant {
             Contestant::Tokio => tokio::process::Command::new(&self.path).args(&self.args).output().await,
             Contestant::ForklessTokio => ours::Command::new(&self.path).args(&self.args).output().await,
-            _ => bail!("it does not capture on tokio"),
+            _ => bail!("this method does not capture output on tokio"),
         };
         let output = output.context("not launched")?;
         let intact = look_through(&output.stdout);
@@ -180,10 +180,10 @@ impl Way {
     }
 }
 
-/// A child that was launched when the future of its end was made.
+/// Awaits a child that was launched when its future was created.
 async fn whole(start: Instant, end: impl Future<Output = io::Result<ExitStatus>>) -> Result<(u64, ExitStatus)> {
     let held_ns = nanoseconds(start);
-    Ok((held_ns, end.await.context("not launched, or not waited for")?))
+    Ok((held_ns, end.await.context("launch or wait failed")?))
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_launched_and_failures_are_told() {
+    fn every_tokio_method_launches_and_reports_failures() {
         let writer = Program::writer(100).expect("temporary directory");
         let stage = |program, writers| Stage {
             program,
@@ -223,9 +223,9 @@ mod tests {
         }
         for contestant in here.entrants(&condition, &Contestant::ALL) {
             let error = go(&condition, &[contestant], &stage(Program::missing(), Vec::new())).expect_err("no program");
-            assert!(format!("{error:#}").contains(&format!("contestant {}", contestant.name())), "{error:#}");
+            assert!(format!("{error:#}").contains(&format!("method {}", contestant.name())), "{error:#}");
         }
-        // What is captured is looked at.
+        // The captured output is checked.
         let short = vec![(200, Program::writer(100).expect("temporary directory"))];
         let stage = stage(Program::missing(), short);
         let capturing = Condition { output: 200, ..condition };

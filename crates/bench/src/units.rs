@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 /// 1024 as "1 GiB", 100 as "100 MiB".
 pub(crate) fn mebibytes(mib: u64) -> String {
@@ -27,7 +27,7 @@ pub fn thousands(value: u64) -> String {
     grouped
 }
 
-/// Three or four digits that count: 82.4, 1,853.
+/// Three or four significant digits: 82.4, 1,853.
 pub fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_grouped_by_three() {
+    fn thousands_are_separated_by_commas() {
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(999), "999");
     }

@@ -1,4 +1,4 @@
-//! A setting spelled out for this machine and user, in the forms that the contestants want, and the proof that it was done.
+//! The values of a setting on this machine, in the formats that the methods need, and the program that verifies them.
 
 use std::{ffi::CString, fmt::Write, fs, os::fd::OwnedFd, path::PathBuf};
 
@@ -10,11 +10,11 @@ use super::{
     setting::{Feature, Setting},
 };
 
-/// The user and group of the child: nobody's on most systems, but any number will do.
+/// The user and group ID of the child: nobody on most systems, but any number works.
 const OTHER_ID: u32 = 65_534;
-/// Exit status of the proof for a feature that was not done, plus its number.
+/// Exit status of the verifying program for a missing feature: this plus the number of the feature.
 pub(crate) const NOT_DONE: u8 = 90;
-/// Limits of the child: resource, name of it in C, value.
+/// Resource limits of the child: resource, its constant in C, value.
 const LIMITS: [(Resource, u32, u64); 3] = [
     (Resource::Files, libc::RLIMIT_NOFILE, 64),
     (Resource::Core, libc::RLIMIT_CORE, 0),
@@ -28,16 +28,16 @@ pub(crate) struct Map {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) count: u32,
-    /// An ordinary user must deny `setgroups` to map a group.
+    /// An ordinary user must set `setgroups` to `deny` to map a group.
     pub(crate) deny_setgroups: bool,
 }
 
-/// A setting spelled out for this machine and user, in each of the forms that the contestants want.
+/// The values of a setting on this machine for this user, in each of the formats that the methods need.
 pub(crate) struct Wishes {
     /// User and group id of the child.
     pub(crate) id: Option<u32>,
     pub(crate) map: Option<Map>,
-    /// Directory of the group, open and by name.
+    /// The directory of the cgroup, as a descriptor and as a path.
     pub(crate) cgroup: Option<(OwnedFd, PathBuf)>,
     /// Limits, no_new_privs and a filter.
     restricted: bool,
@@ -69,7 +69,7 @@ pub(crate) struct CWishes {
 }
 
 impl Wishes {
-    /// Nothing is asked for.
+    /// No settings.
     pub(crate) fn none() -> Self {
         Self {
             id: None,
@@ -87,7 +87,7 @@ impl Wishes {
         let maps = matches!(setting, Setting::UserNamespace | Setting::All);
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let map = match privileged {
-            // The id of the child must be in the map.
+            // The ID of the child must be in the map.
             true => Map { inside: 0, uid: 0, gid: 0, count: OTHER_ID + 1, deny_setgroups: false },
             false => Map { inside: 0, uid, gid, count: 1, deny_setgroups: true },
         };
@@ -104,7 +104,7 @@ impl Wishes {
         }
     }
 
-    /// What is asked for.
+    /// The features of the setting.
     pub(crate) fn features(&self) -> Vec<Feature> {
         let asked = |feature: &Feature| match feature {
             Feature::Ids => self.id.is_some(),
@@ -115,10 +115,10 @@ impl Wishes {
         Feature::ALL.into_iter().filter(asked).collect()
     }
 
-    /// Asks forkless for it.
+    /// Applies the setting to a `Command`.
     ///
     /// # Errors
-    /// When there is no descriptor left for the group's directory, which a `Command` owns.
+    /// If the descriptor of the cgroup's directory, which a `Command` owns, cannot be duplicated.
     pub(crate) fn put_on(&self, command: &mut Command) -> Result<()> {
         if let Some(id) = self.id {
             command.uid(id).gid(id).groups(&[]);
@@ -140,14 +140,14 @@ impl Wishes {
         Ok(())
     }
 
-    /// Limits, by their numbers in C, and the filter as the kernel has it in memory; `None` if they are not asked for.
+    /// The limits by their C constants, and the filter in the kernel's format; `None` if not set.
     pub(crate) fn restrictions(&self) -> Option<(impl Iterator<Item = (u32, u64)>, Vec<u8>)> {
         let bytes = |i: &libc::sock_filter| [&i.code.to_ne_bytes()[..], &[i.jt, i.jf], &i.k.to_ne_bytes()].concat();
         let filter = self.filter.iter().flat_map(bytes).collect();
         self.restricted.then(|| (LIMITS.iter().map(|&(_, resource, value)| (resource, value)), filter))
     }
 
-    /// The same for the contestants of C; `None` if nothing is asked for. Points into `self`.
+    /// The same for the methods in C; `None` without settings. Points into `self`.
     pub(crate) fn for_c(&self) -> Option<CWishes> {
         use std::os::fd::AsRawFd;
         if self.features().is_empty() {
@@ -168,16 +168,16 @@ impl Wishes {
         })
     }
 
-    /// A program that exits with 0 only if it was given those of the settings that are in `done`.
+    /// A program that exits with 0 only if the settings in `done` were applied to it.
     ///
     /// # Errors
-    /// When there is no shell.
+    /// If there is no shell.
     pub(crate) fn proof(&self, done: &[Feature]) -> Result<Program> {
         let mut script = String::new();
         let status = |field: &str, value: u32| format!("grep -q '^{field}:.{value}$' /proc/self/status");
         for feature in self.features().iter().filter(|feature| done.contains(feature)) {
             let line = match feature {
-                // `id` and not `/proc`, so that it is also the id inside a namespace.
+                // `id` and not `/proc`: it also shows the ID inside a namespace.
                 Feature::Ids => format!("test \"$(id -u) $(id -g) $(id -G)\" = '{OTHER_ID} {OTHER_ID} {OTHER_ID}'"),
                 Feature::UserNamespace => {
                     let ours = fs::read_link("/proc/self/ns/user").context("/proc/self/ns/user")?;
@@ -203,8 +203,7 @@ impl Wishes {
     }
 }
 
-/// Refuses ptrace(2) with EPERM and allows the rest: four instructions, so that what is measured is the launch with a
-/// filter and not the filter.
+/// Refuses ptrace(2) with EPERM and allows the rest. Four instructions only: the launch with a filter is measured, not the filter.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;

@@ -1,4 +1,4 @@
-//! Control groups of one's own.
+//! The cgroup functions.
 
 use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
@@ -27,7 +27,7 @@ unsafe extern "C" fn forkless_cgroup_hand_down(
         // SAFETY: the header's contract.
         let (directory, controllers) = unsafe { (text(directory)?, list(controllers)?) };
         let names: Option<Vec<&str>> = controllers.into_iter().map(|name| name.to_str()).collect();
-        let names = names.ok_or(Failure::Refused(libc::EILSEQ, "a controller's name that is not UTF-8"))?;
+        let names = names.ok_or(Failure::Refused(libc::EILSEQ, "the name of a controller is not UTF-8"))?;
         Ok(Cgroup::hand_down(directory, &names).map(|()| 0)?)
     };
     // SAFETY: the header's contract.
@@ -61,9 +61,9 @@ unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
 unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
     let remove = || {
         if cgroup.is_null() {
-            return Err(bad("a null pointer"));
+            return Err(bad("the handle is a null pointer"));
         }
-        // SAFETY: the header's contract: it is not used afterwards, whatever the answer.
+        // SAFETY: the header's contract: the handle is not used afterwards, whatever the result.
         let taken = unsafe { Box::from_raw(cgroup) };
         Ok(taken.remove().map(|()| 0)?)
     };
@@ -71,7 +71,7 @@ unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Err
     unsafe { answer(error, remove) }
 }
 
-/// Functions of a group: what they take, between the handle and the error, and what they do.
+/// Defines cgroup functions: their parameters between the handle and the error, and their work.
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $cgroup:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]

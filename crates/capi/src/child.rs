@@ -1,4 +1,4 @@
-//! The handle of a child.
+//! The functions of a child handle.
 
 use crate::entry::answer;
 use crate::error::{self, Error, Failure, bad};
@@ -12,7 +12,7 @@ use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 
-/// Empty for an instant, when a wait set takes the child out of it.
+/// Empty for a moment, when a wait set takes the child out of it.
 pub(crate) type ChildHandle = Handle<Option<Child>>;
 
 /// # Safety
@@ -21,11 +21,11 @@ pub(crate) unsafe fn with<R>(
     child: *const ChildHandle,
     work: impl FnOnce(&mut Child) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { handle::with(child, |child| work(child.as_mut().ok_or(IN_SET)?)) }
 }
 
-/// Functions of a child: what they take, and what they do.
+/// Defines functions of a child: their parameters and their work.
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $error:expr, $child:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
@@ -48,7 +48,7 @@ methods! {
     };
     fn forkless_child_launcher() NULL, child => Ok(launcher(child.route().launcher));
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
-        give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "not waited for")))
+        give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "the child has not been waited for")))
     };
     fn forkless_child_missed(index: size_t, missed: *mut Error) NULL, child => match child.missed().get(index) {
         Some(one) => give(missed, || Ok(error::missed(one))).map(|_| 1),
@@ -69,7 +69,7 @@ methods! {
     fn forkless_child_wait_timeout(timeout_ms: i64, status: *mut c_int, error: *mut Error) error, child => {
         ended(status, || match limit(timeout_ms) {
             Some(limit) => Ok(child.wait_timeout(limit)?.map(ExitStatusExt::into_raw)),
-            // As everywhere, but its standard input stays open.
+            // As in the other functions, but the child's standard input stays open.
             None => loop {
                 if let Some(status) = child.wait_timeout(duration(timeout_ms))? {
                     break Ok(Some(status.into_raw()));
@@ -109,7 +109,7 @@ unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
     let release = || {
         // SAFETY: the header's contract.
         let given_up = unsafe { handle::with(child, |child| child.take().ok_or(IN_SET)) }?;
-        // SAFETY: as above; there is nothing left in it.
+        // SAFETY: as above; the handle is empty.
         unsafe { handle::free(child) };
         released(given_up)
     };
@@ -144,7 +144,7 @@ unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
 
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
 
-/// Its number in the header.
+/// The launcher's number in the header.
 fn launcher(launcher: Launcher) -> c_int {
     match launcher {
         Launcher::Fork => 1,
@@ -154,9 +154,9 @@ fn launcher(launcher: Launcher) -> c_int {
     }
 }
 
-const NO_FD: Failure = Failure::Refused(libc::ENOENT, "there is no such descriptor");
+const NO_FD: Failure = Failure::Refused(libc::ENOENT, "the child has no such descriptor");
 
-/// The caller's end of a pipe, which stays the handle's.
+/// The caller's end of a pipe, which the handle keeps.
 fn pipe(child: &Child, number: c_int) -> Result<c_int, Failure> {
     let fd = match number {
         0 => child.stdin.as_ref().map(AsRawFd::as_raw_fd),
@@ -167,7 +167,7 @@ fn pipe(child: &Child, number: c_int) -> Result<c_int, Failure> {
     fd.ok_or(NO_FD)
 }
 
-/// The caller's end of a pipe or of a pair of sockets, which becomes the caller's.
+/// The caller's end of a pipe or of a socket pair, which the caller then owns.
 fn take(child: &mut Child, number: c_int) -> Result<c_int, Failure> {
     let pipe = match number {
         0 => child.stdin.take().map(OwnedFd::from),
@@ -178,21 +178,21 @@ fn take(child: &mut Child, number: c_int) -> Result<c_int, Failure> {
     pipe.or_else(|| child.take_socket(number)).map(OwnedFd::into_raw_fd).ok_or(NO_FD)
 }
 
-/// 1 and the status, or 0 if there is none yet.
+/// Returns 1 and the status, or 0 if there is none yet.
 ///
 /// # Safety
-/// `status` is null or may be written to.
+/// `status` is null or a valid pointer.
 unsafe fn ended(status: *mut c_int, work: impl FnOnce() -> Result<Option<c_int>, Failure>) -> Result<c_int, Failure> {
     if status.is_null() {
         return Err(bad("no place for the result"));
     }
     let Some(found) = work()?.or_else(|| planted!("c-status-without-an-end").then_some(0)) else { return Ok(0) };
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { status.write(found) };
     Ok(1)
 }
 
-/// As `waitpid(2)` tells it, for `WIFSTOPPED` and its like.
+/// The status as of `waitpid(2)`, for `WIFSTOPPED` and similar macros.
 fn change(change: Change) -> c_int {
     match change {
         Change::Stopped(signal) => signal << 8 | 0x7f,
@@ -201,7 +201,7 @@ fn change(change: Change) -> c_int {
     }
 }
 
-/// Reads the pipes to their ends, and waits.
+/// Reads the pipes until end of file, and waits.
 fn read(child: &mut Child) -> Result<*mut OutputHandle, Failure> {
     drop(child.stdin.take());
     let (mut out, mut err) = (Vec::new(), Vec::new());

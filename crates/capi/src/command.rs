@@ -1,4 +1,4 @@
-//! What is asked for: programs, arguments, environment, descriptors, signals.
+//! Commands: programs, arguments, environment, descriptors, signals.
 
 use crate::entry::answer;
 use crate::error::{Failure, bad};
@@ -10,9 +10,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Functions that change a command: what they are called and take, and what they do to it.
+/// Defines setters of a command: their names, parameters, and their work.
 ///
-/// All of them are written so, in this file and the next two: the handle comes first, the answer is 0 or a negative errno.
+/// All setters are defined with this macro, in this file and the next two. The first parameter is the handle, and the
+/// result is 0 or a negative errno.
 macro_rules! setters {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $command:ident => $work:block)*) => { $(
         #[unsafe(no_mangle)]
@@ -50,7 +51,7 @@ unsafe extern "C" fn forkless_command_new_argv(
     let make = || {
         // SAFETY: the header's contract.
         let argv = unsafe { list(argv) }?;
-        let (program, args) = argv.split_first().ok_or(bad("no program in the list of arguments"))?;
+        let (program, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
         let mut command = Command::new(program);
         command.args(args);
         Ok(out(Handle::new(command)))
@@ -67,16 +68,16 @@ unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
     unsafe { handle::free(command) };
 }
 
-/// A name that a variable can have.
+/// Checks the name of an environment variable.
 fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
     if (name.is_empty() || name.as_bytes().contains(&b'=')) && !planted!("c-variable-of-any-name") {
-        return Err(bad("no name of a variable: empty, or with a = in it"));
+        return Err(bad("the name of a variable is empty or has a = in it"));
     }
     Ok(name)
 }
 
-/// The child's whole environment: what `getenv(3)` would find in this list, so the first of each name, and nothing that has
-/// no name.
+/// Sets the child's whole environment. As with `getenv(3)`, the first entry of a name counts; entries without a name
+/// are left out.
 pub(crate) fn set_environment(command: &mut Command, envp: &[&OsStr]) {
     command.env_clear();
     let entries: Vec<_> =
@@ -144,7 +145,7 @@ setters! {
 
     fn forkless_command_fd_pipe(child_fd: c_int) command => {
         if !(0..=2).contains(&child_fd) {
-            return Err(bad("a pipe has a direction at 0, 1 and 2 only: elsewhere use a socket pair"));
+            return Err(bad("pipes are supported at 0, 1 and 2 only: use a socket pair for other descriptors"));
         }
         command.fd(Stdio::piped(), child_fd);
     }
@@ -171,7 +172,7 @@ setters! {
 
     fn forkless_command_process_group(group: pid_t) command => {
         if group < 0 {
-            return Err(bad("a process group below 0"));
+            return Err(bad("negative process group"));
         }
         command.process_group(group);
     }

@@ -1,27 +1,27 @@
-//! The border: what every function of the header does before and after its work.
+//! The boundary: what every exported function does before and after its work.
 
 use crate::error::{Error, Failure};
 use forkless_core::planted;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the work of a function that answers with a number or a negative errno, and tells `error` more if there is one.
+/// Runs the work of a function that returns a number or a negative errno, and writes a failure to `error`.
 ///
 /// # Safety
-/// `error` is null or may be written to.
+/// `error` is null or a valid pointer.
 pub(crate) unsafe fn answer(error: *mut Error, work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     let failure = match shielded(work) {
         Ok(number) => return number,
         Err(failure) => failure,
     };
     if !error.is_null() {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         unsafe { error.write(Error::new(&failure)) };
     }
     if planted!("c-error-positive") { failure.errno() } else { -failure.errno() }
 }
 
-/// Runs the work of a function that answers as libc's of the same name does: `failed`, and errno set.
+/// Runs the work of a function that returns as libc's of the same name does: `failed`, with errno set.
 pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     shielded(work).unwrap_or_else(|failure| {
         if !planted!("c-errno-not-set") {
@@ -33,14 +33,14 @@ pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
 
 /// Runs the work of a function that cannot fail.
 pub(crate) fn quietly(work: impl FnOnce()) {
-    // A panic in a destructor has been printed; there is nobody to tell.
+    // A panic in a destructor has been printed; there is no way to report it.
     let _ = shielded(|| {
         work();
         Ok(())
     });
 }
 
-/// No panic leaves it, no cancellation of the thread begins in it, and errno is what it was.
+/// Catches panics, disables thread cancellation during the work, and preserves errno.
 pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     /// `PTHREAD_CANCEL_DISABLE` of glibc and musl, which the libc crate leaves out.
     const DISABLE: c_int = 1;
@@ -48,7 +48,7 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failu
         safe fn pthread_setcancelstate(state: c_int, old: Option<&mut c_int>) -> c_int;
     }
     let (errno, mut cancel) = (errno(), 0);
-    // A cancelled thread unwinds: through Rust's frames it may not.
+    // A cancelled thread is unwound, which is undefined behaviour in Rust frames.
     if !planted!("c-cancelled-inside") {
         pthread_setcancelstate(DISABLE, Some(&mut cancel));
     }
@@ -60,15 +60,15 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failu
     done.unwrap_or(Err(Failure::Panic))
 }
 
-/// This thread's.
+/// This thread's errno.
 pub fn errno() -> c_int {
-    // SAFETY: the address of this thread's own.
+    // SAFETY: the address of this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
-/// This thread's.
+/// Sets this thread's errno.
 pub fn set_errno(errno: c_int) {
-    // SAFETY: the address of this thread's own.
+    // SAFETY: the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -78,10 +78,10 @@ mod tests {
     use std::ffi::CStr;
 
     #[test]
-    fn a_panic_is_an_error_and_errno_stays() {
+    fn a_panic_is_an_error_and_errno_is_preserved() {
         let mut error = Error::default();
         set_errno(7);
-        // SAFETY: a place of our own.
+        // SAFETY: a local variable.
         let answer = unsafe {
             answer(&mut error, || {
                 set_errno(5);
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!((answer, errno()), (-libc::ENOTRECOVERABLE, 7));
         // SAFETY: the message ends in NUL.
         let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
-        assert!(message.to_str().is_ok_and(|text| text.contains("fault of the library")), "{message:?}");
+        assert!(message.to_str().is_ok_and(|text| text.contains("bug in the library")), "{message:?}");
         assert_eq!(as_libc(-1, || panic!("on purpose")), -1);
         assert_eq!(errno(), libc::ENOTRECOVERABLE);
     }

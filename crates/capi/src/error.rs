@@ -1,4 +1,4 @@
-//! What went wrong, as C is told.
+//! Errors, as C functions report them.
 
 use crate::entry::answer;
 use crate::handle::{self, NULL};
@@ -8,7 +8,7 @@ use libc::{c_char, c_int, size_t};
 use std::fmt;
 use std::io;
 
-/// `forkless_error`. The caller's, so no allocation and no thread-local state.
+/// `forkless_error`, which the caller allocates: errors need no allocation and no thread-local state.
 #[repr(C)]
 pub(crate) struct Error {
     step: c_int,
@@ -16,7 +16,7 @@ pub(crate) struct Error {
     pub(crate) message: [c_char; MESSAGE],
 }
 
-/// Bytes of a message, NUL included: `FORKLESS_MESSAGE_SIZE`.
+/// The size of a message, NUL included: `FORKLESS_MESSAGE_SIZE`.
 const MESSAGE: usize = 504;
 
 impl Default for Error {
@@ -25,12 +25,12 @@ impl Default for Error {
     }
 }
 
-/// Why a function failed.
+/// The reason why a function failed.
 #[derive(Debug)]
 pub enum Failure {
     /// An error of the Rust library.
     Io(io::Error),
-    /// What was asked for makes no sense: an errno, and words.
+    /// An invalid request: an errno and a message.
     Refused(c_int, &'static str),
     /// A bug.
     Panic,
@@ -48,13 +48,13 @@ impl From<forkless::Error> for Failure {
     }
 }
 
-/// A value that cannot be: EINVAL.
+/// An invalid value: EINVAL.
 pub fn bad(what: &'static str) -> Failure {
     Failure::Refused(libc::EINVAL, what)
 }
 
 impl Failure {
-    /// Positive.
+    /// The errno, positive.
     pub fn errno(&self) -> c_int {
         let error = match self {
             Self::Refused(errno, _) => return *errno,
@@ -87,12 +87,12 @@ impl Failure {
     }
 }
 
-/// Positive; where the kernel gave none, one that says as much.
+/// The errno, positive; if the kernel returned none, one with a matching meaning.
 fn errno_of(detail: &forkless::Error) -> c_int {
     match (detail.errno(), detail.kind()) {
         (Some(errno), _) => errno,
         (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
-        // Killed before it could run the program, or so the helper that was to make it; or a function of it has failed.
+        // The child or the zygote was killed before the program ran; or a function of the zygote failed.
         (None, _) => libc::ECANCELED,
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Io(error) => write!(out, "{error}"),
             Self::Refused(_, what) => out.write_str(what),
-            Self::Panic => out.write_str("a fault of the library: a panic, printed on standard error"),
+            Self::Panic => out.write_str("bug in the library: a panic, printed on standard error"),
         }
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn missed(detail: &forkless::Error) -> Error {
     Error::new(&detail.clone().into())
 }
 
-/// The step's words.
+/// The name of a step.
 ///
 /// # Safety
 /// As the header says.

@@ -1,4 +1,4 @@
-//! What comes over the border: handles, texts, lists, numbers.
+//! Conversion of parameters: handles, strings, lists, numbers.
 
 use crate::error::{Error, Failure, bad};
 use forkless_core::planted;
@@ -11,21 +11,21 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// For functions that say no more than a number.
+/// For functions without an error parameter.
 pub(crate) const NULL: *mut Error = null_mut();
 
 /// A handle that one thread uses at a time.
 pub(crate) type Handle<T> = Mutex<T>;
 
-/// Works with what a handle holds. A second thread at the same time is told EBUSY.
+/// Locks a handle and works with its content. A second thread gets EBUSY.
 ///
 /// # Safety
-/// `handle` is null or one that this library has given out and not freed.
+/// `handle` is null, or was returned by this library and has not been freed.
 pub(crate) unsafe fn with<T, R>(
     handle: *const Handle<T>,
     work: impl FnOnce(&mut T) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let handle = unsafe { shared(handle) }?;
     match handle.try_lock() {
         Ok(mut inside) => work(&mut inside),
@@ -37,122 +37,124 @@ pub(crate) unsafe fn with<T, R>(
     }
 }
 
-/// What any number of threads use at a time.
+/// A handle that any number of threads may use at the same time.
 ///
 /// # Safety
-/// `handle` is null or good for as long as the reference is used.
+/// `handle` is null, or valid for as long as the reference is used.
 pub(crate) unsafe fn shared<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
-    // SAFETY: the caller's.
-    unsafe { handle.as_ref() }.ok_or(bad("a null pointer"))
+    // SAFETY: the caller's contract.
+    unsafe { handle.as_ref() }.ok_or(bad("a handle or a required pointer is null"))
 }
 
-/// Writes an output, which is made only if it can be written.
+/// Writes an output parameter. The value is only made if it can be written.
 ///
 /// # Safety
-/// `place` is null or may be written to.
+/// `place` is null or a valid pointer.
 pub(crate) unsafe fn give<T>(place: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<c_int, Failure> {
     if place.is_null() && !planted!("c-null-place-written-to") {
-        return Err(bad("no place for the result"));
+        return Err(bad("the pointer to the result is null"));
     }
     let made = make()?;
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { place.write(made) };
     Ok(0)
 }
 
-/// The handle that C is given of this.
+/// Allocates a handle.
 pub(crate) fn out<T>(inside: T) -> *mut T {
     Box::into_raw(Box::new(inside))
 }
 
-/// Takes a handle back; a null pointer is nothing.
+/// Frees a handle; does nothing with a null pointer.
 ///
 /// # Safety
 /// As for [`with`]; it is not used afterwards.
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
-        // SAFETY: made by `out`, and nobody else's.
+        // SAFETY: allocated by `out`, and owned by this call.
         crate::entry::quietly(|| drop(unsafe { Box::from_raw(handle) }));
     }
 }
 
-/// A text of the caller's, in whatever encoding.
+/// A string of the caller, in any encoding.
 ///
 /// # Safety
-/// `text` is null or ends in NUL, and stays as it is while it is used.
+/// `text` is null or ends in NUL, and does not change while it is used.
 pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a OsStr, Failure> {
-    // SAFETY: the caller's.
-    unsafe { optional(text) }.ok_or(bad("a null pointer in place of a text"))
+    // SAFETY: the caller's contract.
+    unsafe { optional(text) }.ok_or(bad("a string is a null pointer"))
 }
 
-/// The same, where a null pointer means none.
+/// The same, but a null pointer means none.
 ///
 /// # Safety
 /// As for [`text`].
 pub unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
-    // SAFETY: not null, and the caller's.
+    // SAFETY: not null, and the caller's contract.
     (!text.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()))
 }
 
-/// A text for a function that takes UTF-8.
+/// A string that must be UTF-8.
 ///
 /// # Safety
 /// As for [`text`].
 pub(crate) unsafe fn utf8<'a>(chars: *const c_char) -> Result<&'a str, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { text(chars) }?.to_str().ok_or(Failure::Refused(libc::EILSEQ, "not UTF-8"))
 }
 
-/// A list of texts that ends in a null pointer.
+/// A list of strings that ends in a null pointer.
 ///
 /// # Safety
-/// `list` is null or such a list, and stays as it is while it is used.
+/// `list` is null or such a list, and does not change while it is used.
 pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Failure> {
     if list.is_null() {
-        return Err(bad("a null pointer in place of a list"));
+        return Err(bad("a list is a null pointer"));
     }
-    // SAFETY: the caller's: up to the null pointer there are texts.
+    // SAFETY: the caller's contract: all entries before the null pointer are strings.
     let texts = (0..).map_while(|n| unsafe { optional(*list.add(n)) });
     Ok(texts.collect())
 }
 
-/// `count` things of the caller's.
+/// An array of the caller with `count` elements.
 ///
 /// # Safety
-/// `first` is null or the first of them.
+/// `first` is null or points to the first of them.
 pub(crate) unsafe fn slice<'a, T>(first: *const T, count: size_t) -> Result<&'a [T], Failure> {
     match (first.is_null(), count) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(bad("a null pointer in place of an array")),
-        (false, count) if count > isize::MAX as usize / size_of::<T>().max(1) => Err(bad("an array beyond memory")),
-        // SAFETY: the caller's.
+        (true, _) => Err(bad("an array is a null pointer")),
+        (false, count) if count > isize::MAX as usize / size_of::<T>().max(1) => {
+            Err(bad("the array is larger than the address space"))
+        }
+        // SAFETY: the caller's contract.
         (false, count) => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
     }
 }
 
-/// A close-on-exec copy of a descriptor of the caller's.
+/// A close-on-exec duplicate of a descriptor of the caller.
 pub(crate) fn copy(fd: c_int) -> Result<OwnedFd, Failure> {
     if fd < 0 {
         return Err(Failure::Refused(libc::EBADF, "no descriptor"));
     }
     if planted!("c-copy-without-close-on-exec") {
-        // SAFETY: a number; what is made is ours.
+        // SAFETY: the new descriptor is owned here.
         return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::dup(fd)) });
     }
-    // SAFETY: it is copied at once, and a number that is not open is an error of the copying.
+    // SAFETY: it is duplicated at once; a closed descriptor is an error of the duplication.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
 }
 
-/// The number of a descriptor in the child.
+/// Checks the number of a descriptor in the child.
 pub(crate) fn number(number: c_int) -> Result<c_int, Failure> {
-    if number < 0 { Err(Failure::Refused(libc::EBADF, "a descriptor's number below 0")) } else { Ok(number) }
+    if number < 0 { Err(Failure::Refused(libc::EBADF, "negative file descriptor")) } else { Ok(number) }
 }
 
 pub(crate) fn signal(signal: c_int) -> Result<c_int, Failure> {
     if (1..=64).contains(&signal) { Ok(signal) } else { Err(bad("no such signal")) }
 }
 
-/// Milliseconds; none if negative.
+/// Converts milliseconds; none if negative.
 pub(crate) fn limit(ms: i64) -> Option<Duration> {
     if planted!("c-no-limit-is-no-time") {
         return Some(Duration::from_millis(ms.max(0) as u64));
@@ -160,12 +162,12 @@ pub(crate) fn limit(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// The same, where none is none to speak of.
+/// The same, where a negative number means no time at all.
 pub(crate) fn duration(ms: i64) -> Duration {
     limit(ms).unwrap_or(Duration::MAX)
 }
 
-/// As much of a text as there is room for, with a NUL, cut between characters.
+/// Writes as much of a string as fits, with a NUL, cut between characters.
 pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
     let mut end = text.len().min(room.len().saturating_sub(1));
     while !text.is_char_boundary(end) {
@@ -174,7 +176,7 @@ pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
     put_bytes(&text.as_bytes()[..end], room);
 }
 
-/// The same of bytes, which may be cut anywhere.
+/// The same with bytes, which may be cut anywhere.
 fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
     let spare = if planted!("c-bytes-without-their-end") { 0 } else { 1 };
     let Some(most) = room.len().checked_sub(spare) else { return };
@@ -183,22 +185,22 @@ fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
     }
 }
 
-/// A text as `snprintf(3)` gives it: the answer is its whole length.
+/// Returns a string as `snprintf(3)` does: the result is its full length.
 ///
 /// # Safety
-/// `room` is null or `size` bytes may be written there.
+/// `room` is null, or `size` bytes may be written there.
 pub(crate) unsafe fn text_out(text: &str, room: *mut c_char, size: size_t) -> Result<c_int, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { put_out(text.len(), room, size, |room| put_text(text, room)) }
 }
 
-/// The same of a path.
+/// The same with a path.
 ///
 /// # Safety
-/// As there.
+/// As for [`text_out`].
 pub(crate) unsafe fn path_out(path: &Path, room: *mut c_char, size: size_t) -> Result<c_int, Failure> {
     let bytes = path.as_os_str().as_bytes();
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { put_out(bytes.len(), room, size, |room| put_bytes(bytes, room)) }
 }
 
@@ -211,10 +213,10 @@ unsafe fn put_out(
     put: impl FnOnce(&mut [c_char]),
 ) -> Result<c_int, Failure> {
     if !room.is_null() && size > 0 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         put(unsafe { std::slice::from_raw_parts_mut(room, size) });
     } else if size > 0 {
-        return Err(bad("no room for the text"));
+        return Err(bad("the buffer is a null pointer"));
     }
-    c_int::try_from(length).map_err(|_| Failure::Refused(libc::EOVERFLOW, "a text too long"))
+    c_int::try_from(length).map_err(|_| Failure::Refused(libc::EOVERFLOW, "the string is too long"))
 }

@@ -1,8 +1,9 @@
-//! The C library. What it promises is in `include/forkless.h`; here each function is handed to the Rust one of its name.
+//! The C library. `include/forkless.h` documents it; each function calls the Rust function of its name.
 //!
-//! Every entry goes through [`entry`], so that no panic and no cancellation of a thread crosses the border, and every handle
-//! through [`handle`], so that two threads at one handle are an error and not a race. The names, types and numbers of the header
-//! are compared with those here by `tests/c.rs`. The public modules are for the other C libraries of the project.
+//! Every exported function goes through [`entry`], which catches panics and disables thread cancellation, and every
+//! handle through [`handle`], which turns concurrent use of a handle into an error instead of a data race. `tests/c.rs`
+//! compares names, types and numbers of the header with the sources. The public modules are for the other C libraries
+//! of the project.
 
 #[doc(hidden)]
 pub mod entry;

@@ -1,6 +1,8 @@
-//! The functions of popen_noshell by its own names: a library of their own, `libpopen_noshell.so`, with `popen_noshell.h`.
+//! The functions of popen_noshell, under their own names: a separate library, `libpopen_noshell.so`, with
+//! `popen_noshell.h`.
 //!
-//! Names, numbers and the layout of the structure are those that its users compiled against; the rest is [`stream`].
+//! Names, numbers and the layout of the structure are those that its users have compiled against. The implementation is
+//! that of [`stream`].
 
 use crate::entry::as_libc;
 use crate::error::{Failure, bad};
@@ -21,7 +23,7 @@ mod vmfork;
 const MODE_FORK: c_int = 1;
 const MODE_POSIX_SPAWN: c_int = 2;
 
-/// Which of the modes; every other number is the clone of the default, 0.
+/// The mode. Every unknown number means clone, the default, 0.
 static MODE: AtomicI32 = AtomicI32::new(0);
 
 /// `struct popen_noshell_pass_to_pclose`.
@@ -29,7 +31,7 @@ static MODE: AtomicI32 = AtomicI32::new(0);
 struct PassToPclose {
     fp: *mut FILE,
     pid: pid_t,
-    /// 0: nothing is kept for the child here, so the two below are null pointers.
+    /// 0: nothing is allocated for the child, so the two pointers below are null.
     free_clone_mem: c_int,
     stack: *mut c_void,
     func_args: *mut c_void,
@@ -39,10 +41,10 @@ impl PassToPclose {
     const NONE: Self = Self { fp: null_mut(), pid: 0, free_clone_mem: 0, stack: null_mut(), func_args: null_mut() };
 }
 
-/// What is to be run.
+/// A program to run.
 struct Program<'a> {
     file: &'a OsStr,
-    /// The name that it is given, and its arguments.
+    /// argv, including argv[0].
     argv: &'a [&'a OsStr],
     end: End,
     stderr: c_int,
@@ -50,7 +52,7 @@ struct Program<'a> {
 
 impl Program<'_> {
     fn start(&self) -> Result<Child, Failure> {
-        let (name, args) = self.argv.split_first().ok_or(bad("an empty list of arguments"))?;
+        let (name, args) = self.argv.split_first().ok_or(bad("the list of arguments is empty"))?;
         if self.file.is_empty() {
             return Err(Failure::Refused(libc::ENOENT, "the program's name is empty"));
         }
@@ -70,7 +72,7 @@ impl Program<'_> {
         }
     }
 
-    /// The file to give to the shell where the error is that it is no program, as `execvp(3)` does.
+    /// The file to run with the shell if the error is ENOEXEC, as `execvp(3)` does.
     fn script(&self, error: &io::Error) -> Option<OsString> {
         forkless::Error::of(error).filter(|error| error.errno() == Some(libc::ENOEXEC))?;
         if self.file.as_bytes().contains(&b'/') {
@@ -97,7 +99,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Starts it, and says in `place` what there is to close.
+    /// Starts the program, and stores in `place` what must be closed.
     fn open(&self, place: &mut PassToPclose) -> Result<*mut FILE, Failure> {
         let child = self.start()?;
         let pid = child.id() as pid_t;
@@ -112,30 +114,31 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// The place for what there is to close, in which nothing is until something has been started.
+/// The structure for what must be closed, cleared until something has been started.
 ///
 /// # Safety
-/// `place` is null or may be written to.
+/// `place` is null or a valid pointer.
 unsafe fn cleared<'a>(place: *mut PassToPclose) -> Result<&'a mut PassToPclose, Failure> {
     if place.is_null() {
-        return Err(bad("no place for the result"));
+        return Err(bad("the pointer to the result is null"));
     }
-    // SAFETY: the caller's. It may hold anything, so it is written before there is a reference to it.
+    // SAFETY: the caller's contract. The memory may be uninitialized, so it is written before there is a reference to
+    // it.
     unsafe {
         place.write(PassToPclose::NONE);
         Ok(&mut *place)
     }
 }
 
-/// A line, split into words as its users were promised: at blanks and tabs, but for those between quotation marks of either
-/// kind, which are taken away. Whatever a shell might take for something else is refused, wherever it stands.
+/// Splits a line into words as the original does: at blanks and tabs, except between quotation marks of either kind,
+/// which are removed. A character that a shell would interpret is refused, wherever it is.
 fn split(line: &[u8]) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<Vec<u8>>, None);
     for &byte in line {
         match (byte, quote) {
             (b'!' | b'\\' | b'$' | b'`' | b'\n' | b'|' | b'&' | b';' | b'(' | b')' | b'<' | b'>', _) => {
-                return Err(bad("a character that is for a shell"));
+                return Err(bad("the line has a character that needs a shell"));
             }
             (b' ' | b'\t', None) => words.extend(word.take()),
             (b'\'' | b'"', None) => {
@@ -147,11 +150,11 @@ fn split(line: &[u8]) -> Result<Vec<OsString>, Failure> {
         }
     }
     if quote.is_some() {
-        return Err(bad("a quotation that does not end"));
+        return Err(bad("the line has an unterminated quotation"));
     }
     words.extend(word);
     if words.is_empty() {
-        return Err(bad("an empty line"));
+        return Err(bad("the line is empty"));
     }
     Ok(words.into_iter().map(OsString::from_vec).collect())
 }
@@ -199,7 +202,7 @@ unsafe extern "C" fn popen_noshell_compat(
 unsafe extern "C" fn pclose_noshell(arg: *mut PassToPclose) -> c_int {
     as_libc(-1, || {
         // SAFETY: the header's contract.
-        let arg = unsafe { arg.as_mut() }.ok_or(bad("a null pointer"))?;
+        let arg = unsafe { arg.as_mut() }.ok_or(bad("the structure is a null pointer"))?;
         // SAFETY: the header's contract.
         let (closed, status) = unsafe { stream::close(arg.fp) }.ok_or(stream::NOT_OURS)?;
         arg.fp = null_mut();
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_a_shell_is_refused() {
+    fn lines_that_need_a_shell_are_refused() {
         for bad in ["", "  \t", "'", "a \"b'", "a 'b\""] {
             assert!(split(bad.as_bytes()).is_err(), "{bad:?}");
         }
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_kept() {
+    fn bytes_that_are_not_utf_8_are_kept() {
         let words = split(b"\xff '\x80 '").expect("words");
         assert_eq!(words.iter().map(|word| word.as_encoded_bytes()).collect::<Vec<_>>(), [&b"\xff"[..], b"\x80 "]);
     }

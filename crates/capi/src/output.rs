@@ -1,4 +1,4 @@
-//! What a program has written.
+//! Captured output.
 
 use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// `forkless_usage`, in nanoseconds, KiB and numbers.
+/// `forkless_usage`: nanoseconds, KiB and counts.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Usage {
@@ -44,7 +44,7 @@ impl Usage {
     }
 }
 
-/// `forkless_output`: made here, so that it can grow at its end.
+/// `forkless_output`. Only this library allocates it, so later versions can append members.
 #[repr(C)]
 struct Output {
     status: c_int,
@@ -62,7 +62,7 @@ struct Output {
 const TIMED_OUT: c_int = 1;
 const HELD_OPEN: c_int = 2;
 
-/// What C sees, and what it points to.
+/// The structure that C sees, and the memory that it points to.
 #[repr(C)]
 pub(crate) struct OutputHandle {
     seen: Output,
@@ -71,7 +71,7 @@ pub(crate) struct OutputHandle {
 
 /// The bytes of a stream.
 enum Kept {
-    /// With a NUL behind them.
+    /// With a NUL appended.
     Bytes(Vec<u8>),
     Mapped(Content),
 }
@@ -123,7 +123,7 @@ impl OutputHandle {
     fn captured(captured: Captured, is_mapped: bool) -> *mut Self {
         let kept = [captured.stdout, captured.stderr].map(|content| Kept::new(content, is_mapped));
         let handle = Self::new(captured.status, kept, captured.usage.as_ref());
-        // SAFETY: made above, and nobody else's yet.
+        // SAFETY: allocated above, and not shared yet.
         let seen = unsafe { &mut (*handle).seen };
         let flag = |is_so: bool, flag| if is_so { flag } else { 0 };
         seen.flags = flag(captured.timed_out, TIMED_OUT) | flag(captured.held_open, HELD_OPEN);
@@ -133,7 +133,7 @@ impl OutputHandle {
     }
 }
 
-/// `forkless_capture`. It grows at its end, and `size` tells how far the caller's reaches.
+/// `forkless_capture`. Later versions append members; `size` says which of them the caller has.
 #[repr(C)]
 pub(crate) struct Options {
     size: size_t,
@@ -158,14 +158,14 @@ impl Options {
         if self.size != size_of::<Self>() && !planted!("c-options-of-any-size")
             || self.flags & !(MERGED | KILL_AT_LIMIT | MEMORY_FILE) != 0
         {
-            return Err(bad("options of a size or with flags that this library does not know"));
+            return Err(bad("the options have an unknown size or unknown flags"));
         }
         let mut how = Capture::new()
             .merged(self.flags & MERGED != 0)
             .kill_at_limit(self.flags & KILL_AT_LIMIT != 0)
             .memory_file(self.flags & MEMORY_FILE != 0);
         if !self.input.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             how = how.input(unsafe { slice(self.input.cast::<u8>(), self.input_size) }?);
         }
         if self.limit > 0 {
@@ -184,7 +184,7 @@ impl Options {
     }
 }
 
-/// Reads the options and runs what is to be captured.
+/// Reads the options and captures output.
 ///
 /// # Safety
 /// As the header says.

@@ -1,4 +1,4 @@
-//! Programs in a row, each reading what the one before it writes.
+//! The functions of pipelines.
 
 use crate::child::ChildHandle;
 use crate::entry::answer;
@@ -10,10 +10,10 @@ use forkless::{Command, Pipeline, PipelineStatus, Prepared};
 use libc::{c_int, size_t};
 use std::os::unix::process::ExitStatusExt;
 
-/// One thread's at a time.
+/// Used by one thread at a time.
 type PipelineHandle = Handle<Row>;
 
-/// A pipeline, and how many programs it has.
+/// A pipeline and the number of its programs.
 #[derive(Default)]
 pub(crate) struct Row {
     pipeline: Pipeline,
@@ -99,14 +99,14 @@ unsafe extern "C" fn forkless_pipeline_spawn(
 ) -> c_int {
     let spawn = |row: &mut Row| {
         if children.is_null() {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
         if count < row.programs {
-            return Err(bad("fewer places than the pipeline has programs"));
+            return Err(bad("the array has fewer elements than the pipeline has programs"));
         }
         let running = row.pipeline.spawn()?;
         for (n, one) in running.children.into_iter().enumerate() {
-            // SAFETY: the header's contract: `count` places, no fewer than there are programs.
+            // SAFETY: the header's contract: the array has `count` elements, no fewer than there are programs.
             unsafe { children.add(n).write(child(Ok(one))?) };
         }
         Ok(row.programs as c_int)
@@ -115,19 +115,19 @@ unsafe extern "C" fn forkless_pipeline_spawn(
     unsafe { answer(error, || handle::with(pipeline, spawn)) }
 }
 
-/// Where the statuses of the first programs go.
+/// The array for the statuses of the first programs.
 struct Places(*mut c_int, size_t);
 
 impl Places {
     fn check(&self) -> Result<(), Failure> {
-        if self.0.is_null() && self.1 > 0 { Err(bad("no place for the result")) } else { Ok(()) }
+        if self.0.is_null() && self.1 > 0 { Err(bad("the pointer to the result is null")) } else { Ok(()) }
     }
 
     /// # Safety
-    /// There are as many places.
+    /// The array has as many elements.
     unsafe fn fill(&self, found: &PipelineStatus) {
         for (n, status) in found.all().iter().take(self.1).enumerate() {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             unsafe { self.0.add(n).write(status.into_raw()) };
         }
     }

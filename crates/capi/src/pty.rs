@@ -1,4 +1,4 @@
-//! Pseudo-terminals.
+//! The functions of pseudo-terminals.
 
 use crate::child::{self, ChildHandle};
 use crate::command::setters;
@@ -11,7 +11,7 @@ use libc::{c_char, c_int, c_void, pid_t, size_t, ssize_t, winsize};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// As C has it in `<sys/ioctl.h>`.
+/// The structure of `<sys/ioctl.h>`.
 fn in_c(size: PtySize) -> winsize {
     winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: size.x_pixels, ws_ypixel: size.y_pixels }
 }
@@ -49,7 +49,7 @@ setters! {
     }
 }
 
-/// Functions of a terminal: what they take, and what they do.
+/// Defines functions of a terminal: their parameters and their work.
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $pty:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
@@ -86,7 +86,7 @@ unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
     unsafe { answer(NULL, || Ok(shared(pty)?.foreground_group()?.unwrap_or(0) as pid_t)) }
 }
 
-/// As [`answer`], where it is a number of bytes.
+/// As [`answer`], for a number of bytes.
 fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
     match entry::shielded(work) {
         Ok(count) => count as ssize_t,
@@ -100,14 +100,14 @@ fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
 unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, size: size_t) -> ssize_t {
     bytes(|| {
         if buffer.is_null() && size > 0 {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the buffer is null"));
         }
         // SAFETY: the header's contract.
         let mut pty = unsafe { shared(pty) }?;
         if size == 0 {
             return Ok(0);
         }
-        // SAFETY: the header's contract: `size` bytes of the caller's, which the kernel only writes to.
+        // SAFETY: the header's contract: a buffer of `size` bytes, which the kernel only writes to.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size.min(isize::MAX as usize)) };
         Ok(pty.read(buffer)?)
     })

@@ -1,4 +1,4 @@
-//! Runs: of a command once, of a prepared one often.
+//! Functions that run a command or a prepared command.
 
 use crate::child::ChildHandle;
 use crate::entry::answer;
@@ -10,17 +10,17 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// The handle of a child, or why there is none.
+/// The handle of a child, or the error.
 pub(crate) fn child(child: io::Result<Child>) -> Result<*mut ChildHandle, Failure> {
     Ok(out(Handle::new(Some(child?))))
 }
 
-/// A status as `waitpid(2)` gives it.
+/// A status as of `waitpid(2)`.
 pub(crate) fn raw(status: io::Result<ExitStatus>) -> Result<c_int, Failure> {
     Ok(status?.into_raw())
 }
 
-/// Functions that run something: the handle that runs, how it is reached, what comes of it and how.
+/// Defines functions that run something: the handle, how to get its content, the result, and the work.
 macro_rules! runs {
     ($(fn $name:ident($by:ident: $kind:ty) -> $made:ty, $reach:path, $one:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
@@ -31,12 +31,12 @@ macro_rules! runs {
     )* };
 }
 
-/// As [`handle::with`], for what threads share.
+/// As [`handle::with`], for handles that threads share.
 ///
 /// # Safety
 /// As there.
 unsafe fn with_shared<T, R>(handle: *const T, work: impl FnOnce(&T) -> Result<R, Failure>) -> Result<R, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     work(unsafe { shared(handle) }?)
 }
 
@@ -82,7 +82,7 @@ unsafe extern "C" fn forkless_launch_all(
 ) -> c_int {
     let work = || {
         if count > 0 && (children.is_null() || errors.is_null()) {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
         // SAFETY: the header's contract.
         let all = unsafe { handle::slice(prepared, count) }?;
@@ -95,7 +95,7 @@ unsafe extern "C" fn forkless_launch_all(
                 Err(failure) => (std::ptr::null_mut(), -failure.errno()),
             };
             launched = launched.saturating_add((errno == 0) as c_int);
-            // SAFETY: the header's contract: `count` of each.
+            // SAFETY: the header's contract: both arrays have `count` elements.
             unsafe { (children.add(n).write(handle), errors.add(n).write(errno)) };
         }
         Ok(launched)

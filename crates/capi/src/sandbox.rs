@@ -1,4 +1,4 @@
-//! What the child can see and may do: namespaces, mounts, control group, capabilities, filters.
+//! Setters for isolation: namespaces, mounts, cgroup, capabilities, seccomp filters.
 
 use crate::command::setters;
 use crate::entry::answer;
@@ -35,7 +35,7 @@ fn namespaces(bits: u64) -> Result<Vec<Namespace>, Failure> {
 fn parameter(text: &OsStr) -> Result<(&str, Option<&OsStr>), Failure> {
     let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
     let name = std::str::from_utf8(parts.next().unwrap_or_default());
-    let name = name.map_err(|_| Failure::Refused(libc::EILSEQ, "a parameter's name that is not UTF-8"))?;
+    let name = name.map_err(|_| Failure::Refused(libc::EILSEQ, "the name of a parameter is not UTF-8"))?;
     Ok((name, parts.next().map(OsStr::from_bytes)))
 }
 
@@ -56,7 +56,7 @@ setters! {
 
     fn forkless_command_join(namespace_bit: u64, fd: c_int) command => {
         let found = namespaces(namespace_bit)?;
-        let [one] = found[..] else { return Err(bad("one descriptor is one namespace")) };
+        let [one] = found[..] else { return Err(bad("expected exactly one namespace")) };
         command.join(one, copy(fd)?);
     }
 
@@ -111,7 +111,7 @@ setters! {
         let upper = match (optional(upper), optional(work)) {
             (Some(upper), Some(work)) => Some((Path::new(upper), Path::new(work))),
             (None, None) => None,
-            _ => return Err(bad("upper and work directory go together")),
+            _ => return Err(bad("upper and work must both be given, or neither")),
         };
         command.overlay(&list(lower)?, upper, text(target)?);
     }

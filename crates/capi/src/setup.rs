@@ -1,4 +1,4 @@
-//! What the child is, beside what it runs: ids, limits, scheduling, terminal.
+//! Setters for process attributes: IDs, limits, scheduling, terminal.
 
 use crate::command::setters;
 use crate::entry::answer;
@@ -17,7 +17,7 @@ const IO_CLASSES: [IoClass; 3] = [IoClass::Realtime, IoClass::BestEffort, IoClas
 /// `forkless_call_arg`.
 #[repr(C)]
 pub(crate) struct CArg {
-    /// 0: the number; 1: the address of a copy of so many bytes; 2: the variable of this number.
+    /// 0: a number; 1: the address of a copy of the bytes; 2: a variable.
     kind: c_int,
     number: u64,
     bytes: *const c_void,
@@ -25,11 +25,11 @@ pub(crate) struct CArg {
 
 impl CArg {
     /// # Safety
-    /// `bytes` is what the kind says.
+    /// `bytes` matches the kind.
     unsafe fn read(&self) -> Result<CallArg, Failure> {
         match self.kind {
             0 => Ok(CallArg::Number(self.number)),
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             1 => Ok(CallArg::Bytes(unsafe { slice(self.bytes.cast::<u8>(), self.number as usize) }?.to_vec())),
             2 => Ok(CallArg::Variable(self.number.try_into().map_err(|_| bad("no such variable"))?)),
             _ => Err(bad("no such kind of argument")),
@@ -37,19 +37,20 @@ impl CArg {
     }
 }
 
-/// By their numbers in the header. The others are not for a command to choose.
+/// By their numbers in the header. The other launchers cannot be selected for a command.
 const LAUNCHERS: [Launcher; 3] = [Launcher::Clone, Launcher::Fork, Launcher::PosixSpawn];
 
 /// `forkless_function`.
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// A function of the caller's, and what it is called with.
+/// A function of the caller and its argument.
 struct PreExec {
     function: Function,
     value: *mut c_void,
 }
 
-// SAFETY: the header says that it is called in children, from whatever thread launches, and so may be by several at once.
+// SAFETY: the header says that it is called in children of any thread that launches, possibly by several at the same
+// time.
 unsafe impl Send for PreExec {}
 // SAFETY: as above.
 unsafe impl Sync for PreExec {}
@@ -67,14 +68,14 @@ impl PreExec {
 setters! {
     fn forkless_command_launcher(launcher: c_int) command => {
         let found = usize::try_from(launcher).ok().and_then(|number| LAUNCHERS.get(number));
-        command.launcher(*found.ok_or(bad("no launcher that a command can choose"))?);
+        command.launcher(*found.ok_or(bad("no such launcher, or one that cannot be selected for a command"))?);
     }
 
     fn forkless_command_pre_exec(
         function: Option<Function>,
         value: *mut c_void
     ) command => {
-        let function = function.ok_or(bad("a null pointer in place of a function"))?;
+        let function = function.ok_or(bad("the function is a null pointer"))?;
         let one = PreExec { function, value };
         command.pre_exec(move || one.call());
     }
@@ -109,19 +110,19 @@ setters! {
     }
 
     fn forkless_command_scheduler(policy: c_int, priority: c_int) command => {
-        let found = SCHEDULERS.iter().find(|one| **one as c_int == policy).ok_or(bad("no such policy"))?;
-        command.scheduler(*found, priority.try_into().map_err(|_| bad("a priority below 0"))?);
+        let found = SCHEDULERS.iter().find(|one| **one as c_int == policy).ok_or(bad("no such scheduling policy"))?;
+        command.scheduler(*found, priority.try_into().map_err(|_| bad("negative priority"))?);
     }
 
     fn forkless_command_cpu_affinity(processors: *const c_int, count: size_t) command => {
         let numbers = slice(processors, count)?.iter().map(|&one| usize::try_from(one));
         let numbers: Result<Vec<_>, _> = numbers.collect();
-        command.cpu_affinity(numbers.map_err(|_| bad("a processor below 0"))?);
+        command.cpu_affinity(numbers.map_err(|_| bad("negative CPU number"))?);
     }
 
     fn forkless_command_io_priority(class: c_int, level: c_int) command => {
-        let found = IO_CLASSES.iter().find(|one| **one as c_int == class).ok_or(bad("no such class"))?;
-        command.io_priority(*found, level.try_into().map_err(|_| bad("a level below 0"))?);
+        let found = IO_CLASSES.iter().find(|one| **one as c_int == class).ok_or(bad("no such I/O class"))?;
+        command.io_priority(*found, level.try_into().map_err(|_| bad("negative I/O priority level"))?);
     }
 
     fn forkless_command_call(call: u32, args: *const CArg, count: size_t, result: c_int) command => {
@@ -135,6 +136,6 @@ setters! {
 
     fn forkless_command_best_effort(step: c_int) command => {
         let step = u32::try_from(step).ok().and_then(Step::of_code).filter(|step| step.may_fail());
-        command.best_effort(step.ok_or(bad("no step that a launch can go on without"))?);
+        command.best_effort(step.ok_or(bad("a launch cannot continue without this step"))?);
     }
 }

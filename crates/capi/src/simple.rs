@@ -1,4 +1,4 @@
-//! A program started by one call, for `waitpid(2)` to wait for.
+//! Functions that start a program with one call, for `waitpid(2)`.
 
 use crate::entry::answer;
 use crate::error::{Failure, bad};
@@ -10,14 +10,14 @@ use libc::{c_char, c_int, pid_t};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// The version, as a text that lives as long as the process.
+/// The version, as a string that lives as long as the process.
 #[unsafe(no_mangle)]
 extern "C" fn forkless_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// The settings with which a child starts as one of libc's functions starts it, but for its descriptors.
+/// Settings for a child that starts like one of libc's functions, except for its descriptors.
 pub fn like_libc(command: &mut Command) -> &mut Command {
     command.signal_inherit(libc::SIGPIPE)
 }
@@ -36,7 +36,7 @@ unsafe extern "C" fn forkless_spawn(
         if path.is_empty() {
             return Err(Failure::Refused(libc::ENOENT, "the program's name is empty"));
         }
-        // No search for it, as by execve(2).
+        // PATH is not searched, as with execve(2).
         let is_path = path.as_bytes().contains(&b'/');
         let mut program = OsString::from(if is_path || planted!("c-spawn-searches") { "" } else { "./" });
         program.push(path);
@@ -64,14 +64,14 @@ unsafe extern "C" fn forkless_spawnp(
 unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const c_char) -> Result<pid_t, Failure> {
     // SAFETY: the header's contract.
     let argv = unsafe { list(argv) }?;
-    let (name, args) = argv.split_first().ok_or(bad("an empty list of arguments"))?;
+    let (name, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
     let mut command = Command::new(program);
     like_libc(&mut command).inherit_all(true).pidfd(false);
     if envp.is_null() {
         command.arg0(name).args(args);
     } else {
         let entries = (0..).map_while(|n| {
-            // SAFETY: the header's contract: up to the null pointer there are texts.
+            // SAFETY: the header's contract: all entries before the null pointer are strings.
             let text = unsafe { *envp.add(n) };
             // SAFETY: as above.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
@@ -82,7 +82,7 @@ unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const
     released(command.spawn()?)
 }
 
-/// Gives a child up, whose pid is for `waitpid(2)`.
+/// Releases a child and returns its pid, for `waitpid(2)`.
 pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
     match child.release()? {
         Released::Running { pid, .. } => Ok(pid),
@@ -92,16 +92,17 @@ pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
     }
 }
 
-/// Where `execvp(3)` would look for the file in this environment.
+/// The paths that `execvp(3)` would try in this environment.
 fn places<'a>(file: &OsStr, mut environment: impl Iterator<Item = &'a CStr>) -> Vec<OsString> {
     let path = environment.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
     if file.as_bytes().contains(&b'/') { vec![file.to_owned()] } else { places_in(path, file) }
 }
 
-/// Where `execvp(3)` looks without PATH.
+/// The directories that `execvp(3)` searches without PATH.
 pub const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
-/// The file in each directory of a PATH, but for those that are longer than any path; an empty one is the present one.
+/// The file in each directory of a PATH, without directories longer than PATH_MAX; an empty one is the working
+/// directory.
 pub fn places_in(path: &[u8], file: &OsStr) -> Vec<OsString> {
     const PATH_MAX: usize = 4096;
     let place = |directory: &[u8]| {
@@ -116,7 +117,7 @@ pub fn places_in(path: &[u8], file: &OsStr) -> Vec<OsString> {
 }
 
 /// # Safety
-/// None: a number.
+/// None: the argument is a number.
 #[unsafe(no_mangle)]
 extern "C" fn forkless_fd_inherit(fd: c_int, on: c_int) -> c_int {
     let set = || {

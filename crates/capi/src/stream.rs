@@ -1,4 +1,4 @@
-//! Programs as streams: `popen(3)` and its like.
+//! Streams to and from programs: `popen(3)` and similar functions.
 
 use crate::entry::{answer, as_libc};
 use crate::error::{Failure, bad};
@@ -22,7 +22,7 @@ use table::Entry;
 const STDERR_NULL: c_int = 1;
 const STDERR_MERGE: c_int = 2;
 
-/// A line for `/bin/sh`, which runs without it where that makes no difference, started as libc starts it.
+/// A command line, which runs without a shell if the result is the same, started as libc starts it.
 pub fn shell(line: &OsStr) -> ShellCommand {
     let line = line.as_bytes();
     let is_like_option = !planted!("c-line-taken-for-an-option") && matches!(line.first(), Some(b'-' | b'+'));
@@ -31,11 +31,11 @@ pub fn shell(line: &OsStr) -> ShellCommand {
     command
 }
 
-/// What a stream belongs to.
+/// The child of a stream.
 pub enum Running {
-    /// Of a list of arguments.
+    /// A child with a list of arguments.
     Program(Child),
-    /// Of a line for the shell.
+    /// A child of a command line.
     Line(ShellChild),
 }
 
@@ -48,7 +48,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for its end and returns the status.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Self::Program(child) => child.wait(),
@@ -57,7 +57,7 @@ impl Running {
     }
 }
 
-/// Which end of the program the stream is, with the mode that `fdopen(3)` is to have.
+/// The direction of a stream, with the mode for `fdopen(3)`.
 #[derive(Clone, Copy)]
 pub enum End {
     /// The caller reads what the program writes.
@@ -67,16 +67,16 @@ pub enum End {
 }
 
 impl End {
-    /// `r` or `w`, and an `e`, which says what is so in any case.
+    /// `r` or `w`, and optionally `e`, which is the default here.
     ///
     /// # Safety
-    /// `mode` is null or a text.
+    /// `mode` is null or a string.
     pub(crate) unsafe fn of(mode: *const c_char) -> Result<Self, Failure> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         match unsafe { text(mode) }?.as_encoded_bytes() {
             b"r" | b"re" | b"er" => Ok(Self::Reads),
             b"w" | b"we" | b"ew" => Ok(Self::Writes),
-            _ => Err(bad("a mode that is neither r nor w")),
+            _ => Err(bad("the mode is neither r nor w")),
         }
     }
 
@@ -88,7 +88,8 @@ impl End {
     }
 }
 
-/// A stream for a descriptor, which is closed if there can be none. It takes bytes, not wide characters, as libc's `popen(3)` has it.
+/// A stream for a descriptor. If it cannot be opened, the descriptor is closed. It is byte-oriented, as that of libc's
+/// `popen(3)`.
 pub struct Stream(*mut FILE);
 
 unsafe extern "C" {
@@ -97,28 +98,28 @@ unsafe extern "C" {
 }
 
 impl Stream {
-    /// A stream of the caller's end.
+    /// Opens a stream of the caller's end.
     pub fn open(fd: Option<OwnedFd>, end: End) -> Result<Self, Failure> {
         let fd = fd.ok_or(bad("no pipe"))?.into_raw_fd();
-        // SAFETY: a descriptor that is ours, and a mode.
+        // SAFETY: a descriptor that this function owns, and a mode.
         let stream = unsafe { libc::fdopen(fd, end.mode().as_ptr()) };
         if !stream.is_null() {
-            // SAFETY: a stream of our own.
+            // SAFETY: a stream that this function owns.
             unsafe { fwide(stream, -1) };
             return Ok(Self(stream));
         }
         let error = io::Error::last_os_error();
-        // SAFETY: it has not become a stream's.
+        // SAFETY: no stream owns the descriptor.
         unsafe { libc::close(fd) };
         Err(error.into())
     }
 
-    /// The stream, which stays with this.
+    /// The stream, which this object still owns.
     pub fn get(&self) -> *mut FILE {
         self.0
     }
 
-    /// It becomes the caller's.
+    /// Gives the stream to the caller.
     pub fn release(self) -> *mut FILE {
         let stream = self.0;
         std::mem::forget(self);
@@ -128,28 +129,29 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this object owns the stream.
         unsafe { libc::fclose(self.0) };
     }
 }
 
-/// What the stream has to do with standard error.
+/// Redirects standard error according to the flags.
 pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Failure> {
     match flags {
         0 => {}
         STDERR_NULL => _ = command.stderr(Stdio::null()),
         STDERR_MERGE => _ = command.stderr(Stdio::dup_of(1)),
-        _ => return Err(bad("no such flags")),
+        _ => return Err(bad("unknown flags")),
     }
     Ok(())
 }
 
-/// Does the kernel forget how children ended, unless there is a pidfd? Else their ends are asked for by number.
+/// Whether the kernel discards exit statuses (SIGCHLD is ignored), so that only a pidfd keeps them. Otherwise children
+/// are waited for by pid.
 pub fn forgets() -> bool {
     forkless::sigchld_discards()
 }
 
-/// What the program has at the stream's end of it.
+/// Connects the program's end of the pipe.
 pub fn plug(settings: &mut Command, end: End) {
     match end {
         End::Reads => settings.stdout(Stdio::piped()),
@@ -158,7 +160,7 @@ pub fn plug(settings: &mut Command, end: End) {
     .pidfd(forgets() && !planted!("c-stream-status-forgotten"));
 }
 
-/// The stream of what has been started.
+/// Opens the stream of a child that has been started.
 pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure> {
     let child = running.handle();
     let pipe = match end {
@@ -167,21 +169,21 @@ pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure>
     };
     let stream = Stream::open(pipe, end)?;
     if planted!("c-stream-outlives-exec") {
-        // SAFETY: flags of a descriptor of ours.
+        // SAFETY: sets flags of a descriptor that this function owns.
         unsafe { libc::fcntl(libc::fileno(stream.0), libc::F_SETFD, 0) };
     }
     table::insert(Entry { stream: stream.0, running })?;
     Ok(stream.release())
 }
 
-/// A command of a list of arguments.
+/// A command from a list of arguments.
 ///
 /// # Safety
 /// `argv` is null or such a list.
 unsafe fn of_argv(argv: *const *const c_char) -> Result<Command, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let argv = unsafe { list(argv) }?;
-    let (program, args) = argv.split_first().ok_or(bad("an empty list of arguments"))?;
+    let (program, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
     let mut command = Command::new(program);
     like_libc(command.args(args));
     Ok(command)
@@ -223,7 +225,7 @@ unsafe extern "C" fn forkless_popen2(
 ) -> c_int {
     let work = || {
         if to_child.is_null() || from_child.is_null() {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
         // SAFETY: the header's contract.
         let mut command = unsafe { of_argv(argv) }?;
@@ -249,25 +251,25 @@ unsafe extern "C" fn forkless_pclose(stream: *mut FILE) -> c_int {
     as_libc(-1, || {
         // SAFETY: the header's contract.
         let (_, status) = unsafe { close(stream) }.ok_or(NOT_OURS)?;
-        // What closing said has been met by whoever wrote; as with pclose(3) the answer is the program's.
+        // An error of fclose(3) is ignored here: as with pclose(3) the result is the program's status.
         Ok(status?)
     })
 }
 
-pub(crate) const NOT_OURS: Failure = Failure::Refused(libc::EINVAL, "no stream of this library's");
+pub(crate) const NOT_OURS: Failure = Failure::Refused(libc::EINVAL, "not a stream of this library");
 
-/// Closes a stream and waits for what it belongs to: how closing it went, and the status. None if it is not one of ours, which
-/// stays as it is.
+/// Closes a stream and waits for its child. Returns the result of closing, and the status; or None for a stream that
+/// this library has not opened, which stays open.
 ///
 /// # Safety
-/// The stream is null or open, and is not used any more.
+/// The stream is null or open, and is not used afterwards.
 pub(crate) unsafe fn close(stream: *mut FILE) -> Option<(io::Result<()>, io::Result<c_int>)> {
     if stream.is_null() {
         return None;
     }
-    // Out of the table first: its number may be another stream's as soon as it is closed.
+    // Removed from the table first: once the descriptor is closed, its number may be another stream's.
     let mut entry = table::remove(stream)?;
-    // SAFETY: it is open, and nobody else's.
+    // SAFETY: the stream is open and owned here.
     let closed = unsafe {
         wait_for_room(stream);
         if libc::fclose(stream) == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -275,17 +277,19 @@ pub(crate) unsafe fn close(stream: *mut FILE) -> Option<(io::Result<()>, io::Res
     Some((closed, entry.running.wait().map(ExitStatusExt::into_raw)))
 }
 
-/// Waits until the pipe takes what the stream holds back, so that `fclose(3)` does not: a signal that comes while it did would
-/// lose that. A pipe that takes anything takes PIPE_BUF bytes, as many as a stream holds unless `setvbuf(3)` gave it more.
+/// Waits until the pipe has room for the buffered data, so that `fclose(3)` does not block: a signal handler that
+/// interrupts its write would make it lose the data. A pipe that is writable takes PIPE_BUF bytes, the size of a
+/// stream's buffer unless `setvbuf(3)` changed it.
 ///
 /// # Safety
 /// The stream is open.
 unsafe fn wait_for_room(stream: *mut FILE) {
     unsafe extern "C" {
-        /// Of glibc and musl: bytes written to a stream and not to its descriptor. The libc crate leaves it out.
+        /// Of glibc and musl: the number of bytes in the stream's buffer that have not been written. The libc crate
+        /// leaves it out.
         fn __fpending(stream: *mut FILE) -> libc::size_t;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe {
         if __fpending(stream) == 0 {
             return;

@@ -1,4 +1,4 @@
-//! A line for the shell, run to its end: `system(3)`.
+//! Runs a command line and waits for its end: `system(3)`.
 
 use crate::entry::as_libc;
 use crate::error::Failure;
@@ -13,7 +13,7 @@ use std::mem::zeroed;
 use std::os::unix::process::ExitStatusExt;
 use std::ptr::null_mut;
 
-/// The signals that a terminal sends to both: the caller ignores them while it waits.
+/// Signals that a terminal sends to both processes: the caller ignores them while it waits.
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 
 /// # Safety
@@ -27,7 +27,7 @@ unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
     }
 }
 
-/// May `/bin/sh` be executed? That is what `system(NULL)` asks.
+/// Whether `/bin/sh` can be executed: the result of `system(NULL)`.
 pub fn has_shell() -> bool {
     // SAFETY: a path.
     unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) == 0 }
@@ -39,23 +39,24 @@ fn run(line: &OsStr) -> Result<c_int, Failure> {
     waiting.ready(line.settings());
     match line.status() {
         Ok(status) => Ok(status.into_raw()),
-        // A shell that cannot be executed is one that has ended with 127.
+        // If the shell cannot be executed, the status is that of a shell that exited with 127.
         Err(error) if forkless::Error::of(&error).is_some_and(|detail| detail.step() == Step::Exec) => Ok(127 << 8),
         Err(error) => Err(error.into()),
     }
 }
 
-/// While one or more threads wait for a line, SIGINT and SIGQUIT are ignored; in each of them SIGCHLD is blocked.
+/// While one or more threads wait for a command line, SIGINT and SIGQUIT are ignored, and SIGCHLD is blocked in each of
+/// them.
 pub struct Waiting {
     actions: [sigaction; 2],
     mask: libc::sigset_t,
 }
 
 impl Waiting {
-    /// Until it is dropped.
+    /// Begins waiting, until the value is dropped.
     pub fn begin() -> Self {
         let actions = IGNORING.with(Ignoring::begin);
-        // SAFETY: sets of signals of our own, and this thread's mask, which is put back.
+        // SAFETY: local signal sets, and this thread's mask, which is restored.
         let mask = unsafe {
             let mut child: libc::sigset_t = std::mem::zeroed();
             let mut mask = child;
@@ -69,7 +70,7 @@ impl Waiting {
         Self { actions, mask }
     }
 
-    /// The program starts as if the caller had changed nothing.
+    /// Makes the program start as if the caller had changed nothing.
     pub fn ready(&self, command: &mut Command) {
         for (signal, action) in IGNORED.into_iter().zip(&self.actions) {
             match action.sa_sigaction {
@@ -82,7 +83,7 @@ impl Waiting {
         }
         command.inherit_signal_mask(false);
         for signal in 1..=64 {
-            // SAFETY: a set of signals.
+            // SAFETY: a valid signal set.
             if unsafe { libc::sigismember(&self.mask, signal) } == 1 {
                 command.signal_block(signal);
             }
@@ -102,10 +103,10 @@ impl Drop for Waiting {
     }
 }
 
-/// Who waits, and what is to be put back when nobody does any more.
+/// The number of waiting threads, and the dispositions to restore after the last one.
 struct Ignoring {
     threads: usize,
-    /// The process whose threads these are.
+    /// The process of these threads.
     process: u32,
     actions: [sigaction; 2],
 }
@@ -113,14 +114,14 @@ struct Ignoring {
 impl Ignoring {
     fn begin(&mut self, me: u32) -> [sigaction; 2] {
         if self.process != me && self.threads > 0 {
-            // A copy that was forked while threads waited ignores the signals too, and has none of the threads.
+            // A process that was forked while threads waited also ignores the signals, but has none of these threads.
             self.threads = if planted!("system-copy-counts-threads") { self.threads } else { 0 };
         } else if self.threads == 0 {
             for (signal, old) in IGNORED.into_iter().zip(&mut self.actions) {
                 // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
                 let mut ignore: sigaction = unsafe { std::mem::zeroed() };
                 ignore.sa_sigaction = if planted!("system-ends-with-its-line") { libc::SIG_DFL } else { libc::SIG_IGN };
-                // SAFETY: actions of our own.
+                // SAFETY: local variables.
                 unsafe { libc::sigaction(signal, &ignore, old) };
             }
         }
@@ -133,7 +134,7 @@ impl Ignoring {
         self.threads -= 1;
         if self.threads == 0 && !planted!("system-signals-not-put-back") {
             for (signal, old) in IGNORED.into_iter().zip(&self.actions) {
-                // SAFETY: what was there before.
+                // SAFETY: the disposition from before.
                 unsafe { libc::sigaction(signal, old, null_mut()) };
             }
         }

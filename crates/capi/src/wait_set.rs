@@ -1,4 +1,4 @@
-//! The next of many children to end.
+//! The functions of wait sets.
 
 use crate::child::ChildHandle;
 use crate::entry::answer;
@@ -10,13 +10,13 @@ use forkless_core::planted;
 use libc::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// With the caller's pointers, which are not followed.
+/// With pointers of the caller, which are never dereferenced.
 type SetHandle = Handle<WaitSet<Value>>;
 
-/// A pointer that is the caller's business.
+/// A pointer of the caller.
 struct Value(*mut c_void);
 
-// SAFETY: it is only handed back.
+// SAFETY: it is only returned to the caller.
 unsafe impl Send for Value {}
 
 /// `forkless_ended`.
@@ -76,7 +76,7 @@ unsafe extern "C" fn forkless_waitset_insert(
                 })
             })
         }?;
-        // SAFETY: the header's contract: it is the set's now.
+        // SAFETY: the header's contract: the set owns it now.
         unsafe { free(child) };
         if !key.is_null() {
             // SAFETY: the header's contract.
@@ -123,7 +123,7 @@ unsafe extern "C" fn forkless_waitset_wait(
 ) -> c_int {
     let wait = |set: &mut WaitSet<Value>| {
         if ended.is_null() {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
         if planted!("c-set-value-lost") {
             set.iter_mut().for_each(|(_, value)| value.0 = std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Children that a helper process clones.
+//! The functions of zygotes.
 
 use crate::child::ChildHandle;
 use crate::entry::answer;
@@ -11,7 +11,7 @@ use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions, ZygoteStats, se
 use libc::{c_char, c_int, c_void, pid_t, size_t};
 use std::io;
 
-/// `forkless_zygote_options`. It grows at its end, and `size` tells how far the caller's reaches.
+/// `forkless_zygote_options`. Later versions append members; `size` says which of them the caller has.
 #[repr(C)]
 pub(crate) struct ZOptions {
     size: size_t,
@@ -20,7 +20,7 @@ pub(crate) struct ZOptions {
     restart: c_int,
 }
 
-/// `forkless_zygote_stats`, of which the caller's may be a shorter one.
+/// `forkless_zygote_stats`; the caller's may be a shorter, older version.
 #[repr(C)]
 pub(crate) struct ZStats {
     launches: u64,
@@ -28,7 +28,7 @@ pub(crate) struct ZStats {
     deaths: u64,
 }
 
-/// `forkless_zygote_function`: what a child is to call, with bytes of the launch's.
+/// `forkless_zygote_function`: called in a child, with data of the launch.
 type CFunction = unsafe extern "C" fn(*const c_void, size_t) -> c_int;
 
 /// `forkless_zygote_entry`.
@@ -50,13 +50,13 @@ pub(crate) struct CCall {
 /// The header's contract.
 unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Failure> {
     let mut functions = Registry::new();
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     for entry in unsafe { slice(entries, count) }? {
-        let function = entry.function.ok_or(bad("a null pointer in place of a function"))?;
-        // SAFETY: the caller's.
+        let function = entry.function.ok_or(bad("the function is a null pointer"))?;
+        // SAFETY: the caller's contract.
         let name = unsafe { utf8(entry.name) }?;
         functions.add(name, move |bytes| {
-            // SAFETY: the header's contract; the bytes are there until it returns.
+            // SAFETY: the header's contract; the bytes exist until it returns.
             match unsafe { function(bytes.as_ptr().cast(), bytes.len()) } {
                 0 => Ok(()),
                 errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),
@@ -83,17 +83,17 @@ unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, coun
 /// As the header says.
 unsafe fn options(given: *const ZOptions) -> Result<ZygoteOptions, Failure> {
     let mut how = ZygoteOptions::new();
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let Some(given) = (unsafe { given.as_ref() }) else { return Ok(how) };
     if given.size != size_of::<ZOptions>() {
-        return Err(bad("options of a size that this library does not know"));
+        return Err(bad("the options have an unknown size"));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     if let Some(program) = unsafe { optional(given.program) } {
         how.program(program);
     }
     if !given.args.is_null() {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         for arg in unsafe { list(given.args) }? {
             how.arg(arg);
         }
@@ -101,7 +101,7 @@ unsafe fn options(given: *const ZOptions) -> Result<ZygoteOptions, Failure> {
     how.restart(match given.restart {
         0 => Restart::Always,
         1 => Restart::Never,
-        _ => return Err(bad("no such way to restart")),
+        _ => return Err(bad("unknown restart policy")),
     });
     Ok(how)
 }
@@ -126,18 +126,19 @@ unsafe extern "C" fn forkless_zygote_free(zygote: *mut Zygote) {
     unsafe { free(zygote) };
 }
 
-/// What the child is to call, in this order.
+/// The calls that the child makes, in this order.
 ///
 /// # Safety
 /// As the header says, for as long as it is used.
 unsafe fn calls<'a>(calls: *const CCall, count: size_t) -> Result<Vec<(&'a str, &'a [u8])>, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let all = unsafe { slice(calls, count) }?.iter();
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     all.map(|call| unsafe { Ok((utf8(call.name)?, slice(call.bytes.cast(), call.size)?)) }).collect()
 }
 
-/// Functions that run something prepared by a zygote: what they take between the two and the result, and how.
+/// Defines functions that run a prepared command with a zygote: their parameters between the command and the result,
+/// and their work.
 macro_rules! runs {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $made:ty, $zygote:ident, $prepared:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
@@ -182,7 +183,7 @@ unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
     let pid = || {
         // SAFETY: the header's contract.
         let pid = unsafe { shared(zygote) }?.pid();
-        pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper now"))
+        pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper at the moment"))
     };
     // SAFETY: no error to write to.
     unsafe { answer(NULL, pid) }
@@ -194,12 +195,12 @@ unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
 unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mut ZStats, size: size_t) -> c_int {
     let get = || {
         if stats.is_null() {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
         // SAFETY: the header's contract.
         let ZygoteStats { launches, starts, deaths, .. } = unsafe { shared(zygote) }?.stats();
         let found = ZStats { launches, starts, deaths };
-        // SAFETY: the header's contract: `size` bytes of it are the caller's.
+        // SAFETY: the header's contract: `size` bytes may be written.
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), stats.cast(), size.min(size_of::<ZStats>()))
         };

@@ -1,4 +1,5 @@
-//! The C library as C programs meet it: installed as `cargo xtask dist` does it, then compiled against, linked with and run.
+//! Tests of the C library with C programs: it is installed as `cargo xtask dist` does, and programs are compiled against it,
+//! linked and run.
 
 use forkless::settings::{Row, TABLE};
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 mod hosts;
 mod noshell;
 
-/// Where it is installed; none where it cannot be built.
+/// The prefix where it is installed; none if it cannot be built.
 fn prefix() -> Option<&'static Path> {
     static PREFIX: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PREFIX.get_or_init(|| {
@@ -21,9 +22,9 @@ fn prefix() -> Option<&'static Path> {
         let prefix = own.join("c");
         match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
-            // Where the tree is someone else's, they may have installed it there before.
+            // If this user cannot write to the tree, its owner may have installed it before.
             Err(_) if !is_writable(own) && prefix.join("lib/pkgconfig/forkless.pc").exists() => Some(prefix),
-            // A tree that is someone else's is no fault of the library's; a failing build is.
+            // A tree that this user cannot write to is not a failure of the library; a failing build is.
             Err(error) if !is_writable(own) => {
                 say(&format!("SKIPPED: tests in C because cargo cannot build as this user: {error:#}"));
                 None
@@ -38,7 +39,7 @@ fn is_writable(directory: &Path) -> bool {
     tempfile::tempfile_in(directory).is_ok()
 }
 
-/// Past the harness, which swallows what a passing test prints.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
@@ -56,7 +57,7 @@ fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()))
 }
 
-/// Runs it and gives what it wrote; a failure is a failure of the test.
+/// Runs the command and returns its output; fails the test if it fails.
 #[track_caller]
 fn must(command: &mut Command) -> String {
     let output = output(command);
@@ -68,7 +69,7 @@ fn must(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// What `pkg-config` says, which is how a user would compile.
+/// The flags of `pkg-config`, with which a user would compile.
 fn flags(prefix: &Path, words: &[&str]) -> Vec<String> {
     flags_of("forkless", prefix, words)
 }
@@ -101,7 +102,7 @@ fn compile(prefix: &Path, compiler: &[&str], source: &Path, to: &Path) -> PathBu
     program
 }
 
-/// The program, not for longer than it may take on a busy machine.
+/// The program, with a generous timeout for busy machines.
 fn run(prefix: &Path, before: &[&str], program: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.arg("300").args(before).arg(program).env("LD_LIBRARY_PATH", prefix.join("lib"));
@@ -112,7 +113,7 @@ fn temporary() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// The tests that are written in C: one program for each group of functions.
+/// A test written in C: one program for each group of functions.
 fn c_test(name: &str) {
     let Some(prefix) = prefix() else { return };
     let directory = temporary();
@@ -125,7 +126,7 @@ macro_rules! c_tests {
     ($($name:ident)*) => {
         $(#[test] fn $name() { c_test(stringify!($name)); })*
 
-        /// None is forgotten here.
+        /// Every C file in the directory has a test here.
         #[test]
         fn every_test_in_c_is_run() {
             let named: BTreeSet<String> = [$(stringify!($name).to_owned()),*].into();
@@ -137,7 +138,7 @@ macro_rules! c_tests {
 
 c_tests! { cgroup child command nulls pipeline pty sets stream system threads zygote }
 
-/// Faults on purpose are for trials: `cargo xtask mutants`, which says what it builds with.
+/// Planted faults are only built by `cargo xtask mutants`, which sets the environment for it.
 #[test]
 fn no_planted_faults_are_installed() {
     let Some(prefix) = prefix() else { return };
@@ -149,9 +150,9 @@ fn no_planted_faults_are_installed() {
     }
 }
 
-/// The program in the documentation is one.
+/// The example in the documentation compiles and runs.
 #[test]
-fn the_program_of_the_guide_compiles() {
+fn the_example_in_the_documentation_compiles() {
     let Some(prefix) = prefix() else { return };
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/c.md");
     let text = fs::read_to_string(guide).expect("the guide");
@@ -162,9 +163,10 @@ fn the_program_of_the_guide_compiles() {
     compile(prefix, &["cc", "-std=c99"], &source, directory.path());
 }
 
-/// Memory that is not ours, read or freed twice, or left behind. Valgrind knows no clone of this kind, so nothing is launched.
+/// Finds invalid accesses, double frees and leaks. Only functions that do not launch: valgrind does not support this kind of
+/// clone.
 #[test]
-fn what_launches_nothing_runs_clean_under_valgrind() {
+fn functions_that_do_not_launch_run_clean_under_valgrind() {
     let Some(prefix) = prefix() else { return };
     if Command::new("valgrind").arg("--version").output().is_err() {
         say("SKIPPED: C programs under valgrind because it is not installed");
@@ -178,12 +180,12 @@ fn what_launches_nothing_runs_clean_under_valgrind() {
     must(&mut run(prefix, &valgrind, &program));
 }
 
-/// What a table of symbols has in these columns of `readelf` or `nm`.
+/// The symbols in the output of `readelf` or `nm`.
 fn symbols(lines: &str, wanted: impl Fn(&[&str]) -> Option<String>) -> BTreeSet<String> {
     lines.lines().filter_map(|line| wanted(&line.split_whitespace().collect::<Vec<_>>())).collect()
 }
 
-/// The functions of the header, with their parameters' and results' types as Rust spells them.
+/// The functions of the header, with the types of their parameters and results in Rust's notation.
 fn header() -> Vec<(String, Vec<String>, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/forkless.h");
     let text = fs::read_to_string(path).expect("the header");
@@ -205,7 +207,7 @@ fn header() -> Vec<(String, Vec<String>, String)> {
     found
 }
 
-/// A C type, of a parameter with its name behind it, as the sources here spell it. Pointers to handles are all `*mut`.
+/// Converts a C type, or a parameter of it, to the notation of the sources. Pointers to handles are all `*mut`.
 fn in_rust(c: &str, is_named: bool) -> String {
     let brackets = c.matches("[]").count();
     let plain = c.replace("[]", "");
@@ -246,7 +248,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
     "*".repeat(stars) + &base
 }
 
-/// The functions of the sources, in the same form. Those of macros say there what the macros add.
+/// The functions of the sources, in the same form. Parameters that a macro adds are added here.
 fn exported() -> Vec<(String, Vec<String>, String)> {
     let mut found = Vec::new();
     for path in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("the sources") {
@@ -260,7 +262,7 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
             let after = rest.trim_start();
             let mut result = "c_int".to_owned();
             match (file.as_str(), after) {
-                // Written out.
+                // Not defined by a macro.
                 _ if part_is_extern(&text, name) => {
                     let arrow = after.strip_prefix("->").map(|after| after.split('{').next().unwrap_or(""));
                     result = arrow.map_or("()".to_owned(), |kind| spelled(("", kind)));
@@ -337,7 +339,7 @@ fn spelled((_, kind): (&str, &str)) -> String {
     kind.trim().replace("*const ", "*").replace("*mut ", "*")
 }
 
-/// Every function of the header is there, with these parameters, and nothing else.
+/// The sources define every function of the header, with these parameters, and no others.
 #[test]
 fn header_and_sources_agree() {
     let (mut header, mut sources) = (header(), exported());
@@ -351,7 +353,7 @@ fn header_and_sources_agree() {
 }
 
 #[test]
-fn only_what_the_header_has_is_exported_with_a_version() {
+fn only_functions_of_the_header_are_exported_with_a_version() {
     let Some(prefix) = prefix() else { return };
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let table = must(Command::new("readelf").args(["-W", "--dyn-syms"]).arg(prefix.join("lib/libforkless.so.0")));
@@ -372,9 +374,9 @@ fn only_what_the_header_has_is_exported_with_a_version() {
     assert_eq!(global, named);
 }
 
-/// The builders of the Rust library are here too, under their names, unless C has another form for them.
+/// Every setter of the Rust library has a C function of the same name, except for those in this list.
 #[test]
-fn every_setting_has_its_function() {
+fn every_setting_has_a_c_function() {
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let mut builders = 0;
     for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox", "pty/mod"] {
@@ -402,7 +404,7 @@ fn every_setting_has_its_function() {
     assert!(builders > 70, "{builders}");
 }
 
-/// The numbers of the steps.
+/// The header has the same numbers of steps as the library.
 #[test]
 fn steps_have_the_numbers_of_the_library() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/forkless.h");
@@ -416,7 +418,7 @@ fn steps_have_the_numbers_of_the_library() {
     assert_eq!(of_header, steps.map(|step| (format!("{step:?}").to_lowercase(), step.code())).collect());
 }
 
-/// The examples, as C and as C++, with the shared and with the static library.
+/// The examples compile and run: as C and C++, with the shared and with the static library.
 #[test]
 fn examples_compile_and_run() {
     let Some(prefix) = prefix() else { return };

@@ -1,11 +1,11 @@
-/* Control groups of our own. Limits need controllers of version 2, which a machine with those of version 1 has not got to give. */
+/* Tests of cgroup functions. Limits need version 2 controllers, which are missing on a machine that uses version 1. */
 #include "check.h"
 #include <limits.h>
 #include <poll.h>
 
 static char parent[PATH_MAX];
 
-/* Where a group can be made here, if anywhere: in our own, or where version 2 is usually mounted. */
+/* A directory where a cgroup can be created: below this process's own, or in the usual mount point. */
 static int find_parent(void) {
     const char *places[] = {NULL, "/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     for (int n = 0; n < 3; n++) {
@@ -35,12 +35,12 @@ static forkless_cgroup *create(const char *what) {
     return group;
 }
 
-/* A group that can have limits of this controller. */
+/* A new cgroup with this controller. */
 static forkless_cgroup *limited(const char *controller) {
     char *controllers[] = {(char *)controller, NULL};
     forkless_error error;
     if (forkless_cgroup_hand_down(parent, controllers, &error) < 0) {
-        printf("SKIPPED: limits of control groups in C, because of the controller %s: %s\n", controller, error.message);
+        printf("SKIPPED: limits of cgroups in C, because of the controller %s: %s\n", controller, error.message);
         return NULL;
     }
     return create(controller);
@@ -67,7 +67,7 @@ static void expect_killed(forkless_child *child, int number) {
     forkless_child_free(child);
 }
 
-static void made_filled_killed_and_removed(void) {
+static void a_cgroup_is_created_used_killed_and_removed(void) {
     forkless_cgroup *group = create("kill"), *same = NULL;
     forkless_error error;
     char path[PATH_MAX], list[256], pid[32];
@@ -76,7 +76,7 @@ static void made_filled_killed_and_removed(void) {
     EXPECT(0, stat(path, &by_name));
     EXPECT(0, fstat(forkless_cgroup_directory(group, NULL), &by_fd));
     CHECK(by_name.st_ino == by_fd.st_ino);
-    /* As snprintf(3): cut, and the whole length told. */
+    /* As snprintf(3): truncated, with the full length returned. */
     EXPECT((long long)strlen(path), forkless_cgroup_path(group, list, 5, NULL));
     CHECK(strlen(list) == 4 && strncmp(list, path, 4) == 0);
 
@@ -85,7 +85,7 @@ static void made_filled_killed_and_removed(void) {
     CHECK(forkless_cgroup_get(group, "cgroup.procs", list, sizeof list, NULL) > 0);
     CHECK(strstr(list, pid) != NULL);
     EXPECT(0, forkless_cgroup_wait_empty(group, 1, NULL));
-    /* What is there already stays as it is, and so does one that somebody is in. */
+    /* An existing cgroup is not changed, and one with a process is not removed. */
     EXPECT(-EEXIST, forkless_cgroup_create(parent, strrchr(path, '/') + 1, &same, &error));
     EXPECT(EEXIST, error.errnum);
     CHECK(strstr(error.message, path) != NULL && same == NULL);
@@ -96,7 +96,7 @@ static void made_filled_killed_and_removed(void) {
     EXPECT(-1, stat(path, &by_name));
 }
 
-static void one_with_a_process_is_not_removed(void) {
+static void a_cgroup_with_a_process_is_not_removed(void) {
     forkless_cgroup *group = create("busy");
     forkless_child *child = born_in(group, "exec sleep 1000");
     forkless_error error;
@@ -108,21 +108,21 @@ static void one_with_a_process_is_not_removed(void) {
     EXPECT(0, forkless_child_try_wait(child, &status, NULL));
     EXPECT(0, forkless_child_kill(child));
     expect_killed(child, SIGKILL);
-    /* It may be counted for a moment yet. */
+    /* The kernel may count the process for a moment longer. */
     for (int n = 0; rmdir(path) < 0; n++) {
         CHECK(errno == EBUSY && n < 20000);
         usleep(1000);
     }
 }
 
-static void asked_to_end(void) {
+static void terminate_ends_all_processes(void) {
     forkless_cgroup *group = create("terminate");
     forkless_child *child = born_in(group, "exec sleep 1000");
     EXPECT(-EINVAL, forkless_cgroup_terminate(group, 0, 0, NULL));
     EXPECT(1, forkless_cgroup_terminate(group, SIGTERM, 20000, NULL));
     expect_killed(child, SIGTERM);
     child = born_in(group, "trap '' TERM; exec sleep 1000");
-    /* Whether it has set that by then or not, it is killed: by one of the two. */
+    /* Whether or not the child has set its trap by now, one of the two signals kills it. */
     int answer = forkless_cgroup_terminate(group, SIGTERM, 0, NULL);
     CHECK(answer == 0 || answer == 1);
     int status;
@@ -160,10 +160,10 @@ static void frozen_and_thawed(void) {
     forkless_cgroup_free(group);
 }
 
-static void time_is_counted(void) {
+static void cpu_time_is_counted(void) {
     forkless_cgroup *group = create("time");
     uint64_t nanoseconds = 0;
-    /* A grandchild that nobody waits for counts too. */
+    /* Includes a grandchild that is not waited for. */
     forkless_child *child = born_in(group, "(n=0; while [ $n -lt 30000 ]; do n=$((n+1)); done) & wait");
     int status;
     EXPECT(0, forkless_child_wait(child, &status, NULL));
@@ -173,7 +173,7 @@ static void time_is_counted(void) {
     forkless_cgroup_free(group);
 }
 
-static void mistakes_are_told(void) {
+static void invalid_arguments_are_errors(void) {
     forkless_cgroup *group = create("mistakes"), *none = NULL;
     char *no_controllers[] = {NULL}, *nonsense[] = {(char *)"nonsense", NULL};
     char path[PATH_MAX];
@@ -192,7 +192,7 @@ static void mistakes_are_told(void) {
     EXPECT(-EINVAL, forkless_cgroup_cpu_time(group, NULL, NULL));
     EXPECT(-ENOENT, forkless_cgroup_create("/no/such/place", "x", &none, NULL));
     EXPECT(-EINVAL, forkless_cgroup_create("/tmp", "x", &none, NULL));
-    /* No descriptor for it: that too is told by its number. */
+    /* Without a free descriptor, the error is reported as an errno too. */
     struct rlimit old, few;
     int fds[1024], count = 0;
     EXPECT(0, getrlimit(RLIMIT_NOFILE, &old));
@@ -245,7 +245,7 @@ static void memory_is_limited(void) {
     EXPECT(0, forkless_cgroup_remove(group, NULL));
 }
 
-static void processors_are_limited(void) {
+static void cpus_are_limited(void) {
     forkless_cgroup *group = limited("cpu");
     char text[32];
     if (group == NULL) return;
@@ -263,18 +263,18 @@ static void processors_are_limited(void) {
 int main(void) {
     int fds = open_fds();
     if (!find_parent()) {
-        printf("SKIPPED: control groups in C, because no version 2 group is writable here\n");
+        printf("SKIPPED: cgroups in C, because no version 2 group is writable here\n");
         return 0;
     }
-    made_filled_killed_and_removed();
-    one_with_a_process_is_not_removed();
-    asked_to_end();
+    a_cgroup_is_created_used_killed_and_removed();
+    a_cgroup_with_a_process_is_not_removed();
+    terminate_ends_all_processes();
     frozen_and_thawed();
-    time_is_counted();
-    mistakes_are_told();
+    cpu_time_is_counted();
+    invalid_arguments_are_errors();
     processes_are_limited();
     memory_is_limited();
-    processors_are_limited();
+    cpus_are_limited();
     expect_nothing_left(fds);
     return 0;
 }

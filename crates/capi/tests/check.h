@@ -1,10 +1,10 @@
-/* What the tests in C of forkless.h share. */
+/* Shared by the C tests of forkless.h. */
 #ifndef CHECK_H
 #define CHECK_H
 #include "expect.h"
 #include <forkless.h>
 
-/* A command of a shell's line. */
+/* A command that runs a line with a shell. */
 static inline forkless_command *shell(const char *line) {
     char *argv[] = {(char *)"sh", (char *)"-c", (char *)line, NULL};
     forkless_command *command = NULL;
@@ -28,7 +28,7 @@ static inline void expect_output(forkless_command *command, const char *text) {
     forkless_command_free(command);
 }
 
-/* A child that is going to fail, or has failed, without anybody having been told: a launch that finds that it has already says so itself. */
+/* A child whose launch fails. A launch may already report the failure itself. */
 static inline forkless_child *failing(forkless_command *command, int error) {
     forkless_child *child = NULL;
     int answer;
@@ -36,7 +36,7 @@ static inline forkless_child *failing(forkless_command *command, int error) {
     return child;
 }
 
-/* No descriptor more than before, and no child. */
+/* Expects no more descriptors than before, and no child. */
 static inline void expect_nothing_left(int fds) {
     while (forkless_reap_orphans() > 0) usleep(1000);
     EXPECT(fds, open_fds());

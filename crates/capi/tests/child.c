@@ -1,4 +1,4 @@
-/* The handle: starting, waiting, signals, pipes, errors; output; simple calls. */
+/* Tests of children: starting, waiting, signals, pipes, errors, output, and the simple calls. */
 #include "check.h"
 #include <sys/prctl.h>
 
@@ -114,7 +114,7 @@ static void failures(void) {
     CHECK(strstr(error.message, "failed to start \"/no/such/program\": exec: No such file or directory") != NULL);
     EXPECT(-ENOENT, forkless_command_status(command, &status, NULL));
     EXPECT(77, status);
-    /* After a launch it comes later. */
+    /* After a launch the error comes later. */
     child = failing(command, -ENOENT);
     EXPECT(-ENOENT, forkless_child_wait_exec(child, -1, &error));
     EXPECT(-ENOENT, forkless_child_wait(child, &status, &error));
@@ -126,7 +126,7 @@ static void failures(void) {
     EXPECT(FORKLESS_STEP_CHDIR, error.step);
     forkless_prepared_free(prepared);
     forkless_command_free(command);
-    /* What makes no sense. */
+    /* Invalid requests. */
     command = shell("true");
     EXPECT(0, forkless_command_fd_dup(command, 5, 6));
     EXPECT(0, forkless_command_fd_dup(command, 6, 5));
@@ -138,7 +138,7 @@ static void captures(void) {
     forkless_capture how = FORKLESS_CAPTURE_INIT;
     forkless_output *output;
     forkless_error error;
-    /* Input that the program does not take, with SIGPIPE at its default here: no signal comes of it. */
+    /* Input that the program does not read, with SIGPIPE at its default action: no signal is raised. */
     size_t size = 1 << 20;
     char *input = malloc(size);
     memset(input, 'x', size);
@@ -171,7 +171,7 @@ static void captures(void) {
     forkless_capture timed = FORKLESS_CAPTURE_INIT;
     timed.timeout_ms = 150, timed.flags = FORKLESS_CAPTURE_MERGED, timed.signal = SIGTERM, timed.grace_ms = 60000;
     EXPECT(0, forkless_command_process_group(command, 0));
-    /* With a longer time if it had not come so far. */
+    /* With a longer timeout if the program had not written its output yet. */
     EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
     for (int tries = 0; output->out_size < 8 && tries < 3; tries++) {
         forkless_output_free(output);
@@ -198,7 +198,7 @@ static void prepared_runs(void) {
     forkless_child *children[3];
     int errors[3], status;
     EXPECT(0, forkless_command_prepare(command, &prepared, NULL));
-    forkless_command_free(command); /* not needed any more */
+    forkless_command_free(command); /* the prepared command does not need it */
     for (int n = 0; n < 10; n++) {
         EXPECT(0, forkless_prepared_status(prepared, &status, NULL));
         EXPECT(4 << 8, status);
@@ -235,7 +235,7 @@ static void released(void) {
     forkless_child *child = spawn("exit 4");
     pid_t pid = forkless_child_release(child);
     CHECK(pid > 0);
-    /* A later launch does not reap it. */
+    /* A later launch does not reap a child that is still in a handle. */
     EXPECT(0, forkless_system("true"));
     EXPECT(0, forkless_reap_orphans());
     EXPECT(pid, waitpid(pid, &status, 0));
@@ -250,7 +250,7 @@ static void simple_calls(void) {
     char *envp[] = {"PATH=/no/such:/bin:/usr/bin", "WORD=x", NULL}, *nowhere[] = {"PATH=/no/such", NULL};
     pid_t pid = forkless_spawnp("sh", argv, envp);
     CHECK(pid > 0);
-    /* A later launch does not reap it: it is waitpid's. */
+    /* A later launch does not reap it: it is for waitpid. */
     EXPECT(0, forkless_system("true"));
     forkless_reap_orphans();
     EXPECT(pid, waitpid(pid, &status, 0));
@@ -269,7 +269,7 @@ static void simple_calls(void) {
     EXPECT(-ENOENT, forkless_spawn("sh", argv, envp)); /* not searched for */
     EXPECT(-ENOENT, forkless_spawn("", argv, envp));
     EXPECT(-EACCES, forkless_spawn("/", argv, envp));
-    /* An environment is handed on as it is, and searched as execvp(3) would. */
+    /* The environment is passed unchanged, and its PATH is searched as by execvp(3). */
     char *odd[] = {"B=1", "PATH=/no/such::/bin", "A=1", "B=2", "no name", NULL};
     char *env[] = {"cat", "/proc/self/environ", NULL};
     int ends[2];

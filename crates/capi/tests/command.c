@@ -1,4 +1,4 @@
-/* What a command says, and what the program finds: arguments, environment, descriptors, signals, ids, limits. */
+/* Tests of setters: arguments, environment, descriptors, signals, IDs, limits. */
 #include "check.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -30,7 +30,7 @@ static void arguments(void) {
     int fd = open("/bin/sh", O_RDONLY | O_CLOEXEC);
     command = shell("echo by fd");
     EXPECT(0, forkless_command_program_fd(command, fd));
-    close(fd); /* a copy is kept */
+    close(fd); /* the command has a duplicate */
     expect_output(command, "by fd\n");
 }
 
@@ -73,7 +73,7 @@ static void descriptors(void) {
     EXPECT(0, forkless_command_fd(command, 5, ends[1]));
     EXPECT(0, forkless_command_fd_null(command, 7));
     EXPECT(0, forkless_command_fd_dup(command, 2, 5));
-    /* 0, 1, 2, 5, 7, and the listing's own. */
+    /* 0, 1, 2, 5, 7, and the descriptor of ls itself. */
     expect_output(command, "/dev/null\n6\n");
     char text[32] = "";
     EXPECT(9, read(ends[0], text, sizeof text));
@@ -90,7 +90,7 @@ static void descriptors(void) {
     EXPECT(-EINVAL, forkless_command_fd_pipe(command, 3));
     expect_output(command, "root:");
 
-    /* In procfs the child would be us. */
+    /* Files of procfs are refused: /proc/self would be the caller. */
     int status = 77;
     forkless_error error;
     command = shell("cat <&3");
@@ -100,7 +100,7 @@ static void descriptors(void) {
     CHECK(strstr(error.message, "it leads to procfs"));
     forkless_command_free(command);
 
-    /* A number that is not open when the command is run. */
+    /* A descriptor that is closed when the command is run. */
     command = shell("true");
     EXPECT(0, forkless_command_fd(command, 4, 900));
     EXPECT(-EBADF, forkless_command_status(command, &status, &error));
@@ -161,10 +161,10 @@ static void settings(void) {
 }
 
 static void signals(void) {
-    /* Not by a shell, which has its own ways with signals. */
+    /* Not in a shell, which changes signal dispositions. */
     char *argv[] = {"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", NULL};
     forkless_command *command;
-    /* glibc leaves its own two ignored in what it starts, such as this program; and does not let us at them. */
+    /* glibc leaves its two internal signals ignored in children, such as this program, and its functions cannot change them. */
     struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } dfl = {NULL, 0, NULL, 0};
     for (int own = 32; own < 34; own++) EXPECT(0, syscall(SYS_rt_sigaction, own, &dfl, NULL, 8));
     EXPECT(0, forkless_command_new_argv(argv, &command));
@@ -249,7 +249,7 @@ static void sandbox(void) {
     forkless_command_free(command);
 }
 
-/* A filter that answers 49 for uname(2). */
+/* A seccomp filter that returns errno 49 for uname(2). */
 static void filter(void) {
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -264,7 +264,7 @@ static void filter(void) {
 }
 
 static void system_calls(void) {
-    /* openat(AT_FDCWD, "comm", O_RDONLY) in /proc/self: only the child can open its own. */
+    /* openat(AT_FDCWD, "comm", O_RDONLY) in /proc/self: only the child can open its own comm. */
     forkless_call_arg args[] = {
         {FORKLESS_CALL_NUMBER, (uint64_t)AT_FDCWD, NULL},
         {FORKLESS_CALL_BYTES, 4, "comm"},
@@ -291,7 +291,7 @@ static void system_calls(void) {
     forkless_command_free(command);
 }
 
-/* With the flags of Linux 7.1, or the error that names what is missing. */
+/* Uses the flags of Linux 7.1, or gets the error that names them. */
 static void autoreaped(void) {
     forkless_command *command = shell("exit 3");
     forkless_child *child;
@@ -342,8 +342,8 @@ static int refuses(void *value) {
     return *(int *)value;
 }
 
-/* Code of one's own in the child takes fork, asked for by name. */
-static void own_code(void) {
+/* pre_exec needs fork, selected explicitly. */
+static void pre_exec_needs_fork(void) {
     static char text[] = "said\n";
     static int errnum = EDOM;
     int status;
@@ -368,8 +368,8 @@ static void own_code(void) {
     expect_output(command, "so\n");
 }
 
-/* One step after the other, in words; and as snprintf. */
-static void words(void) {
+/* The list of steps, returned as by snprintf(3). */
+static void steps_are_described(void) {
     forkless_command *command = shell("true");
     forkless_prepared *prepared;
     char text[4096], short_text[5];
@@ -402,8 +402,8 @@ int main(void) {
     system_calls();
     autoreaped();
     best_effort();
-    own_code();
-    words();
+    pre_exec_needs_fork();
+    steps_are_described();
     expect_nothing_left(fds);
     return 0;
 }

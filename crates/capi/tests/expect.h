@@ -1,4 +1,4 @@
-/* What the tests in C share, of whichever library. */
+/* Shared by the C tests of both libraries. */
 #ifndef EXPECT_H
 #define EXPECT_H
 #ifndef _GNU_SOURCE
@@ -25,7 +25,7 @@
         }                                                                             \
     } while (0)
 
-/* Expects a number, and shows the one that came. */
+/* Expects a number, and prints the actual one. */
 #define EXPECT(number, what)                                                                              \
     do {                                                                                                  \
         long long expect_ = (number), got_ = (what);                                                      \
@@ -43,14 +43,14 @@ static inline int open_fds(void) {
 
 static volatile sig_atomic_t alarms;
 static char held_until[] = "/tmp/forkless-held-XXXXXX";
-/* What waits for that file goes on when there have been some. */
+/* Signals: after some of them, creates the file that `hold` waits for. */
 static inline void count_alarm(int signal) {
     int saved = errno;
     if (++alarms == 20) close(open(held_until, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     (void)signal, errno = saved;
 }
 
-/* A line that waits first, for the file that `count_alarm` makes. */
+/* A command line that first waits for the file of `count_alarm`. */
 static inline void hold(char *line, size_t size, const char *rest) {
     strcpy(held_until + strlen(held_until) - 6, "XXXXXX");
     close(mkstemp(held_until)), unlink(held_until);

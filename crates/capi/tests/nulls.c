@@ -1,4 +1,5 @@
-/* What makes no sense is an error and no crash, and no result is written. Nothing is launched here, so that it runs under valgrind. */
+/* Invalid arguments are errors and no crash, and output parameters are not written. Nothing is launched, so that it runs under
+ * valgrind. */
 #include "check.h"
 #include <sys/ioctl.h>
 
@@ -6,7 +7,7 @@ static forkless_command *command;
 static char text[64];
 static char *list[] = {text, NULL};
 
-/* A null pointer in place of the handle. (Those of the table of settings: c.rs.) */
+/* A null pointer as handle. (Settings of the table: c.rs.) */
 static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_or_else(NULL, "x"));
     EXPECT(-EINVAL, forkless_command_program_fd(NULL, 0));
@@ -75,7 +76,7 @@ static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_hand_back(NULL, 0));
 }
 
-/* A null pointer in place of a text or a list, a descriptor that is none. */
+/* Null pointers as strings or lists, and invalid descriptors. */
 static void no_text(void) {
     EXPECT(-EINVAL, forkless_command_or_else(command, NULL));
     EXPECT(-EINVAL, forkless_command_arg(command, NULL));
@@ -155,7 +156,7 @@ static void no_pipeline(void) {
     EXPECT(0, forkless_pipeline_prepared(pipeline, prepared));
     forkless_prepared_free(prepared);
     EXPECT(2, forkless_pipeline_count(pipeline));
-    /* Without a place for what comes of it. */
+    /* With a null pointer for the result. */
     EXPECT(-EINVAL, forkless_pipeline_spawn(pipeline, 1, &child, NULL));
     EXPECT(-EINVAL, forkless_pipeline_spawn(pipeline, 2, NULL, NULL));
     EXPECT(-EINVAL, forkless_pipeline_status(pipeline, 0, NULL, NULL, NULL));
@@ -175,7 +176,7 @@ static void no_pipeline(void) {
 static void no_cgroup(void) {
     forkless_cgroup *group = NULL;
     uint64_t number = 77;
-    /* -ENOENT where there is none of version 2. */
+    /* -ENOENT without a version 2 hierarchy. */
     CHECK(forkless_cgroup_own(NULL, sizeof text, NULL) < 0);
     EXPECT(-EINVAL, forkless_cgroup_hand_down(NULL, list, NULL));
     EXPECT(-EINVAL, forkless_cgroup_hand_down("/", NULL, NULL));
@@ -253,7 +254,7 @@ static void no_zygote(void) {
     EXPECT(-EINVAL, forkless_zygote_serve_if_asked(NULL, 1));
     EXPECT(-EINVAL, forkless_zygote_serve_if_asked(&no_name, 1));
     EXPECT(-EINVAL, forkless_zygote_serve_if_asked(&no_function, 1));
-    /* This program has not asked. */
+    /* This program does not call forkless_zygote_serve_if_asked. */
     EXPECT(-EINVAL, forkless_zygote_start(&how, &zygote, NULL));
     EXPECT(-EINVAL, forkless_zygote_start(NULL, NULL, NULL));
     how.restart = 5;
@@ -355,7 +356,7 @@ static void no_result(void) {
     CHECK(forkless_popenv(NULL, "r", 0) == NULL);
     CHECK(child == NULL && prepared == NULL && output == NULL);
     EXPECT(77, status);
-    /* Nothing is freed of nothing. */
+    /* The _free functions accept null pointers. */
     forkless_command_free(NULL);
     forkless_prepared_free(NULL);
     forkless_child_free(NULL);
@@ -363,7 +364,7 @@ static void no_result(void) {
     forkless_waitset_free(NULL);
 }
 
-/* errno is the caller's, whatever came of a call that does not answer by it; and what the library keeps ends with exec. */
+/* Functions that return an errno leave errno unchanged, and descriptors that the library keeps are close-on-exec. */
 static void errno_and_copies(void) {
     enum { NUMBERS = 100 };
     int inherited[NUMBERS], kept = 0;
@@ -385,7 +386,7 @@ static void errno_and_copies(void) {
 }
 
 /* Names that no variable can have, and options that another version of the library would know. */
-static void nonsense(void) {
+static void invalid_values_are_refused(void) {
     static const char *const names[] = {"", "=", "A=", "=A", "A=B"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         EXPECT(-EINVAL, forkless_command_env(command, names[n], "x"));
@@ -408,11 +409,11 @@ int main(void) {
     EXPECT(0, forkless_command_new("true", &command));
     strcpy(text, "word");
     errno_and_copies();
-    nonsense();
+    invalid_values_are_refused();
     no_command();
     no_text();
     no_result();
-    /* It is as it was, and can be prepared and shown. */
+    /* The command is unchanged, and can be prepared and described. */
     forkless_prepared *prepared;
     char steps[2048];
     EXPECT(0, forkless_command_arg(command, text));

@@ -1,12 +1,12 @@
-//! The perl distribution as who installs it meets it: `perl Makefile.PL && make && make test`, in a copy.
+//! Tests the perl distribution as a user installs it: `perl Makefile.PL && make && make test`, in a copy.
 //!
-//! Not the harness of Rust: perl's tests are told one by one, and counted as tests.
+//! It does not use Rust's test harness, so that each of perl's tests is printed and counted as a test.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The one test that the harness would list.
+/// The name of the test in the harness's list.
 const NAME: &str = "perl_distribution";
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// As the harness ends, for who adds up.
+/// The last line of the harness, for tools that count tests.
 fn result(passed: usize, failed: usize, ignored: usize) {
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!(
@@ -52,17 +52,17 @@ fn failed(what: impl std::fmt::Display) -> Outcome {
     Outcome::Failed(what.to_string())
 }
 
-/// How many of perl's tests have passed.
+/// Returns the number of perl's tests that passed.
 fn test() -> Result<usize, Outcome> {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     if tempfile::tempfile_in(own).is_err() {
-        // A tree that is someone else's is no fault of the distribution's.
+        // A tree that this user cannot write to is not a failure of the distribution.
         return Err(Outcome::Skipped("cargo's directory cannot be written to by this user".into()));
     }
     let target = own.parent().expect("a directory of cargo's");
     let built = xtask::modules::perl(&own.join("perl"), target).map_err(|error| failed(format!("{error:#}")))?;
     let copy = built.map_err(Outcome::Skipped)?;
-    // What tests say of what they skip is on standard error.
+    // Reasons for skipped tests are written to standard error.
     let mut make = Command::new("timeout");
     make.args(["900", "sh", "-c", "exec make test TEST_VERBOSE=1 2>&1"]).current_dir(&copy).env_remove("PERL5LIB");
     let tests = count(&mut make)?;
@@ -72,7 +72,7 @@ fn test() -> Result<usize, Outcome> {
     Ok(tests)
 }
 
-/// Runs it, shows what it says, and counts what passed.
+/// Runs the command, prints its output, and counts the tests that passed.
 fn count(command: &mut Command) -> Result<usize, Outcome> {
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut passed = 0;

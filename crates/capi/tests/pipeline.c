@@ -1,4 +1,4 @@
-/* Programs in a row. */
+/* Tests of pipelines. */
 #include "check.h"
 
 static forkless_pipeline *pipeline_of(const char *const lines[]) {
@@ -7,13 +7,13 @@ static forkless_pipeline *pipeline_of(const char *const lines[]) {
     for (; *lines != NULL; lines++) {
         forkless_command *command = shell(*lines);
         EXPECT(0, forkless_pipeline_command(pipeline, command, NULL));
-        /* It was copied. */
+        /* The pipeline has copied it. */
         forkless_command_free(command);
     }
     return pipeline;
 }
 
-static void every_status_is_told(void) {
+static void every_status_is_returned(void) {
     const char *lines[] = {"exit 3", "cat; exit 4", "cat >/dev/null", NULL};
     forkless_pipeline *pipeline = pipeline_of(lines);
     int statuses[4] = {77, 77, 77, 77}, status = 77;
@@ -24,7 +24,7 @@ static void every_status_is_told(void) {
     EXPECT(0, statuses[2]);
     EXPECT(77, statuses[3]);
     EXPECT(0, status);
-    /* Again, with a shell's pipefail, and room for one status or none. */
+    /* Again, with pipefail, and room for one status or none. */
     EXPECT(0, forkless_pipeline_pipefail(pipeline, 1));
     statuses[0] = statuses[1] = 77;
     EXPECT(0, forkless_pipeline_status(pipeline, 1, statuses, &status, NULL));
@@ -36,7 +36,7 @@ static void every_status_is_told(void) {
     forkless_pipeline_free(pipeline);
 }
 
-static void fed_and_read(void) {
+static void input_is_written_and_output_captured(void) {
     const char *lines[] = {"echo one >&2; tr a-z A-Z", "echo two >&2; sort", "echo three >&2; uniq; exit 5", NULL};
     enum { LINES = 100000 };
     char *input = (char *)malloc(4 * LINES);
@@ -44,7 +44,7 @@ static void fed_and_read(void) {
     forkless_capture how = FORKLESS_CAPTURE_INIT;
     forkless_output *output = NULL;
     int statuses[3];
-    /* More than the pipes hold, so that all have to go on at once. */
+    /* More data than the pipes hold, so that all programs must run at the same time. */
     for (int n = 0; n < LINES; n++) memcpy(input + 4 * n, n % 2 ? "aaa\n" : "bbb\n", 4);
     how.input = input, how.input_size = 4 * LINES;
     EXPECT(0, forkless_pipeline_capture(pipeline, &how, 3, statuses, &output, NULL));
@@ -73,7 +73,7 @@ static void a_reader_that_leaves_ends_the_writer(void) {
     forkless_pipeline_free(pipeline);
 }
 
-static void children_of_ones_own(void) {
+static void spawn_returns_all_handles(void) {
     forkless_pipeline *pipeline;
     forkless_command *first = shell("cat; exit 6"), *last = shell("cat; exit 7");
     forkless_prepared *prepared;
@@ -95,7 +95,7 @@ static void children_of_ones_own(void) {
     EXPECT(5, write(forkless_child_fd(children[0], 0), "hello", 5));
     EXPECT(5, read(forkless_child_fd(children[1], 1), text, sizeof text));
     CHECK(memcmp(text, "hello", 5) == 0);
-    /* Which ends its input, and so the next one's. */
+    /* This closes its input, and so ends the next program's. */
     EXPECT(0, forkless_child_wait(children[0], &status, NULL));
     EXPECT(6 << 8, status);
     EXPECT(0, forkless_child_wait(children[1], &status, NULL));
@@ -108,7 +108,7 @@ static int nothing(void *value) {
     return value != NULL;
 }
 
-static void one_that_cannot_be_started_ends_the_others(void) {
+static void a_failed_start_kills_the_other_programs(void) {
     forkless_pipeline *pipeline;
     forkless_command *first = shell("exec sleep 1000"), *last;
     forkless_child *children[2] = {NULL, NULL};
@@ -124,7 +124,7 @@ static void one_that_cannot_be_started_ends_the_others(void) {
     CHECK(children[0] == NULL && children[1] == NULL);
     EXPECT(-ENOENT, forkless_pipeline_status(pipeline, 2, statuses, &status, NULL));
     EXPECT(77 * 3, status + statuses[0] + statuses[1]);
-    /* A command that makes no sense is not added. */
+    /* An invalid command is not added. */
     EXPECT(0, forkless_command_pre_exec(first, nothing, NULL));
     EXPECT(-EINVAL, forkless_pipeline_command(pipeline, first, &error));
     EXPECT(FORKLESS_STEP_CHECK, error.step);
@@ -136,11 +136,11 @@ static void one_that_cannot_be_started_ends_the_others(void) {
 
 int main(void) {
     int fds = open_fds();
-    every_status_is_told();
-    fed_and_read();
+    every_status_is_returned();
+    input_is_written_and_output_captured();
     a_reader_that_leaves_ends_the_writer();
-    children_of_ones_own();
-    one_that_cannot_be_started_ends_the_others();
+    spawn_returns_all_handles();
+    a_failed_start_kills_the_other_programs();
     expect_nothing_left(fds);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Programs on a terminal of ours. */
+/* Tests of pseudo-terminals. */
 #include "check.h"
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -27,7 +27,7 @@ static forkless_child *spawn_on(forkless_pty *pty, const char *line) {
     return child;
 }
 
-/* What is read until the end or, if that is given, until a text has been seen. */
+/* Reads until end of file, or until the text `until` if it is given. */
 static void expect_text(forkless_pty *pty, const char *until, const char *text) {
     char found[4096] = "";
     size_t size = 0;
@@ -50,7 +50,7 @@ static void expect_end(forkless_child *child, int expected) {
     forkless_child_free(child);
 }
 
-static void typed_to_and_read_from(void) {
+static void the_terminal_is_written_and_read(void) {
     forkless_pty *pty = open_pty();
     char path[64], name[128];
     CHECK(forkless_pty_path(pty, path, sizeof path) > 0);
@@ -63,9 +63,9 @@ static void typed_to_and_read_from(void) {
     snprintf(name, sizeof name, "hello world\r\n%s\r\n", path);
     expect_text(pty, NULL, name);
     expect_end(child, 3 << 8);
-    /* With nobody there. */
+    /* No program has the terminal open. */
     EXPECT(0, forkless_pty_read(pty, name, sizeof name));
-    /* The next one; the end of its input is typed. */
+    /* The next child; this time with end of file as input. */
     child = spawn_on(pty, "cat; exit 4");
     EXPECT(0, forkless_pty_send_eof(pty));
     expect_text(pty, NULL, "");
@@ -114,7 +114,7 @@ static void modes(void) {
     CHECK(!(found.c_lflag & (ICANON | ISIG)));
     EXPECT(-ENOTTY, forkless_pty_copy_modes(other, null));
     EXPECT(-EBADF, forkless_pty_copy_modes(other, -1));
-    /* Bytes both ways, the one who would wait is told. */
+    /* Bytes in both directions, and EAGAIN instead of blocking. */
     EXPECT(0, forkless_pty_set_nonblocking(pty, 1));
     EXPECT(-EAGAIN, forkless_pty_read(pty, &byte, 1));
     EXPECT(-EINVAL, forkless_pty_read(pty, NULL, 1));
@@ -134,7 +134,7 @@ static void modes(void) {
 static void read_until_the_end_of_a_child(void) {
     forkless_pty *pty = open_pty();
     forkless_output *output = NULL;
-    /* Somebody else keeps the terminal open, so it has no end of its own. */
+    /* Another process keeps the terminal open, so reading does not reach end of file. */
     forkless_child *child = spawn_on(pty, "trap '' HUP; sleep 1000 & echo $!; exit 5");
     EXPECT(-EINVAL, forkless_pty_read_until_exit(pty, child, 0, NULL, NULL));
     EXPECT(-EINVAL, forkless_pty_read_until_exit(pty, NULL, 0, &output, NULL));
@@ -149,7 +149,7 @@ static void read_until_the_end_of_a_child(void) {
     forkless_pty_free(pty);
 }
 
-static void one_that_has_gone_is_an_error(void) {
+static void a_closed_terminal_is_an_error(void) {
     forkless_pty *pty = open_pty();
     forkless_command *command = shell("exit 0");
     forkless_child *child = NULL;
@@ -159,7 +159,7 @@ static void one_that_has_gone_is_an_error(void) {
     CHECK(forkless_command_spawn(command, &child, &error) < 0);
     CHECK(child == NULL && error.message[0] != 0);
     forkless_command_free(command);
-    /* No descriptor for one. */
+    /* No free descriptor. */
     struct rlimit old, few;
     int fds[1024], count = 0;
     EXPECT(0, getrlimit(RLIMIT_NOFILE, &old));
@@ -180,11 +180,11 @@ int main(void) {
         printf("SKIPPED: pseudo-terminals in C, because /dev/ptmx cannot be opened here\n");
         return 0;
     }
-    typed_to_and_read_from();
+    the_terminal_is_written_and_read();
     sizes();
     modes();
     read_until_the_end_of_a_child();
-    one_that_has_gone_is_an_error();
+    a_closed_terminal_is_an_error();
     expect_nothing_left(fds);
     return 0;
 }

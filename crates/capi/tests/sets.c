@@ -1,4 +1,4 @@
-/* Wait sets. */
+/* Tests of wait sets. */
 #include "check.h"
 #include <poll.h>
 
@@ -10,14 +10,14 @@ static forkless_child *launch(const char *line) {
     return child;
 }
 
-/* One that has executed its program: a signal before that is told as ECANCELED. */
+/* A child that has executed its program: a signal before that would be reported as ECANCELED. */
 static forkless_child *sleeper(void) {
     forkless_child *child = launch("exec sleep 100");
     EXPECT(1, forkless_child_wait_exec(child, -1, NULL));
     return child;
 }
 
-static void ends_as_they_come(void) {
+static void children_are_returned_as_they_end(void) {
     enum { CHILDREN = 50 };
     forkless_waitset *set;
     forkless_ended ended;
@@ -45,7 +45,7 @@ static void ends_as_they_come(void) {
     forkless_waitset_free(set);
 }
 
-static void in_and_out(void) {
+static void children_are_inserted_and_removed(void) {
     forkless_waitset *set;
     forkless_child *child;
     forkless_ended ended;
@@ -69,7 +69,7 @@ static void in_and_out(void) {
     EXPECT(1, poll(&poll_fd, 1, 60000));
     EXPECT(1, forkless_waitset_wait(set, 0, &ended, NULL));
     CHECK(ended.value == set && ended.status == SIGTERM);
-    /* And back again: it has ended, and is told so once more. */
+    /* Inserted again: it has ended, and is returned once more. */
     EXPECT(0, forkless_waitset_insert(set, ended.child, NULL, NULL, NULL));
     EXPECT(1, forkless_waitset_wait(set, -1, &ended, NULL));
     EXPECT(SIGTERM, ended.status);
@@ -86,7 +86,7 @@ static void in_and_out(void) {
     forkless_waitset_free(set);
 }
 
-/* One that cannot be watched stays the caller's, under the same handle. */
+/* A child that cannot be inserted still belongs to the caller. */
 static void refused(void) {
     forkless_waitset *set;
     forkless_command *command = shell("exit 5");
@@ -114,8 +114,8 @@ static void refused(void) {
 
 int main(void) {
     int fds = open_fds();
-    ends_as_they_come();
-    in_and_out();
+    children_are_returned_as_they_end();
+    children_are_inserted_and_removed();
     refused();
     expect_nothing_left(fds);
     return 0;

@@ -1,4 +1,4 @@
-/* forkless_popen, forkless_popenv, forkless_popen2, forkless_pclose. */
+/* Tests of forkless_popen, forkless_popenv, forkless_popen2 and forkless_pclose. */
 #include "check.h"
 #include <sys/utsname.h>
 
@@ -30,7 +30,7 @@ static void reads_and_writes(void) {
     EXPECT(8, read(fd, buffer, sizeof buffer));
     CHECK(strcmp(buffer, "written\n") == 0);
     close(fd), unlink(path);
-    /* A line that looks like an option; the empty one. */
+    /* A command line that looks like an option; an empty one. */
     stream = forkless_popen("-x 2>/dev/null", "r");
     EXPECT(127 << 8, forkless_pclose(stream));
     stream = forkless_popen("", "r");
@@ -50,7 +50,7 @@ static void argv_form(void) {
     stream = forkless_popenv(words, "r", FORKLESS_STDERR_INHERIT);
     expect_line(stream, "|a b|*|");
     EXPECT(0, forkless_pclose(stream));
-    /* The failure is told at once. */
+    /* The failure is reported at once. */
     char *missing[] = {"/no/such/program", NULL}, *none[] = {NULL};
     errno = 0;
     CHECK(forkless_popenv(missing, "r", 0) == NULL && errno == ENOENT);
@@ -90,14 +90,14 @@ static void bad_input(void) {
     EXPECT(0, fclose(foreign));
 }
 
-/* A stream is not in the way of a later one: what is written to the first ends though the second program runs. */
-static void streams_do_not_hold_each_other(void) {
+/* A later program does not inherit an earlier stream: the first program sees end of file while the second one runs. */
+static void streams_are_not_inherited_by_later_programs(void) {
     FILE *first = forkless_popen("cat >/dev/null", "w");
     FILE *second = forkless_popen("exec cat", "w");
     CHECK(first != NULL && second != NULL);
     EXPECT(0, forkless_pclose(first));
     EXPECT(0, forkless_pclose(second));
-    /* Nor has the program anything else that is open. (The listing itself has one more.) */
+    /* The program has no other open descriptors. (ls itself opens one more.) */
     int plain = dup(0);
     CHECK(plain >= 0);
     FILE *stream = forkless_popen("ls /proc/self/fd | wc -l", "r");
@@ -110,7 +110,7 @@ static void closed_by_fclose(void) {
     FILE *wrong = forkless_popen("true", "r");
     int fd = fileno(wrong);
     fclose(wrong);
-    /* Another stream that has its number, and neither its place in memory, is none of ours. */
+    /* Another stream with the same descriptor, but not the same address, is not a stream of this library. */
     FILE *place = fopen("/dev/null", "r");
     EXPECT(fd, fileno(place));
     int moved = dup(fd);
@@ -131,7 +131,7 @@ static void closed_by_fclose(void) {
     EXPECT(4 << 8, forkless_pclose(next));
 }
 
-/* Many at once, at numbers around 1024, and closed in another order. */
+/* Many streams at once, with descriptors around 1024, closed in another order. */
 static void many_streams(void) {
     enum { STREAMS = 60, BELOW = 1000 };
     struct rlimit old, more;
@@ -196,7 +196,7 @@ static void in_threads(void) {
     for (int n = 0; n < 4; n++) EXPECT(0, pthread_join(threads[n], NULL));
 }
 
-/* The kernel reaps children itself then: the status is kept by a pidfd (Linux 6.15), or said to be lost. */
+/* With SIGCHLD ignored the kernel reaps children: a pidfd keeps the status (Linux 6.15), or it is reported as lost. */
 static void sigchld_ignored(void) {
     signal(SIGCHLD, SIG_IGN);
     FILE *stream = forkless_popen("exit 6", "r");
@@ -210,7 +210,7 @@ static void sigchld_ignored(void) {
     signal(SIGCHLD, SIG_DFL);
 }
 
-/* In a forked copy the child is not its own. */
+/* A forked process cannot close the stream: the child is not its child. */
 static void forked_copy(void) {
     FILE *stream = forkless_popen("exit 7", "r");
     pid_t pid = fork();
@@ -239,7 +239,7 @@ static void no_descriptors_left(void) {
     setrlimit(RLIMIT_NOFILE, &old);
 }
 
-/* With no standard stream open, a pipe's own end has one of their numbers. */
+/* With all standard streams closed, a pipe's end has one of their numbers. */
 static void closed_stdio(void) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -263,7 +263,7 @@ int main(void) {
     argv_form();
     both_directions();
     bad_input();
-    streams_do_not_hold_each_other();
+    streams_are_not_inherited_by_later_programs();
     closed_by_fclose();
     many_streams();
     interrupted();

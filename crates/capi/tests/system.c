@@ -1,7 +1,7 @@
-/* forkless_system: POSIX's rules for signals, in several threads. */
+/* Tests of forkless_system: POSIX's rules for signals, in several threads. */
 #include "check.h"
 
-static void answers(void) {
+static void return_values(void) {
     CHECK(forkless_system(NULL) != 0);
     EXPECT(0, forkless_system("true"));
     EXPECT(5 << 8, forkless_system("exit 5"));
@@ -10,7 +10,7 @@ static void answers(void) {
     EXPECT(0, forkless_system(""));
 }
 
-/* Lines that need no shell, lines that do, and what neither can make sense of: the status is libc's. */
+/* Command lines that need no shell, lines that need one, and invalid lines: the status is that of libc's system. */
 static void as_by_libc(void) {
     static const char *const lines[] = {
         "/bin/true", "/bin/false", "env A=1 sh -c 'exit 7'", "A=6 sh -c 'exit $A'", "sh -c 'kill -KILL $$' 2>/dev/null",
@@ -26,12 +26,12 @@ static void as_by_libc(void) {
         }
     }
     EXPECT(127 << 8, forkless_system("-x 2>/dev/null"));
-    /* The one that is told in another way: these three a terminal sends to a shell as well. */
+    /* One case differs from libc: a terminal sends these three to the shell as well. */
     EXPECT(SIGINT, forkless_system("sh -c 'kill -INT $$'"));
 }
 
-/* The caller's memory and its close-on-exec descriptors are not in procfs for a line. */
-static void nothing_of_ours_in_procfs(void) {
+/* A command line finds neither the caller's memory nor its close-on-exec descriptors in procfs. */
+static void lines_find_nothing_of_the_caller_in_procfs(void) {
     static char secret[] = "a secret of ours", *const names[] = {"/proc/self/mem", "mem"};
     char directory[] = "/tmp/forkless-procfs-XXXXXX", line[300], text[100];
     CHECK(mkdtemp(directory));
@@ -67,7 +67,7 @@ static void nothing_of_ours_in_procfs(void) {
     close(fd), close(here);
 }
 
-/* A line of megabytes: execve's answer, as the shell's 127 or an error, and nothing worse. */
+/* A command line of megabytes: the result of execve, as the shell's 127 or as an error. */
 static void long_line(void) {
     char *line = malloc(1 << 20);
     memset(line, ' ', (1 << 20) - 1);
@@ -82,7 +82,7 @@ static void long_line(void) {
 static volatile sig_atomic_t hits;
 static void hit(int signal) { (void)signal, hits++; }
 
-/* A handler as servers have it, which reaps whatever child there is. */
+/* A SIGCHLD handler as in servers, which reaps all children. */
 static void reap(int signal) {
     (void)signal;
     int error = errno;
@@ -90,8 +90,9 @@ static void reap(int signal) {
     errno = error;
 }
 
-/* SIGINT and SIGQUIT sent to both reach only the program; SIGCHLD waits until the answer is there, so its handler finds no child. */
-static void signals_meanwhile(void) {
+/* SIGINT and SIGQUIT, sent to both, only reach the program. SIGCHLD stays blocked until the status is known, so its handler
+ * finds no child. */
+static void signals_while_waiting(void) {
     struct sigaction action, old_int, old_chld, now;
     memset(&action, 0, sizeof action);
     action.sa_handler = hit;
@@ -101,7 +102,7 @@ static void signals_meanwhile(void) {
     hits = 0;
     EXPECT(SIGINT, forkless_system("kill -INT $PPID; kill -QUIT $PPID; kill -INT $$"));
     EXPECT(0, hits);
-    /* Put back: the handler is there again, and nothing is blocked. */
+    /* Restored: the handler is set, and no signal is blocked. */
     sigaction(SIGINT, NULL, &now);
     CHECK(now.sa_handler == hit);
     raise(SIGINT);
@@ -111,14 +112,14 @@ static void signals_meanwhile(void) {
     CHECK(!sigismember(&mask, SIGCHLD));
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGCHLD, &old_chld, NULL);
-    /* What the caller ignores the program ignores: a shell cannot be killed by it then. */
+    /* Signals that the caller ignores stay ignored in the program, so they cannot kill the shell. */
     signal(SIGINT, SIG_IGN);
     EXPECT(9 << 8, forkless_system("kill -INT $$; exit 9"));
     signal(SIGINT, SIG_DFL);
 }
 
-/* The program starts with the same signals blocked and ignored as libc's system gives it, but for glibc's own two (32, 33), which that
- * leaves ignored. (dash unblocks all; a shell that does not would show them.) */
+/* The program starts with the same blocked and ignored signals as with libc's system, except for glibc's two internal signals
+ * (32, 33), which libc leaves ignored. (dash unblocks all signals; another shell would show them.) */
 static void signals_as_by_libc(void) {
     const char *line = "grep -E '^Sig(Blk|Ign)' /proc/self/status | sed 's/000000018/000000000/'";
     char ours[4096] = "", theirs[4096] = "", full[512];
@@ -144,8 +145,9 @@ static void signals_as_by_libc(void) {
     close(fd), unlink(path);
 }
 
-/* The handler of SIGCHLD is called when the answer is there, and not for each change of the program: one that stops, goes on and ends. */
-static void one_sigchld(void) {
+/* The SIGCHLD handler is called once, when the status is known, and not for each change of a program that stops, continues and
+ * ends. */
+static void one_sigchld_is_handled(void) {
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
     action.sa_handler = hit;
@@ -166,7 +168,7 @@ static void *many(void *argument) {
     return NULL;
 }
 
-/* When the last of several threads is done the handlers are as before. */
+/* The handlers are restored when the last of several threads has finished. */
 static void in_threads(void) {
     struct sigaction action, now;
     memset(&action, 0, sizeof action);
@@ -185,7 +187,7 @@ static void *line(void *argument) {
     return argument;
 }
 
-/* Not a cancellation point: a cancelled thread finishes the call, and ends at the next point. */
+/* Not a cancellation point: a cancelled thread finishes the call, and ends at the next cancellation point. */
 static void cancelled(void) {
     pthread_t thread;
     void *result;
@@ -197,7 +199,7 @@ static void cancelled(void) {
     CHECK(now.sa_handler == SIG_DFL);
 }
 
-/* A copy that is forked while a thread waits: its own calls work, and it ignores nothing for ever. */
+/* A process that is forked while a thread waits: its own calls work, and its signals do not stay ignored. */
 static void forked_copy(void) {
     pthread_t thread;
     char directory[] = "/tmp/forkless-capi-XXXXXX", fifo[64], held[128];
@@ -219,7 +221,7 @@ static void forked_copy(void) {
     }
     int status;
     EXPECT(pid, waitpid(pid, &status, 0));
-    /* First of all, or what waits there would outlive a failure. */
+    /* Before any check, because after a failure the waiting program would never end. */
     int go = open(fifo, O_WRONLY | O_CLOEXEC);
     CHECK(go >= 0);
     close(go);
@@ -230,13 +232,13 @@ static void forked_copy(void) {
 
 int main(void) {
     int fds = open_fds();
-    answers();
+    return_values();
     as_by_libc();
-    nothing_of_ours_in_procfs();
+    lines_find_nothing_of_the_caller_in_procfs();
     long_line();
-    signals_meanwhile();
+    signals_while_waiting();
     signals_as_by_libc();
-    one_sigchld();
+    one_sigchld_is_handled();
     in_threads();
     cancelled();
     forked_copy();

@@ -1,4 +1,4 @@
-/* Several threads, and cancelled ones. */
+/* Tests with several threads, and with cancelled ones. */
 #include "check.h"
 
 static forkless_prepared *prepared;
@@ -40,8 +40,8 @@ static void *waits(void *argument) {
     return argument;
 }
 
-/* A second thread at a handle is told so, and nothing is lost. */
-static void a_child_is_one_threads(void) {
+/* A second thread that uses a handle gets EBUSY, and nothing is lost. */
+static void a_child_is_used_by_one_thread_at_a_time(void) {
     pthread_t thread;
     forkless_command *command = shell("exec sleep 20");
     forkless_child *child;
@@ -69,7 +69,7 @@ static void *captures(void *argument) {
     return argument; /* not reached */
 }
 
-/* A thread that is cancelled in the middle ends after the call, not through it. */
+/* A thread that is cancelled during a call ends after the call. */
 static void cancelled(void) {
     pthread_t thread;
     void *result;
@@ -84,7 +84,7 @@ static void cancelled(void) {
 int main(void) {
     int fds = open_fds();
     a_prepared_command_is_shared();
-    a_child_is_one_threads();
+    a_child_is_used_by_one_thread_at_a_time();
     cancelled();
     expect_nothing_left(fds);
     return 0;

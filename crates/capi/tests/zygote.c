@@ -1,9 +1,9 @@
-/* Children that a helper clones, which is this program once more. */
+/* Tests of zygotes. The helper is another instance of this program. */
 #include "check.h"
 
 static int number;
 
-/* What children call before they become their program. */
+/* Functions that children call before exec. */
 static int say(const void *bytes, size_t size) {
     return write(1, bytes, size) == (ssize_t)size ? 0 : errno;
 }
@@ -61,7 +61,7 @@ static void launched_by_a_zygote(void) {
     forkless_error error;
     char own[32], route[256];
     int status;
-    /* The child is ours, and not the helper's. */
+    /* The child is this process's child, and not the helper's. */
     snprintf(own, sizeof own, "%d\n", (int)getpid());
     CHECK(forkless_zygote_pid(zygote) > 0 && forkless_zygote_pid(zygote) != getpid());
     EXPECT(0, forkless_zygote_spawn(zygote, prepared, &child, NULL));
@@ -93,7 +93,7 @@ static void launched_by_a_zygote(void) {
     EXPECT(-EINVAL, forkless_zygote_launch(zygote, none, &child, &error));
     EXPECT(FORKLESS_STEP_CHECK, error.step);
     forkless_prepared_free(none);
-    /* Nobody chooses one for a command. */
+    /* A zygote cannot be selected as a command's launcher. */
     EXPECT(-EINVAL, forkless_command_launcher(command, FORKLESS_LAUNCHER_ZYGOTE));
     forkless_command_free(command);
     EXPECT(0, forkless_zygote_get_stats(zygote, &stats, sizeof stats));
@@ -132,8 +132,8 @@ static void functions_are_called_before_the_program(void) {
     forkless_zygote_free(zygote);
 }
 
-/* The memory of this process is not the child's: that is what the helper's was when it asked. */
-static void the_memory_is_the_helpers(void) {
+/* The child has the helper's memory, as of forkless_zygote_serve_if_asked, and not that of this process. */
+static void children_have_the_helpers_memory(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo program");
     forkless_zygote_call call = {"number", NULL, 0};
@@ -146,7 +146,7 @@ static void the_memory_is_the_helpers(void) {
     forkless_zygote_free(zygote);
 }
 
-static void a_helper_that_was_killed(void) {
+static void a_killed_helper_is_replaced(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo on");
     forkless_child *child = NULL;
@@ -155,7 +155,7 @@ static void a_helper_that_was_killed(void) {
     EXPECT(0, kill(forkless_zygote_pid(zygote), SIGKILL));
     EXPECT(0, forkless_zygote_spawn(zygote, prepared, &child, NULL));
     expect_end(child, "on\n", 0);
-    /* Of a struct that is shorter: no more than that. */
+    /* With a shorter struct, only that part is written. */
     EXPECT(0, forkless_zygote_get_stats(zygote, &stats, 2 * sizeof(uint64_t)));
     EXPECT(1, stats.launches);
     EXPECT(2, stats.starts);
@@ -172,8 +172,8 @@ static void a_helper_that_was_killed(void) {
     forkless_zygote_free(zygote);
 }
 
-/* What its helper clones is a child of the first process. */
-static void a_forked_copy_is_told_that_it_is_none_of_its(void) {
+/* The helper's children are children of the original process. */
+static void a_forked_process_cannot_use_the_zygote(void) {
     forkless_zygote *zygote = start(FORKLESS_RESTART_ALWAYS);
     forkless_prepared *prepared = prepare("echo on");
     forkless_child *child = NULL;
@@ -195,7 +195,7 @@ static void a_forked_copy_is_told_that_it_is_none_of_its(void) {
     forkless_zygote_free(zygote);
 }
 
-static void what_cannot_be_a_helper(void) {
+static void programs_that_cannot_be_a_helper(void) {
     forkless_zygote_options how = FORKLESS_ZYGOTE_INIT;
     forkless_zygote *zygote = NULL;
     forkless_error error;
@@ -213,7 +213,7 @@ static void what_cannot_be_a_helper(void) {
 int main(void) {
     forkless_zygote *zygote = NULL;
     int asked_already = getenv("FORKLESS_ZYGOTE") != NULL;
-    /* Who has not asked cannot be its own helper. */
+    /* A program that has not called forkless_zygote_serve_if_asked cannot be its own helper. */
     if (!asked_already) EXPECT(-EINVAL, forkless_zygote_start(NULL, &zygote, NULL));
     number = 1;
     EXPECT(0, forkless_zygote_serve_if_asked(functions, 3));
@@ -225,10 +225,10 @@ int main(void) {
     }
     launched_by_a_zygote();
     functions_are_called_before_the_program();
-    the_memory_is_the_helpers();
-    a_helper_that_was_killed();
-    a_forked_copy_is_told_that_it_is_none_of_its();
-    what_cannot_be_a_helper();
+    children_have_the_helpers_memory();
+    a_killed_helper_is_replaced();
+    a_forked_process_cannot_use_the_zygote();
+    programs_that_cannot_be_a_helper();
     expect_nothing_left(fds);
     return 0;
 }

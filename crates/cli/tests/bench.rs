@@ -1,4 +1,4 @@
-//! `forkless bench` from end to end, with few samples: its files, its format, its failures. No times are asserted.
+//! `forkless bench` end to end with few samples: files, format and errors. Asserts no times.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use xtask::modules::{Modules, Profile};
 /// A program that exits with 0.
 const TRUE: &str = "/bin/true";
 
-/// A small bench: seconds, not minutes, in a debug build too.
+/// A short bench, which takes seconds even in a debug build.
 fn bench(out: &Path, words: &[&str]) -> Output {
     bench_command(out, words).output().expect("forkless starts")
 }
@@ -37,7 +37,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The field names that stand in the tables of `bench/FORMAT.md`, by the heading above.
+/// The field names in the tables of `bench/FORMAT.md`, by heading.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/FORMAT.md");
     let text = fs::read_to_string(path).expect("bench/FORMAT.md");
@@ -85,7 +85,7 @@ fn json_has_exactly_the_documented_fields() {
     targets.iter().for_each(|target| assert_eq!(keys(target), documented["targets"]));
 }
 
-/// The same where our modules are found, built as for their own tests.
+/// The same with the language modules of forkless, built as for their own tests.
 fn bench_with_modules(out: &Path, words: &[&str]) -> (Output, Modules) {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let modules = Modules::build(own, own.parent().expect("a directory of cargo's"), Profile::Dev);
@@ -111,7 +111,7 @@ fn every_launcher_of_the_format_has_a_row() {
     assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
     for row in rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
-            // Some languages know the time of their children in ticks only, of which a few launches may take none.
+            // Some languages know the CPU time of children in clock ticks only, which may be 0 for a few launches.
             let least = if field == "cpu_us" { 0.0 } else { f64::MIN_POSITIVE };
             assert!(row[field].as_f64().is_some_and(|value| value >= least), "{field} of {row}");
         }
@@ -128,7 +128,7 @@ fn every_launcher_of_the_format_has_a_row() {
     }
     let has = |field: &str, value: u64| rows.iter().any(|row| row[field] == value);
     assert!(has("parent_mib", 1) && has("mappings", 100) && has("fds", 64) && has("threads", 2) && has("pipes", 3));
-    // Every engine is in the sweeps, but for those that fork as another; those that launch from threads in that of threads.
+    // Every engine takes part in the sweeps, except those that launch as another one does. Those with threads take part in that of threads.
     let notes = fs::read_to_string(out.path().join("table.txt")).expect("text");
     for name in engines.keys().filter(|name| !absent.contains(*name)) {
         let of = |field: &str, value: Value| rows.iter().any(|row| row["launcher"] == **name && row[field] == value);
@@ -152,7 +152,7 @@ fn settings_are_measured_small_and_large() {
     let report = json(&output);
     let rows = report["rows"].as_array().expect("rows");
     if rows.is_empty() {
-        return eprintln!("SKIPPED: settings, because none can be had here");
+        return eprintln!("SKIPPED: settings, because none is available here");
     }
     for setting in rows.iter().map(|row| &row["setting"]) {
         let of = |launcher: &str, mib: u64| {
@@ -171,7 +171,7 @@ fn settings_are_measured_small_and_large() {
     let text = report["machine"]["engines"].as_object().expect("an object");
     for (name, version) in text {
         let here = rows.iter().any(|row| row["launcher"] == name.as_str());
-        // Only Go and our package have something of what an ordinary user may ask for; these have nothing at all.
+        // Only Go and the Python package support settings that an ordinary user may use; these engines support none.
         let none = name.contains("perl") || ["java", "glib"].contains(&name.as_str());
         let has_namespaces = name == "go" || name.starts_with("forkless-cpython");
         let asked = has_namespaces || rows.iter().any(|row| row["setting"] == "user") && !none;
@@ -180,7 +180,7 @@ fn settings_are_measured_small_and_large() {
 }
 
 #[test]
-fn every_way_to_wait_has_rows() {
+fn every_waiting_method_has_rows() {
     let out = directory();
     let report = json(&bench(out.path(), &["--only=alive", "--json=-"]));
     let alive = report["alive"].as_array().expect("alive");
@@ -211,13 +211,13 @@ fn every_way_to_wait_has_rows() {
 }
 
 #[test]
-fn files_are_written_and_agree() {
+fn output_files_are_written_and_consistent() {
     let out = directory();
     let words = ["--only=memory,threads", "--launchers=floor,std", "--memory=0,1", "--threads=1,2"];
     let output = bench(out.path(), &words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
-    for part in ["Small parent", "launches/s", "In short", "index.html"] {
+    for part in ["Small parent", "launches/s", "Summary", "index.html"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     let read = |name: &str| fs::read(out.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -233,11 +233,11 @@ fn files_are_written_and_agree() {
     let page = String::from_utf8(read("index.html")).expect("text");
     assert_eq!(page.matches("<svg role=\"img\"").count(), 9, "three panels each of small, memory and threads");
     let table = String::from_utf8(read("table.txt")).expect("text");
-    assert!(text.starts_with(&table) && table.contains("In short"), "{table}");
+    assert!(text.starts_with(&table) && table.contains("Summary"), "{table}");
 }
 
 #[test]
-fn nothing_of_the_machine_leaks_into_the_record() {
+fn record_contains_no_host_name_or_path() {
     let out = directory();
     let output = bench(out.path(), &["--quick", "--launchers=std", "--memory=0", "--fds=3", "--threads=1", "--json=-"]);
     let text = json(&output)["machine"].to_string();
@@ -248,7 +248,7 @@ fn nothing_of_the_machine_leaks_into_the_record() {
 }
 
 #[test]
-fn a_program_of_the_users_choice() {
+fn bench_launches_the_given_program() {
     let out = directory();
     let few =
         ["--quick", "--launchers=floor,popen", "--memory=0", "--fds=3", "--threads=1", "--mappings=0", "--json=-"];
@@ -263,7 +263,7 @@ fn a_program_of_the_users_choice() {
     let failed = run(&["sh", "-c", "exit 3"]);
     assert_eq!(failed.status.code(), Some(1));
     let words = String::from_utf8(failed.stderr).expect("text");
-    assert!(words.contains("contestant floor") && words.contains('3'), "{words}");
+    assert!(words.contains("method floor") && words.contains('3'), "{words}");
 
     let missing = run(&["no-such-program-anywhere"]);
     assert_eq!(missing.status.code(), Some(1));
@@ -271,7 +271,7 @@ fn a_program_of_the_users_choice() {
 }
 
 #[test]
-fn programs_may_be_called_like_what_is_done_with_records() {
+fn program_may_have_the_name_of_a_subcommand() {
     let out = directory();
     let few = ["--quick", "--only=memory", "--launchers=floor", "--memory=0", "--json=-"];
     let names = directory();
@@ -285,7 +285,7 @@ fn programs_may_be_called_like_what_is_done_with_records() {
 }
 
 #[test]
-fn bad_options_are_refused() {
+fn bad_options_exit_with_2() {
     let out = directory();
     for words in
         [["--only=nothing"], ["--launchers=nobody"], ["--time=0"], ["--samples=0"], ["--memory=x"], ["--nonsense"]]
@@ -294,10 +294,10 @@ fn bad_options_are_refused() {
     }
 }
 
-/// A filter is no condition that can be left again, so a record of launches by `clone` says that it is one.
+/// Without clone3, forkless launches by clone, and the record notes that.
 #[test]
-fn a_record_without_clone3_says_so() {
-    const NOTE: &str = "clone3 is refused or missing here: forkless launches by clone";
+fn record_notes_that_clone3_is_missing() {
+    const NOTE: &str = "clone3 is refused or missing: forkless uses clone";
     let words = ["bench", "--no-progress", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.1"];
     let table = |before: &[&str]| {
         let out = directory();
@@ -318,7 +318,7 @@ fn a_record_without_clone3_says_so() {
 }
 
 #[test]
-fn the_temporary_program_is_removed() {
+fn temporary_program_is_removed() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
@@ -329,13 +329,13 @@ fn the_temporary_program_is_removed() {
 }
 
 #[test]
-fn an_interrupted_bench_leaves_nothing_behind() {
+fn interrupted_bench_removes_its_temporary_files() {
     let out = directory();
     let scratch = directory();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["bench", "--time=600", "--samples=100000000", "--launchers=floor", "--out"]).arg(out.path());
     let mut child = command.env("TMPDIR", scratch.path()).spawn().expect("forkless starts");
-    // The program's directory is there once the signals are watched for.
+    // The directory of the program is created after the signal handlers are installed.
     while fs::read_dir(scratch.path()).expect("directory").count() == 0 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -345,9 +345,9 @@ fn an_interrupted_bench_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(scratch.path()).expect("directory").count(), 0);
 }
 
-/// Who may write to the directory cannot have other files written to by links in it.
+/// A user who can write to the directory must not be able to redirect writes to other files by links.
 #[test]
-fn links_in_the_output_directory_are_not_followed() {
+fn symbolic_links_in_the_output_directory_are_not_followed() {
     let place = directory();
     let (out, victim) = (place.path().join("out"), place.path().join("victim"));
     fs::create_dir(&out).expect("a directory");
@@ -358,7 +358,7 @@ fn links_in_the_output_directory_are_not_followed() {
     }
     let output = bench(&out, &["--quick", "--launchers=floor", "--only=memory,alive", "--memory=0"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(fs::read(&victim).expect("a file") == b"precious", "another file has been written to");
+    assert!(fs::read(&victim).expect("a file") == b"precious", "the bench wrote through a symbolic link");
     for name in names {
         let about = fs::symlink_metadata(out.join(name)).expect("a file");
         assert!(about.is_file() && about.len() > 0, "{name}: {about:?}");

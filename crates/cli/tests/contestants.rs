@@ -1,4 +1,4 @@
-//! Every contestant of the bench by itself: what its child is given, and how many system calls it makes. No times are asserted.
+//! Every method of the bench alone: what its child inherits, and how many system calls it makes. Asserts no times.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use xtask::modules::{Modules, Profile};
 
-/// Says in what it is unlike a child of the floor's, which has what its parent has: in the file of its name with `.said`.
+/// Writes the differences to a child of the vfork baseline, which inherits everything, to the file of its name with `.said`.
 const PROOF: &str = r#"#!/bin/sh
 here=/proc/$$ parent=/proc/$PPID said=
 variables() { tr '\0' '\n' <"$1/environ" | grep -Ev '^(PWD|OLDPWD|SHLVL|_)=' | sort; }
@@ -25,7 +25,7 @@ done
 echo "${said#, }" >"$0.said"
 "#;
 
-/// Those of the format that launch one program that writes nothing, by themselves; and whether each may be missing.
+/// The launchers of the format that launch one program without captured output; and whether each may be missing.
 fn launchers() -> Vec<(String, bool)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/FORMAT.md");
     let text = fs::read_to_string(path).expect("bench/FORMAT.md");
@@ -34,7 +34,7 @@ fn launchers() -> Vec<(String, bool)> {
     let entry = |line: &str| {
         let name = line.strip_prefix("| `")?.split('`').next()?;
         let wanted = !name.contains("tokio") && !captures.contains(&name);
-        // Not every libc closes all from a number on.
+        // Not every libc has the file action closefrom.
         wanted.then(|| (name.to_owned(), line.contains("[engine]") || name == "posix_spawn-closefrom"))
     };
     let launchers: Vec<_> = table.lines().filter_map(entry).collect();
@@ -42,7 +42,7 @@ fn launchers() -> Vec<(String, bool)> {
     launchers
 }
 
-/// The option that names the preload library, built and installed as for its own tests.
+/// The option --preload with the library, built and installed as for its own tests.
 fn preload() -> Option<String> {
     static OPTION: OnceLock<Option<String>> = OnceLock::new();
     OPTION.get_or_init(install).clone()
@@ -54,7 +54,7 @@ fn install() -> Option<String> {
     let option = Some(format!("--preload={}", library.display()));
     match xtask::dist::install_once(&own.join("c"), own.parent().expect("a directory of cargo's")) {
         Ok(()) => option,
-        // In a tree of someone else's it may be there, or not; elsewhere a failing build is one.
+        // Another user's build directory may already have it. With write access, a failed build is an error.
         Err(_) if tempfile::tempfile_in(own).is_err() && library.exists() => option,
         Err(error) if tempfile::tempfile_in(own).is_err() => {
             eprintln!("SKIPPED: the preload library, because cargo cannot build as this user: {error:#}");
@@ -64,7 +64,7 @@ fn install() -> Option<String> {
     }
 }
 
-/// Our modules, built as for their own tests.
+/// The language modules of forkless, built as for their own tests.
 fn modules() -> Modules {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let modules = Modules::build(own, own.parent().expect("a directory of cargo's"), Profile::Dev);
@@ -74,7 +74,7 @@ fn modules() -> Modules {
 }
 
 #[test]
-fn children_are_given_what_the_rows_say() {
+fn children_differ_from_the_baseline_as_the_rows_say() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let at = |name: &str| directory.path().join(name);
     fs::write(at("proof"), PROOF).expect("writable");
@@ -90,7 +90,7 @@ fn children_are_given_what_the_rows_say() {
     let (preload, modules) = (&preload(), modules());
     for (launcher, may_be_missing) in launchers() {
         let _ = fs::remove_file(at("proof.said"));
-        // A descriptor that is not close-on-exec, and no PWD, which shells add.
+        // An inheritable descriptor, and no PWD, which shells add.
         let script = "exec 9<\"$0\" 2>\"$0.complaints\"; exec env -u PWD -u OLDPWD FORKLESS_PROOF=given \"$@\"";
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(at("nine")).arg(env!("CARGO_BIN_EXE_forkless"));
@@ -99,9 +99,9 @@ fn children_are_given_what_the_rows_say() {
         modules.add_to(command.args(preload)).expect("no colon");
         let output = command.arg("--").arg(at("proof")).stdin(Stdio::null()).output().expect("sh");
         let complaints = fs::read_to_string(at("nine.complaints")).expect("readable");
-        // One of ours whose module has been built may not.
+        // A method of forkless whose module was built must not be missing.
         let may_be_missing = may_be_missing && !modules.must_have(&launcher);
-        if may_be_missing && complaints.contains("no contestant can take part") {
+        if may_be_missing && complaints.contains("none of the selected methods is available") {
             eprintln!("SKIPPED: {launcher}, because it is not installed");
             continue;
         }
@@ -117,7 +117,7 @@ fn children_are_given_what_the_rows_say() {
 }
 
 #[test]
-fn system_calls_are_counted() {
+fn system_calls_per_launch_are_counted() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["bench", "--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
@@ -149,15 +149,15 @@ fn system_calls_are_counted() {
     // vfork, execve, exit_group, wait4; set_robust_list in a child of fork.
     assert_eq!(floor, 4.0);
     assert_eq!(calls("fork", 0, 0), Some(5.0));
-    // Two pipes, as many dup2, a write, reads and polls to the ends.
+    // Two pipes, two dup2, a write, and reads and polls until the ends.
     assert!(calls("floor", 0, 100) > Some(floor + 10.0), "{report}");
-    // Each directory that the program is not in is one more.
+    // One more call for each directory without the program.
     assert_eq!(calls("floor", 7, 0), Some(11.0));
-    // What libc's own resets signals with is spared.
+    // Without the calls with which libc resets signals.
     if preload.is_some() {
         assert!(calls("forkless-preload-posix_spawn", 0, 0) < calls("posix_spawn", 0, 0), "{report}");
     }
-    // Of the helper's children too: none execs and ends unseen.
+    // The calls of the zygote's children are counted, too: they also exec and exit.
     for launcher in ["forkless-status", "forkless-zygote"] {
         assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");
     }

@@ -1,5 +1,4 @@
-//! `forkless doctor`: what it says, to people and to programs; that it says so when something is refused; that nothing missing
-//! breaks it.
+//! `forkless doctor`: its text and JSON, refused system calls, and missing features.
 
 mod callers;
 
@@ -17,7 +16,7 @@ use seccompiler::{
 };
 use serde_json::Value;
 
-/// `forkless doctor` with these words, without measuring.
+/// `forkless doctor` with these arguments, without measurements.
 fn doctor(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["doctor", "--no-measure"]).args(words);
@@ -28,7 +27,7 @@ fn output(words: &[&str]) -> Output {
     doctor(words).output().expect("forkless starts")
 }
 
-/// What programs get; the exit status is the one that it tells.
+/// The JSON report, after checking that the exit status is the reported one.
 fn parsed(output: &Output) -> Value {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!(output.status.code().map(i64::from), report["verdict"]["exit_status"].as_i64(), "{output:?}");
@@ -54,21 +53,26 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-// ---- what is said ----
+// ---- the report ----
 
 #[test]
-fn people_read_the_most_important_line_first() {
+fn text_starts_with_the_verdict_and_fits_80_columns() {
     let report = json(&[]);
     let text = text(&["true"]);
     assert_eq!(text.lines().next(), report["verdict"]["words"].as_str());
-    let sections = ["To launch true from ", "What the child does", "Which launcher?", "What every launch rests on"];
-    let others = ["What some things rest on", "Not measured: --no-measure", "Limits", "This system"];
+    let sections = [
+        "Launcher for true, started by ",
+        "Steps of the child",
+        "Choice of launcher",
+        "Kernel features for every launch",
+    ];
+    let others = ["Kernel features for some settings", "Not measured: --no-measure", "Limits", "System"];
     let mut rest = text.as_str();
     for section in sections.iter().chain(&others) {
         let found = rest.find(&format!("\n{section}")).unwrap_or_else(|| panic!("no {section} in its place\n{text}"));
         rest = &rest[found + 1..];
     }
-    // But for what has a name that is longer.
+    // Except lines with a path, which cannot be wrapped.
     let too_long = |line: &&str| line.chars().count() > 80 && !line.trim_start().starts_with('/');
     assert_eq!(text.lines().find(too_long), None, "\n{text}");
     assert!(!text.contains('\u{1b}'));
@@ -122,7 +126,7 @@ fn word(key: &str) -> impl Fn(&Value) -> String {
 }
 
 #[test]
-fn launchers_are_measured_in_one_run() {
+fn every_launcher_is_measured() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     let output = command.args(["doctor", "--json", "--memory=1G"]).output().expect("forkless starts");
     let report = parsed(&output);
@@ -140,16 +144,16 @@ fn launchers_are_measured_in_one_run() {
         assert!(row["held_p50_us"].as_f64() <= row["total_p50_us"].as_f64(), "{row}");
         assert!(row["ratio_to_floor"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
     }
-    // A parent of 256 MiB takes more than a small one wherever memory is in pages.
+    // fork takes longer with a parent of 256 MiB than with a small one: it copies more page tables.
     if found["fork_us_per_gib"].is_null() {
         return skipped("fork's cost by memory", "there is not enough memory");
     }
     assert!(report["launch"]["fork_us"].as_f64() > found["fork_us_per_gib"].as_f64(), "{report:#}");
 }
 
-// ---- what is refused ----
+// ---- refused system calls ----
 
-/// What doctor says under a filter that refuses these calls, as `run` installs it.
+/// The report under a filter of `run` that refuses these system calls.
 fn refused(calls: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["run", "--no-new-privs", &format!("--system-call-filter=~{calls}:EPERM")]);
@@ -158,7 +162,7 @@ fn refused(calls: &str) -> Value {
 }
 
 #[test]
-fn what_is_refused_is_told() {
+fn refused_system_calls_are_reported() {
     let here = json(&[]);
     for (calls, name) in [
         ("clone3", "clone3"),
@@ -168,7 +172,7 @@ fn what_is_refused_is_told() {
         ("execveat", "execveat"),
         ("memfd_create", "memfd"),
         ("landlock_create_ruleset", "Landlock"),
-        // That of the filter itself is made before it holds.
+        // The call that installs the filter is made before the filter applies.
         ("seccomp", "seccomp"),
         ("statfs", "/proc"),
         ("clone3", "CLONE_INTO_CGROUP"),
@@ -183,7 +187,7 @@ fn what_is_refused_is_told() {
         let report = refused(calls);
         let found = feature(&report, name);
         assert_eq!(found["state"], "missing", "{calls}: {found:#}");
-        assert_eq!(report["launch"]["launcher"], "Clone", "what is refused costs something and changes nothing");
+        assert_eq!(report["launch"]["launcher"], "Clone", "a refused call must not change the launcher");
         let verdict = &report["verdict"];
         if found["needed_for"] == "launches" {
             let told = verdict["losses"].as_array().expect("losses").iter();
@@ -196,18 +200,18 @@ fn what_is_refused_is_told() {
     }
 }
 
-/// Without the table of its own the child does not need the other two, which are not called missing.
+/// Without close_range the child does not use pidfd_getfd, which is then not reported as missing.
 #[test]
-fn what_would_not_be_used_is_not_missed() {
+fn unused_feature_is_untried_not_missing() {
     let report = refused("close_range");
     assert_eq!(feature(&report, "pidfd_getfd")["state"], "untried");
     assert_eq!(report["verdict"]["losses"].as_array().map(Vec::len), Some(1), "{:#}", report["verdict"]);
 }
 
-/// A call, an argument of it (from 0), the bits of that which count, what they are.
+/// A system call, the index of an argument, a mask, and the value of the masked bits.
 type Refusal = (i64, u8, u64, u64);
 
-/// The same under a filter that looks at arguments.
+/// The report under a filter that checks arguments.
 fn refused_by_argument(refusals: &[Refusal]) -> Value {
     let mut rules = BTreeMap::new();
     for &(call, index, mask, bits) in refusals {
@@ -220,7 +224,7 @@ fn refused_by_argument(refusals: &[Refusal]) -> Value {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, machine).expect("a filter");
     let program: seccompiler::BpfProgram = filter.try_into().expect("a program");
     let mut command = doctor(&["--json"]);
-    // SAFETY: two system calls, on a program that was made before.
+    // SAFETY: the closure only makes two system calls; the BPF program was built before.
     unsafe {
         command.pre_exec(move || apply_filter(&program).map_err(|_| std::io::Error::from_raw_os_error(libc::EPERM)))
     };
@@ -228,7 +232,7 @@ fn refused_by_argument(refusals: &[Refusal]) -> Value {
 }
 
 #[test]
-fn what_is_refused_for_one_argument_is_told() {
+fn system_calls_refused_by_argument_are_reported() {
     const PIDFD_THREAD: u64 = libc::O_EXCL as u64;
     const PIDFD_GET_INFO: u64 = 0xc040_ff0b;
     const EVERY: Refusal = (libc::SYS_clone3, 0, 0, 0);
@@ -250,9 +254,9 @@ fn what_is_refused_for_one_argument_is_told() {
     }
 }
 
-/// Where no child can share memory nothing of ours works, and what is left is named.
+/// Clone does not work if a child cannot share memory; the report recommends another launcher.
 #[test]
-fn without_shared_memory_something_else_is_advised() {
+fn posix_spawn_is_recommended_without_shared_memory() {
     const SHARED: u64 = libc::CLONE_VM as u64;
     let report = refused_by_argument(&[(libc::SYS_clone3, 0, 0, 0), (libc::SYS_clone, 0, SHARED, SHARED)]);
     assert_eq!(report["verdict"]["health"], "broken");
@@ -261,10 +265,10 @@ fn without_shared_memory_something_else_is_advised() {
     assert_eq!(report["launch"]["launcher"], "PosixSpawn");
 }
 
-// ---- what may be missing ----
+// ---- missing features ----
 
 #[test]
-fn everybody_may_ask() {
+fn doctor_works_for_root_and_ordinary_users() {
     for caller in Caller::all("doctor") {
         let mut command = caller.shell(binary());
         let output = command.arg0("forkless").args(["doctor", "--no-measure", "--json", "true"]).output();
@@ -274,25 +278,25 @@ fn everybody_may_ask() {
     }
 }
 
-/// Who runs into a limit asks why: what can be told without a process is told.
+/// A user at the process limit still gets the parts of the report that need no process.
 #[test]
-fn where_no_process_can_be_made_it_says_so() {
+fn doctor_reports_that_no_process_can_be_created() {
     let file = fs::File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");
     // Root has no such limit.
     let mut command = Caller::Ordinary.forkless(&["--nproc", "1", "--exec-fd", "0", "forkless", "doctor", "--json"]);
     let report = parsed(&command.stdin(Stdio::from(file)).output().expect("forkless starts"));
     assert_eq!((&report["verdict"]["health"], &report["verdict"]["exit_status"]), (&"broken".into(), &1.into()));
-    assert!(report["verdict"]["words"].as_str().is_some_and(|words| words.starts_with("No process can be made")));
+    assert!(report["verdict"]["words"].as_str().is_some_and(|words| words.starts_with("No process can be created")));
     assert_eq!(feature(&report, "clone3")["state"], "untried");
-    assert_eq!(report["measurements"]["none"], "no process can be made just now");
+    assert_eq!(report["measurements"]["none"], "no process can be created");
     let limits = report["limits"].as_array().expect("limits");
     assert_eq!(limits.iter().find(|limit| limit["name"] == "RLIMIT_NPROC").expect("told")["value"], 1);
 }
 
 #[test]
-fn without_proc_it_goes_on() {
+fn doctor_works_without_proc() {
     for caller in Caller::with_user_namespaces("doctor without /proc") {
-        // By its descriptor: the child is to find it where there is no /proc any more.
+        // By descriptor, because the child cannot use /proc/self/fd here.
         let file = fs::File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");
         let mut command = caller.forkless(&["--unshare-user", "--unshare-mount", "--tmpfs", "/proc", "--exec-fd", "0"]);
         command.args(["forkless", "doctor", "--no-measure", "--json"]).stdin(Stdio::from(file));
@@ -306,7 +310,7 @@ fn without_proc_it_goes_on() {
 }
 
 #[test]
-fn nobody_need_listen() {
+fn closed_standard_streams_do_not_change_the_exit_status() {
     let shell = |redirection: &str| {
         let line = format!("exec \"$0\" doctor --no-measure {redirection}");
         let mut command = Command::new("sh");
@@ -328,7 +332,7 @@ fn nobody_need_listen() {
 // ---- which launcher ----
 
 #[test]
-fn the_caller_and_its_wishes_decide() {
+fn launcher_depends_on_the_described_caller() {
     let table: [(&[&str], &str); 6] = [
         (&[], "Clone"),
         (&["--memory=64G", "--threads=500", "--files=100"], "Clone"),
@@ -346,7 +350,7 @@ fn the_caller_and_its_wishes_decide() {
 }
 
 #[test]
-fn the_program_is_explained_and_not_run() {
+fn program_is_explained_and_not_run() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let file = directory.path().join("file");
     let report = json(&["touch", file.to_str().expect("text"), "--json"]);
@@ -360,7 +364,7 @@ fn the_program_is_explained_and_not_run() {
 }
 
 #[test]
-fn a_running_process_is_looked_at() {
+fn pid_describes_the_caller_by_a_running_process() {
     let mut sleeper = Command::new("sleep").arg("600").spawn().expect("sleep");
     let pid = sleeper.id().to_string();
     let report = json(&["--pid", &pid, "--closures"]);
@@ -369,13 +373,13 @@ fn a_running_process_is_looked_at() {
     assert!(caller["resident_bytes"].as_u64() >= caller["memory_bytes"].as_u64(), "{caller:#}");
     assert_eq!(report["launch"]["launcher"], "Fork");
     assert!(text(&["--pid", &pid]).contains(&format!("process {pid} with")));
-    // What is said goes before what is seen.
+    // Options override what is read from the process.
     assert_eq!(json(&["--pid", &pid, "--closures", "--threads=7"])["launch"]["launcher"], "Zygote");
     if !rustix::process::geteuid().is_root() && fs::read_dir("/proc/1/fd").is_err() {
-        assert_eq!(json(&["--pid=1"])["launch"]["caller"]["files"], Value::Null, "what may not be looked at");
+        assert_eq!(json(&["--pid=1"])["launch"]["caller"]["files"], Value::Null, "files that may not be listed");
         assert_eq!(json(&["--pid=1", "--files=9"])["launch"]["caller"]["files"], 9);
     } else {
-        skipped("files that may not be looked at", "all may be");
+        skipped("files that may not be listed", "the files of all processes may be listed");
     }
     sleeper.kill().expect("killed");
     sleeper.wait().expect("reaped");
@@ -385,7 +389,7 @@ fn a_running_process_is_looked_at() {
 }
 
 #[test]
-fn bad_questions_are_refused() {
+fn bad_options_exit_with_2() {
     for words in [
         &["--threads=0"][..],
         &["--memory=much"],
@@ -404,9 +408,9 @@ fn bad_questions_are_refused() {
     }
 }
 
-// ---- the picture ----
+// ---- the SVG ----
 
-/// Tags are closed in the order in which they were opened, attributes are quoted, and nothing stands bare that must not.
+/// Checks that tags nest, attributes are quoted and unique, and special characters are escaped.
 fn assert_well_formed(text: &str) {
     let mut open = Vec::new();
     let mut elements = 0;
@@ -429,7 +433,7 @@ fn assert_well_formed(text: &str) {
         assert!(quoted.len() % 2 == 1 && quoted.last() == Some(&""), "{tag:?}");
         let names: Vec<_> = quoted.iter().step_by(2).map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
         assert!(names.iter().all(|name| name.ends_with('=')), "{tag:?}");
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "an attribute is there twice: {tag:?}");
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "duplicate attribute: {tag:?}");
         elements += 1;
         if tag.len() == inside.len() {
             open.push(name);
@@ -439,7 +443,7 @@ fn assert_well_formed(text: &str) {
 }
 
 #[test]
-fn the_picture_is_well_formed_and_says_what_it_shows() {
+fn svg_is_well_formed_and_self_contained() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let file = directory.path().join("chart.svg");
     text(&["--svg", file.to_str().expect("text"), "--closures"]);
@@ -448,19 +452,20 @@ fn the_picture_is_well_formed_and_says_what_it_shows() {
     for part in ["<title id=\"title\">", "<desc id=\"desc\">", "prefers-color-scheme:dark", "class=\"end taken\""] {
         assert!(picture.contains(part), "no {part}");
     }
-    // Nothing is fetched from anywhere.
+    // It loads no external resource.
+
     assert!(!picture.replace("http://www.w3.org/2000/svg", "").contains("http"));
     assert_eq!(picture.as_bytes(), output(&["--svg=-", "--closures"]).stdout);
 }
 
 #[test]
 #[should_panic(expected = r#"["g"]"#)]
-fn a_picture_that_is_not_well_formed_is_found() {
+fn malformed_svg_is_detected() {
     assert_well_formed(&"<g><rect x=\"1\"/></g>".repeat(20).replacen("</g>", "", 1));
 }
 
 #[test]
-fn the_committed_picture_is_the_one_that_is_drawn() {
+fn committed_svg_is_up_to_date() {
     let committed = fs::read_to_string(root().join("docs/which-launcher.svg")).expect("docs/which-launcher.svg");
     let drawn = String::from_utf8(output(&["--no-path", "--svg=-"]).stdout).expect("text");
     assert_well_formed(&committed);

@@ -1,4 +1,4 @@
-//! `forkless bench report` and `compare`: from real records, and the page in a real browser.
+//! `forkless bench report` and `compare` with real records, and the page in a real browser.
 
 use std::{
     collections::BTreeSet,
@@ -11,14 +11,14 @@ use std::{
 
 use serde_json::Value;
 
-/// A page in a browser answers in seconds, on a busy machine in tens of them.
+/// Time limit of the browser, which takes seconds, or longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A record that is part of the project.
+/// The committed record.
 fn record() -> PathBuf {
     root().join("bench/record/2026-11-22")
 }
@@ -31,12 +31,12 @@ fn text(path: &Path) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// A short run of `cargo xtask background` that is part of the project.
+/// The committed record of `cargo xtask background`.
 fn background() -> PathBuf {
     root().join("bench/record/2026-11-21-background")
 }
 
-/// The page of a record, in a directory.
+/// Writes the page of a record to a directory.
 fn report(record: &Path, out: &Path) -> Output {
     let output = forkless(&["report", &text(record), "--out", &text(out)]);
     assert!(output.status.success(), "{output:?}");
@@ -47,7 +47,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("temporary directory")
 }
 
-/// What is looked at in each frame: its width, what sticks out, whether every chart is drawn, and what pointing at a value shows.
+/// Checks in each frame: its width, elements that stick out, that every chart is drawn, and the tooltip of a value.
 const PROBE: &str = r#"
 const look = async frame => {
   const win = frame.contentWindow, doc = frame.contentDocument, root = doc.documentElement;
@@ -98,8 +98,8 @@ addEventListener('load', async () => {
 });
 "#;
 
-/// A page with the report in frames of two widths, light and dark, which says what it sees. The frames have the report in
-/// an attribute, since a page may not look into files beside it.
+/// A page with the report in frames of two widths, light and dark, that reports what it finds. The frames contain the report in
+/// an attribute, because a page may not read files beside it.
 fn harness(page: &str) -> String {
     let watched = page.replacen(
         "<head>",
@@ -117,7 +117,7 @@ fn harness(page: &str) -> String {
     format!("<!doctype html><meta charset=utf-8><script>{PROBE}</script><body>{}", frames.concat())
 }
 
-/// The browser's program, or None where there is none.
+/// The browser, if installed.
 fn chromium() -> Option<&'static str> {
     let here = |name: &&str| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -126,7 +126,7 @@ fn chromium() -> Option<&'static str> {
     ["chromium", "chromium-browser"].into_iter().find(here)
 }
 
-/// The page as it is after its scripts have run, and what the browser said meanwhile.
+/// The DOM after the scripts have run, and the browser's log.
 fn browse(chromium: &str, page: &Path) -> (String, String) {
     let profile = directory();
     let (dom, log) = (profile.path().join("dom"), profile.path().join("log"));
@@ -149,7 +149,7 @@ fn browse(chromium: &str, page: &Path) -> (String, String) {
     (fs::read_to_string(&dom).expect("the page"), fs::read_to_string(&log).expect("the log"))
 }
 
-/// What the probe found, and the lines of the console.
+/// The result of the probe, and the lines of the console.
 fn probed(chromium: &str, page: &str) -> (Value, Vec<String>) {
     let place = directory();
     let file = place.path().join("harness.html");
@@ -161,7 +161,7 @@ fn probed(chromium: &str, page: &str) -> (Value, Vec<String>) {
     (serde_json::from_slice(&decoded(found)).expect("JSON"), console)
 }
 
-/// Base64, as btoa writes it.
+/// Decodes base64 as written by btoa.
 fn decoded(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits: Vec<u32> =
@@ -174,7 +174,7 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What is wrong with a page as it was found, in words.
+/// The faults of a page, as text.
 fn faults(found: &Value, console: &[String], charts: usize) -> Vec<String> {
     let mut faults: Vec<String> = console.to_vec();
     faults.extend(found["errors"].as_array().into_iter().flatten().map(|error| format!("script: {error}")));
@@ -206,9 +206,9 @@ fn faults(found: &Value, console: &[String], charts: usize) -> Vec<String> {
 }
 
 #[test]
-fn the_page_is_well_in_a_browser() {
+fn page_is_readable_in_a_browser() {
     let Some(chromium) = chromium() else {
-        return eprintln!("SKIPPED: the page in a browser, because there is no chromium");
+        return eprintln!("SKIPPED: the page in a browser, because chromium is not installed");
     };
     let out = directory();
     report(&record(), out.path());
@@ -224,12 +224,12 @@ fn the_page_is_well_in_a_browser() {
     let (found, console) = probed(chromium, &page);
     assert_eq!(faults(&found, &console, charts), Vec::<String>::new());
 
-    // What the test is to find, it finds.
+    // Negative control: the probe finds planted faults.
     let broken = page
         .replacen("<h1>", "<h1 style=\"width:1500px\">", 1)
         .replacen("</main>", "<script>console.error('odd');nothing.at.all()</script></main>", 1)
         .replacen("role=\"img\"", "role=\"img\" style=\"display:none\"", 1);
-    // The last graph is of the background.
+    // The last graph belongs to the background.
     let (before, last) = broken.rsplit_once("role=\"img\"").expect("a graph");
     let broken = format!("{before}role=\"img\" style=\"display:none\"{last}");
     let (found, console) = probed(chromium, &broken);
@@ -242,15 +242,15 @@ fn the_page_is_well_in_a_browser() {
 }
 
 #[test]
-fn a_report_has_page_pictures_and_words() {
+fn report_writes_page_and_plots_and_prints_a_summary() {
     let out = directory();
     let output = report(&record(), out.path());
     let words = String::from_utf8(output.stdout).expect("text");
     for part in [
-        "What this machine shows",
-        "Where forkless loses to another way",
-        "slow launch in a hundred",
-        "Behind the floor",
+        "Results on this machine",
+        "Slower than the fastest alternative",
+        "99th percentile",
+        "Slower than the vfork baseline",
         "index.html",
     ] {
         assert!(words.contains(part), "{part} is missing in {words}");
@@ -268,9 +268,9 @@ fn a_report_has_page_pictures_and_words() {
     }
 }
 
-/// An older record may have rows of a launcher that has been removed since: they are on the page, and are compared.
+/// Rows of a launcher that has been removed since are on the page, and are compared.
 #[test]
-fn rows_of_a_launcher_that_is_gone_are_shown() {
+fn rows_of_a_removed_launcher_are_shown_and_compared() {
     let place = directory();
     let text_of = fs::read_to_string(record().join("results.json")).expect("a record");
     let older = place.path().join("results.json");
@@ -283,9 +283,9 @@ fn rows_of_a_launcher_that_is_gone_are_shown() {
     assert!(compared.status.success(), "{compared:?}");
 }
 
-/// Who may write to the directory cannot have other files written to by links in it.
+/// A user who can write to the directory must not be able to redirect writes to other files by links.
 #[test]
-fn links_in_the_output_directory_are_not_followed() {
+fn symbolic_links_in_the_output_directory_are_not_followed() {
     let place = directory();
     let [plain, linked, victim] = ["plain", "linked", "victim"].map(|name| place.path().join(name));
     report(&record(), &plain);
@@ -300,7 +300,7 @@ fn links_in_the_output_directory_are_not_followed() {
         symlink(&victim, linked.join(name)).expect("a link");
     }
     report(&record(), &linked);
-    assert!(fs::read(&victim).expect("a file") == b"precious", "another file has been written to");
+    assert!(fs::read(&victim).expect("a file") == b"precious", "the report wrote through a symbolic link");
     assert_eq!(names(&plain), names(&linked));
     let mode = fs::metadata(&victim).expect("a file").mode();
     for name in names(&linked) {
@@ -310,7 +310,7 @@ fn links_in_the_output_directory_are_not_followed() {
 }
 
 #[test]
-fn the_background_is_beside_what_was_published() {
+fn background_shows_published_and_measured_figures() {
     let place = directory();
     let [beside, out] = ["record", "page"].map(|name| place.path().join(name));
     fs::create_dir(&beside).expect("a directory");
@@ -376,7 +376,7 @@ fn with_commas(value: f64) -> String {
 }
 
 #[test]
-fn records_become_one_page_and_need_a_place_for_it() {
+fn several_records_become_one_page_with_out() {
     let out = directory();
     let other = out.path().join("other.json");
     changed(&record(), &other, |_, _| 1.1);
@@ -389,15 +389,15 @@ fn records_become_one_page_and_need_a_place_for_it() {
     assert!(output.status.success(), "{output:?}");
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
     assert!(page.contains("id=\"memory\"") && page.contains("id=\"r2-memory\""));
-    assert!(!out.path().join("memory.png").exists(), "of which of them?");
+    assert!(!out.path().join("memory.png").exists(), "plots are written for a single record only");
 
     let missing = forkless(&["report", &text(&out.path().join("nowhere"))]);
     assert_eq!(missing.status.code(), Some(1));
 }
 
-/// README's figures are those of the record whose pictures it shows, as the command writes them.
+/// The figures in README.md are those of the record whose plots it shows, as the command writes them.
 #[test]
-fn the_readme_has_the_figures_of_its_record() {
+fn readme_has_the_figures_of_its_record() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     let picture = |name: &str| {
         let end = readme.find(&format!("/{name}.png)")).unwrap_or_else(|| panic!("no picture {name}.png"));
@@ -426,7 +426,7 @@ fn the_readme_has_the_figures_of_its_record() {
     assert!(root().join(&record).join("files.png").exists(), "{again}");
 }
 
-/// A record with each time multiplied, by launcher and by the number of the row.
+/// Writes a record with each time multiplied by a factor that depends on launcher and row.
 fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
     let mut record: Value =
         serde_json::from_slice(&fs::read(from.join("results.json")).expect("a record")).expect("JSON");
@@ -449,15 +449,15 @@ fn change(rows: &mut [Value], factor: impl Fn(&str, usize) -> f64) {
 }
 
 #[test]
-fn a_change_is_called_only_beyond_the_noise() {
+fn compare_reports_only_changes_beyond_the_noise() {
     let place = directory();
     let (same, noisy, slower) =
         (place.path().join("same.json"), place.path().join("noisy.json"), place.path().join("slower.json"));
     changed(&record(), &same, |_, _| 1.0);
-    // Two percent up and down, and another machine, which is half as fast.
+    // Two percent up and down, on a machine that is half as fast.
     changed(&record(), &noisy, |_, index| 2.0 * (1.0 + 0.02 * ((index * 7919 % 3) as f64 - 1.0)));
     let ours = ["forkless-status", "forkless-wait-set"];
-    // The waiting of one child among many is known less well, so the change has to be larger.
+    // The bounds with many children alive are wider, so the change must be larger.
     changed(&record(), &slower, |launcher, _| match launcher {
         "forkless-status" => 1.2,
         "forkless-wait-set" => 1.4,
@@ -480,7 +480,7 @@ fn a_change_is_called_only_beyond_the_noise() {
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let figures = found["figures"].as_array().expect("figures");
     assert_eq!(found["compared"], figures.len());
-    // What the record itself is not sure of by a fifth cannot be called slower by that.
+    // A change within the bounds of the record itself is not reported.
     let is_sure = |side: &Value| {
         let end = |name: &str| side[name].as_f64().expect("a number");
         end("high") / end("low") < 1.08
@@ -499,13 +499,13 @@ fn a_change_is_called_only_beyond_the_noise() {
     }
     assert!(called > 0, "{found}");
     let of_the_set = figures.iter().filter(|figure| figure["launcher"] == ours[1] && figure["verdict"] == "slower");
-    assert!(of_the_set.count() > 0, "processor time or latency, with few children or with many");
+    assert!(of_the_set.count() > 0, "CPU time or latency, with few or many children");
     let tolerated = compare(&slower, &["--tolerance=50"]);
     assert_eq!(tolerated.status.code(), Some(0), "{tolerated:?}");
 }
 
 #[test]
-fn what_cannot_be_compared_is_no_change() {
+fn records_that_cannot_be_compared_exit_with_2() {
     let place = directory();
     let nothing = place.path().join("nothing.json");
     fs::write(&nothing, r#"{"version": 2, "machine": {}, "rows": []}"#).expect("written");

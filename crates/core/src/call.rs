@@ -1,8 +1,8 @@
-//! Settings that are one system call each, and calls that this library does not know.
+//! Settings that are a single system call, and arbitrary system calls of the user.
 //!
 //! # Safety
-//! As for [`child`](crate::child). What a call does to the child is for the compiler of the plan to answer: above all, it
-//! must not be one that changes what parent and child share (per-mm prctls, `oom_score_adj`).
+//! As for [`child`](crate::child). The plan's compiler is responsible for what a call does. Above all it must not
+//! change what parent and child share (per-mm prctls, `oom_score_adj`).
 
 use crate::frame::Frame;
 use crate::plan::{Call, Header, Op, TRIES, TRY_AGAIN, argument_is_offset, argument_is_variable, at};
@@ -28,14 +28,14 @@ pub unsafe fn call(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
     let tries = if call.flags & TRY_AGAIN != 0 { TRIES } else { 1 };
     let mut answer = Err(errno::EAGAIN);
     for _ in 0..tries {
-        // SAFETY: the plan's compiler answers for the call.
+        // SAFETY: the plan's compiler is responsible for the call.
         answer = unsafe { sys::syscall(call.number, args) };
         if answer != Err(errno::EAGAIN) {
             break;
         }
     }
     if let Some(variable) = (call.result as usize).checked_sub(1).and_then(|n| variables.get_mut(n)) {
-        // A later call must not take an older descriptor for the one that could not be had.
+        // On failure the variable must not keep an older descriptor, which a later call would use.
         *variable = answer.unwrap_or(if planted!("variable-of-before") { *variable } else { usize::MAX });
     }
     match answer {
@@ -84,7 +84,7 @@ pub unsafe fn hand_back(frame: &Frame, op: &Op) -> Result<()> {
         flags: 0,
     };
     let args = [op.a as usize, &raw const message as usize, MSG_NOSIGNAL, 0, 0, 0];
-    // SAFETY: the kernel reads the message and what it points to, all of which lives for the call.
+    // SAFETY: the kernel reads the message and what it points to; all of it lives for the call.
     unsafe { sys::syscall(uapi::__NR_sendmsg, args) }.map(drop)
 }
 
@@ -103,7 +103,7 @@ pub unsafe fn seccomp(filter: *const u8, count: u32) -> Result<()> {
         .map(drop)
 }
 
-/// Notes a best-effort step that failed. False: there is no room left, so the step must not be skipped.
+/// Records a best-effort step that failed. False if there is no room left: then the step must not be skipped.
 pub fn note_miss(frame: &Frame, index: u32, errno: i32) -> bool {
     let n = frame.missed.load(Relaxed);
     let Some(miss) = frame.misses.get(n as usize) else { return false };

@@ -1,7 +1,8 @@
-//! A function of the caller's own in a child that shares the caller's memory, while the caller stands still (`CLONE_VFORK`).
+//! Calls a function of the user in a child that shares the caller's memory, while the caller is suspended
+//! (`CLONE_VFORK`).
 //!
-//! It is the one thing that runs in a child and is not of this crate; what it may do is for who passes it to know. No handler of
-//! the caller's runs in the child, and the function has the caller's mask.
+//! The function is not part of this crate: whoever passes it is responsible for what it does. No signal handler of the
+//! caller runs in the child, and the function has the caller's signal mask.
 //!
 //! # Safety
 //! As for [`child`](crate::child), and for the function as `vfork(2)` says.
@@ -9,20 +10,21 @@
 use crate::{signals, sys};
 use core::ffi::c_void;
 
-/// What the child is given.
+/// The argument of the child's entry.
 #[repr(C)]
 pub struct Called {
-    /// The function; what it returns is the exit status.
+    /// The function, which returns the exit status.
     pub function: unsafe extern "C" fn(*mut c_void) -> i32,
     /// Its argument.
     pub argument: *mut c_void,
-    /// The caller's mask, where everything but SIGSYS is blocked and the caller's handlers are still to be put away.
+    /// The caller's mask, if everything but SIGSYS is blocked and the caller's handlers must still be reset.
     pub mask: Option<u64>,
 }
 
-/// Calls it, and ends the child with what it returned.
+/// Calls the function, and exits with its result.
 pub unsafe extern "C-unwind" fn call(called: *mut Called) -> ! {
-    // SAFETY: the caller stands still, so this and the function's argument stay; the tables of signals are the child's own.
+    // SAFETY: the caller is suspended, so this and the function's argument stay valid; the signal table is the child's
+    // own.
     let status = unsafe {
         if let Some(mask) = (*called).mask {
             signals::block_all();

@@ -1,9 +1,9 @@
 //! Playback: the loop that the child runs.
 //!
 //! # Safety
-//! Runs in a child of `clone` that shares the caller's memory: nothing here may allocate, lock, panic, call libc or
-//! touch a descriptor before the table is the child's own. The frame and the plan it names stay valid until the kernel
-//! has cleared the frame's futex word.
+//! Runs in a child of `clone` that shares the caller's memory: nothing here may allocate, lock, panic, call libc, or
+//! touch a descriptor before the file-descriptor table is the child's own. The frame and its plan stay valid until the
+//! kernel has cleared the frame's futex word.
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
@@ -12,34 +12,35 @@ use crate::{call, exec, fds, identity, planted, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, fence};
 
-/// Plays the frame's plan and turns into the program, or ends the child and leaves the reason in the frame.
+/// Plays the frame's plan and executes the program; on failure exits, with the reason in the frame.
 pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
     // SAFETY: the frame outlives the child's use of it, and its other fields are not written by the parent meanwhile.
     unsafe { play_with(&*frame, || Ok(())) }
 }
 
-/// Plays the frame's plan in the calling process, which turns into the program: comes back only if that failed, with the
+/// Plays the frame's plan in the calling process itself, which becomes the program. Returns only on failure, with the
 /// reason in the frame. The frame's table must be [`Table::Own`].
 ///
 /// # Safety
-/// Frame and plan are valid, and the plan has no step that needs a parent. What is not async-signal-safe may be called in
-/// the steps: this is no child.
+/// Frame and plan are valid, and no step of the plan needs a parent. Steps may call functions that are not
+/// async-signal-safe: this process is not a child.
 pub unsafe fn play_here(frame: &Frame) {
     // SAFETY: the caller's contract.
     unsafe { run(frame, || Ok(())) };
 }
 
-/// Plays the frame's plan; before its last op, which executes the program, `before` is called.
+/// Plays the frame's plan. Calls `before` ahead of the last op, which executes the program.
 #[inline(always)]
 pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
     // SAFETY: the caller's contract.
     unsafe { run(frame, before) };
-    // What was stored must be seen by who sees the futex word cleared, which the kernel does with a plain store.
+    // Release fence: a parent that sees the futex word cleared must see these stores. The kernel clears it with a plain
+    // store.
     fence(Release);
     sys::exit(127)
 }
 
-/// Plays the ops in their order, until one fails.
+/// Plays the ops in order, until one fails.
 #[inline(always)]
 unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     let mut before = Some(before);
@@ -64,13 +65,14 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     let mut index = 0;
     while index < count {
         if index + 1 == count {
-            // The step is still the one before: who ends here has not executed anything.
+            // The recorded step is still the previous one: a child that exits here has not executed anything.
             if let Some(Err(error)) = before.take().map(|before| before()) {
                 frame.errno.store(error, Relaxed);
                 break;
             }
         }
-        // Written before the step is taken, so that a child killed in the middle can be told from one that finished.
+        // Stored before the step is made, so that a child that is killed during the step is distinguished from one that
+        // finished it.
         if !planted!("step-not-stored") {
             frame.step.store(index + 1, Relaxed);
         }
@@ -91,7 +93,7 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
     }
 }
 
-/// Does one op. `Exec` returns only if it failed.
+/// Makes one step. `Exec` returns only on failure.
 unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
     // SAFETY: every arm's contract is this module's: the child, with a valid frame and plan.
     unsafe {
@@ -125,11 +127,12 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
     }
 }
 
-/// The first act of every child but those that inherit everything: a descriptor table of its own.
+/// The first step of every child that does not inherit all descriptors: unshare the file-descriptor table.
 ///
-/// One system call makes the table, copies only the descriptors below `keep_below` into it and leaves the rest where
-/// they are: no copy of the whole table, no walk to close it. The kernel copies in words of 64 descriptors, so those below
-/// 64 are held until the call returns; should another thread's exec meet one of them (ETXTBSY) it is tried again.
+/// One system call creates the table, copies only the descriptors below `keep_below` into it and leaves the others in
+/// the parent's: the table is neither copied nor walked to close descriptors. The kernel copies in words of 64
+/// descriptors, so descriptors below 64 have an additional reference until the call returns. If another thread's exec
+/// meets one of them open for writing (ETXTBSY), it is retried.
 ///
 /// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
@@ -137,16 +140,16 @@ unsafe fn make_private(frame: &Frame) -> Result<()> {
     let unshare = if planted!("hosts-descriptors-closed") { 0 } else { sys::CLOSE_RANGE_UNSHARE };
     match frame.table {
         Table::Private if planted!("table-not-made") => Ok(()),
-        // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
+        // SAFETY: UNSHARE makes the table the child's own before any descriptor is closed.
         Table::Private => unsafe { sys::close_range(keep_below, u32::MAX, unshare) },
         Table::Copied | Table::Own => Ok(()),
     }
 }
 
-/// Calls what only a child with memory of its own may be told to: no other launcher sets a hook.
+/// Calls the hook, which only launchers of children with their own memory set.
 unsafe fn run_hook(frame: &Frame) -> Result<()> {
     let Some(hook) = frame.hook else { return Err(errno::ENOSYS) };
-    // SAFETY: who sets the hook answers for it and its argument.
+    // SAFETY: the launcher that sets the hook is responsible for it and its argument.
     match unsafe { hook(frame, frame.hook_data) } {
         0 => Ok(()),
         _ if planted!("failed-closure-passed-over") => Ok(()),
@@ -154,7 +157,7 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
     }
 }
 
-/// Waits for the parent's word.
+/// Waits until the parent has done its part.
 fn await_go(frame: &Frame) -> Result<()> {
     if planted!("maps-not-awaited") {
         return Ok(());
@@ -166,9 +169,10 @@ fn await_go(frame: &Frame) -> Result<()> {
     await_word(&frame.go, frame)
 }
 
-/// Waits until a word that is [`GO_WAIT`] becomes [`GO`], for as long as the parent lives: it may be stopped.
+/// Waits until a word changes from [`GO_WAIT`] to [`GO`], for as long as the parent lives. The parent may be stopped,
+/// so there is no timeout.
 pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
-    /// How often the parent is looked for, who would never say it if it died.
+    /// How often to check that the parent is alive: a dead parent never changes the word.
     const LOOK: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         match go.load(Acquire) {
@@ -184,9 +188,9 @@ pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
     }
 }
 
-/// What [`probe`] found, in place of a plan's results.
+/// The results of [`probe`], as bits of the frame's `detail`.
 pub mod probed {
-    /// Set in `detail` by the child: the memory is shared.
+    /// Set by the child: the memory is shared.
     pub const SHARED: i32 = 1;
     /// `close_range` with UNSHARE works.
     pub const CLOSE_RANGE: i32 = 2;
@@ -196,16 +200,18 @@ pub mod probed {
     pub const THREAD_FD: i32 = 8;
 }
 
-/// Entry of the probe child: tries what launches rest on and notes each success in the frame's `detail`.
+/// Entry of the probe child: tries the system calls that launches depend on, and records each success in the frame's
+/// `detail`.
 ///
-/// Each success is noted at once, so that a filter that kills the child for one call does not hide the earlier ones.
+/// Each success is stored at once, because a seccomp filter may kill the child in a later call.
 pub unsafe extern "C-unwind" fn probe(frame: *mut Frame) -> ! {
     // SAFETY: as for `play`.
     let frame = unsafe { &*frame };
-    // Stores only: on aarch64 an atomic exchange may be a call of a helper that is not ours (outline atomics).
+    // Plain stores only: on aarch64 an atomic exchange may be compiled to a call of an outline-atomics helper, which is
+    // outside of this crate.
     let mut found = probed::SHARED;
     frame.detail.store(found, Relaxed);
-    // SAFETY: UNSHARE makes the table the child's own before anything in it is closed.
+    // SAFETY: UNSHARE makes the table the child's own before any descriptor is closed.
     if unsafe { sys::close_range(3, u32::MAX, sys::CLOSE_RANGE_UNSHARE) }.is_err() {
         sys::exit(0);
     }
@@ -216,7 +222,8 @@ pub unsafe extern "C-unwind" fn probe(frame: *mut Frame) -> ! {
         frame.detail.store(found, Relaxed);
     }
     if let Ok(parent) = sys::pidfd_open(sys::getppid(), 0) {
-        // Permission is checked before the number is looked up, so a closed descriptor 0 is as good an answer as any.
+        // The permission is checked before the descriptor is looked up, so EBADF for a closed descriptor 0 is a success
+        // too.
         if matches!(sys::pidfd_getfd(parent, 0), Ok(_) | Err(errno::EBADF)) {
             found |= probed::GETFD;
             frame.detail.store(found, Relaxed);

@@ -1,4 +1,4 @@
-//! Turning into the program.
+//! Executing the program.
 //!
 //! # Safety
 //! As for [`child`](crate::child).
@@ -10,15 +10,16 @@ use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 
-/// Plays [`OpCode::Exec`](crate::plan::OpCode::Exec): the candidates in turn, as `execvp(3)` goes through PATH.
+/// Plays [`OpCode::Exec`](crate::plan::OpCode::Exec): tries the candidates in turn, as `execvp(3)` does with PATH.
 ///
-/// A candidate that is not there is passed over. One that is there but may not be run (EACCES) is remembered: if no
-/// later one works, that is the answer. Any other failure (E2BIG, ENOEXEC, ENOMEM …) is final, since another candidate
-/// would be another program; with [`TRY_ALL`] it is remembered too. Returns the errno; its candidate's index is in the
-/// frame's `detail`.
+/// A candidate that does not exist is skipped. A candidate that exists but may not be executed (EACCES) is remembered:
+/// if no later one works, that is the error. Any other failure (E2BIG, ENOEXEC, ENOMEM …) is final, because a later
+/// candidate would be a different program; with [`TRY_ALL`] it is remembered instead. Returns the errno; the index of
+/// its candidate is in the frame's `detail`.
 pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
     let (mut answer, mut is_remembered) = (errno::ENOENT, false);
-    // The step must be seen by who sees the futex word cleared, which the kernel does with a plain store.
+    // Release fence: a parent that sees the futex word cleared must see the step. The kernel clears it with a plain
+    // store.
     fence(Release);
     for n in 0..op.b {
         if !is_remembered || planted!("last-candidate-blamed") {
@@ -26,16 +27,16 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         }
         // SAFETY: the list at `a` holds `b` offsets of strings in the arena.
         let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
-        // SAFETY: the vectors are relocated and end in zero words (the compiler's part).
+        // SAFETY: the plan's compiler has relocated the vectors, which end in zero words.
         let error = unsafe { exec_one(plan, path, op.c) };
         if error == errno::ENOEXEC && op.set != 0 && !planted!("script-without-shell") {
             frame.detail.store(n as i32, Relaxed);
-            // SAFETY: there is a vector for each candidate, which begins with the shell.
+            // SAFETY: there is a vector for each candidate; it begins with the shell.
             unsafe {
                 let argv = at::<u64>(plan, op.set as u32).add(n as usize * (op.set >> 32) as usize);
                 execve(*argv as *const u8, argv, environment(plan));
             }
-            // The shell that is not there is no better reason.
+            // ENOEXEC is a better reason than a missing shell.
             return errno::ENOEXEC;
         }
         if !goes_on(error, op.flags) {
@@ -50,18 +51,19 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
     answer
 }
 
-/// Is the next candidate tried after such a failure?
+/// Whether the next candidate is tried after this failure.
 pub fn goes_on(error: i32, flags: u32) -> bool {
     let is_forbidden = error == errno::EACCES && !planted!("forbidden-candidate-is-final");
     is_absent(error) || is_forbidden || flags & TRY_ALL != 0 || planted!("search-never-ends")
 }
 
-/// Does the errno mean that there is no such program?
+/// Whether the errno means that the program does not exist.
 pub fn is_absent(error: i32) -> bool {
     matches!(error, errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT)
 }
 
-/// `execve(2)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.
+/// `execve(2)` of one path. Retries each millisecond, at most `busy_ms` times, while the file is open for writing
+/// (ETXTBSY).
 unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     // SAFETY: the header's vectors lie in the arena.
     let (argv, envp) = unsafe { (at::<u64>(plan, (*plan).argv), environment(plan)) };

@@ -1,9 +1,9 @@
-//! Bringing descriptors to the numbers that the program is to find them at.
+//! Moves descriptors to their numbers in the program.
 //!
-//! When this runs, the child's table holds the parent's lowest descriptors at their own numbers (`keep_below`, normally
-//! 0 to 2) and nothing else. A source below that limit is moved; one above it is *fetched* from the parent. Moves may
-//! form any permutation, cycles included, so a source that some target would overwrite first steps aside to a number
-//! above all targets. Helper descriptors are close-on-exec and are left for exec to close.
+//! When this runs, the child's table holds the parent's lowest descriptors (`keep_below`, normally 0 to 2) and nothing
+//! else. A source below that limit is moved; a higher one is *fetched* from the parent. The moves may form any
+//! permutation, including cycles. So a source that some target would overwrite is first duplicated to a number above
+//! all targets. These duplicates are close-on-exec, and exec closes them.
 //!
 //! # Safety
 //! As for [`child`](crate::child); the table is the child's own.
@@ -15,10 +15,10 @@ use crate::planted;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Mark in the scratch list: to be fetched or opened, not moved.
+/// Mark in the scratch list: not in the table yet, to be fetched or opened.
 const ABSENT: i32 = -1;
 
-/// Mark in the scratch list: to be left alone.
+/// Mark in the scratch list: not changed.
 const LEAVE: i32 = -2;
 
 /// Plays [`OpCode::Place`](crate::plan::OpCode::Place).
@@ -35,7 +35,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
         } else if source < 0 || !is_present(frame, source) {
             ABSENT
         } else if source != pair.target && is_overwritten(frame, pairs, source) && !planted!("source-overwritten") {
-            // SAFETY: a copy in the child's own table.
+            // SAFETY: a duplicate in the child's own table.
             unsafe { step_aside(source, pairs) }?
         } else {
             source
@@ -44,11 +44,11 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     for ((n, pair), &stands) in pairs.iter().enumerate().zip(standing.iter()) {
         if stands >= 0 {
             frame.detail.store(n as i32, Relaxed);
-            // SAFETY: a move in the child's own table; nothing that is still needed stands at the target.
+            // SAFETY: a move in the child's own table; no descriptor that is still needed has the target's number.
             unsafe { settle(stands, pair.target) }?;
         }
     }
-    // Only now, when no present source can be overwritten any more, come the ones with numbers the kernel chooses.
+    // Only after all present sources are in place: here the kernel chooses numbers, which may be those of targets.
     let mut parent =
         Parent { pid: frame.parent, thread: frame.thread, pidfd: -1, refused: frame.no_getfd.load(Relaxed) != 0 };
     for ((n, pair), &stands) in pairs.iter().enumerate().zip(standing.iter()) {
@@ -70,7 +70,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     Ok(())
 }
 
-/// The parent's descriptor for a pair, or a slot's special value.
+/// The parent's descriptor of a pair, or a slot's special value.
 #[inline(always)]
 fn source_of(frame: &Frame, pair: &Pair) -> i32 {
     if pair.source >= 0 {
@@ -85,7 +85,8 @@ fn source_of(frame: &Frame, pair: &Pair) -> i32 {
     }
 }
 
-/// For a pair of stdio slots: how the child's end of the pipe is opened; none for other descriptors.
+/// For a pair whose source is a stdio slot: the mode with which the child's end of the pipe is opened; none for other
+/// descriptors.
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
     match pair.source {
@@ -100,7 +101,7 @@ fn is_present(frame: &Frame, fd: i32) -> bool {
     frame.table != Table::Private || (fd as u32) < frame.keep_below
 }
 
-/// Will `fd` become something else? The list is sorted by target.
+/// Whether `fd` is the target of another pair. The list is sorted by target.
 fn is_overwritten(frame: &Frame, pairs: &[Pair], fd: i32) -> bool {
     let (mut low, mut high) = (0, pairs.len());
     while low < high {
@@ -114,11 +115,11 @@ fn is_overwritten(frame: &Frame, pairs: &[Pair], fd: i32) -> bool {
     false
 }
 
-/// A close-on-exec copy of `fd` at a number of 3 or more that is no pair's target: above all of them or, where the limit
-/// of descriptors does not allow that, in a gap between them. The list is sorted by target.
+/// A close-on-exec duplicate of `fd`, at a number of 3 or more that is no pair's target: above all targets, or in a gap
+/// between them if RLIMIT_NOFILE does not allow that. The list is sorted by target.
 unsafe fn step_aside(fd: i32, pairs: &[Pair]) -> Result<i32> {
     let above = pairs.last().map_or(3, |pair| pair.target.saturating_add(1).max(3));
-    // SAFETY: a copy in the child's own table.
+    // SAFETY: a duplicate in the child's own table.
     match unsafe { sys::fcntl(fd, uapi::F_DUPFD_CLOEXEC, above as usize) } {
         Err(errno::EINVAL | errno::EMFILE) => {}
         answer => return answer,
@@ -126,7 +127,7 @@ unsafe fn step_aside(fd: i32, pairs: &[Pair]) -> Result<i32> {
     let mut from = 3;
     for pair in pairs {
         if pair.target > from {
-            // SAFETY: as above; a copy that is not wanted is this function's own.
+            // SAFETY: as above; an unsuitable duplicate is this function's own.
             unsafe {
                 let copy = sys::fcntl(fd, uapi::F_DUPFD_CLOEXEC, from as usize)?;
                 if copy < pair.target {
@@ -140,7 +141,7 @@ unsafe fn step_aside(fd: i32, pairs: &[Pair]) -> Result<i32> {
     Err(errno::EMFILE)
 }
 
-/// Makes `target` the file that `fd` is, to be kept over exec.
+/// Makes `target` refer to the file of `fd`, without close-on-exec.
 unsafe fn settle(fd: i32, target: i32) -> Result<()> {
     if fd == target && planted!("passed-but-close-on-exec") {
         return Ok(());
@@ -149,25 +150,24 @@ unsafe fn settle(fd: i32, target: i32) -> Result<()> {
     unsafe { if fd == target { sys::fcntl(fd, uapi::F_SETFD, 0) } else { sys::dup3(fd, target, 0) } }.map(drop)
 }
 
-/// The parent, as a source of descriptors.
+/// The parent, from which descriptors are fetched.
 struct Parent {
-    /// Its pid when it cloned us.
+    /// Its pid at the time of the clone.
     pid: i32,
-    /// Its thread that cloned us: the descriptors are that thread's.
+    /// The thread that cloned this child, whose file-descriptor table is meant.
     thread: i32,
     /// That thread's pidfd, opened when first needed.
     pidfd: i32,
-    /// `pidfd_getfd` is known not to work here.
+    /// `pidfd_getfd` is known to be refused.
     refused: bool,
 }
 
 impl Parent {
-    /// A close-on-exec copy of the parent's descriptor `fd`.
+    /// Fetches the parent's descriptor `fd`; the duplicate is close-on-exec.
     ///
-    /// `pidfd_getfd(2)` needs the permission to trace the parent, which Yama and container filters withhold. A pipe
-    /// can still be had by opening it anew through `/proc`, which needs no more than the permission to look at a
-    /// process of the same user (`pipe_mode`: how). Where that fails as well the first error is reported, and the
-    /// launcher tries again with a copied table.
+    /// `pidfd_getfd(2)` needs permission to trace the parent, which Yama and container filters withhold. A pipe can
+    /// also be opened again through `/proc` (`pipe_mode`: how), which only needs permission to inspect a process of the
+    /// same user. If that fails as well, the first error is reported, and the launcher tries again with a copied table.
     fn fetch(&mut self, fd: i32, pairs: &[Pair], pipe_mode: Option<u32>) -> Result<i32> {
         let refusal = if self.refused {
             errno::EPERM
@@ -187,13 +187,13 @@ impl Parent {
         path.push(b"/fd/");
         path.number(fd as u32);
         self.check_is_ours()?;
-        // SAFETY: the buffer was zeroed and is longer than the longest such path, so it ends in NUL.
+        // SAFETY: the buffer was zeroed and is longer than the longest such path, so the path ends in NUL.
         let opened = unsafe { sys::open(path.bytes.as_ptr(), mode | uapi::O_CLOEXEC, 0) }.map_err(|_| refusal)?;
         self.check_is_ours().map(|()| opened)
     }
 
-    /// Does the number still, and here, name our parent? One that has died has given it back; and in a process-id
-    /// namespace that the parent has made for its children it may be anybody's.
+    /// Whether the pid still refers to the parent, in this namespace. A dead parent's pid may have been reused, and in
+    /// a PID namespace that the parent has created for its children it may be any process.
     fn check_is_ours(&self) -> Result<()> {
         if sys::getppid() == self.pid || planted!("parent-not-checked") { Ok(()) } else { Err(errno::EPERM) }
     }
@@ -209,8 +209,8 @@ impl Parent {
             self.pidfd = if is_above || planted!("pidfd-at-a-target") {
                 pidfd
             } else {
-                // The lowest free number may be a target: step aside, or the target would replace it.
-                // SAFETY: a copy in the child's own table; the low one is this function's own.
+                // The kernel chooses the lowest free number, which may be a target that is placed later: move it above.
+                // SAFETY: a duplicate in the child's own table; the low descriptor is this function's own.
                 unsafe {
                     let moved = step_aside(pidfd, pairs);
                     let _ = sys::close(pidfd);
@@ -222,7 +222,7 @@ impl Parent {
     }
 }
 
-/// `/proc/<pid>/task/<tid>/fd/<fd>`, built without a heap: three 10-digit numbers fit with room to spare.
+/// `/proc/<pid>/task/<tid>/fd/<fd>`, built without a heap. The buffer is larger than three 10-digit numbers need.
 struct ProcFdPath {
     bytes: [u8; 64],
     len: usize,
@@ -258,8 +258,8 @@ impl ProcFdPath {
 
 /// Plays [`OpCode::Taken`](crate::plan::OpCode::Taken).
 pub fn announce_taken(frame: &Frame) {
-    // Never over LEFT: only the kernel writes that, after us. A plain store, as everywhere in this crate: on aarch64 an
-    // atomic exchange may be a call of a helper that is not ours (outline atomics).
+    // Never overwrites LEFT, which only the kernel writes, after this child has left. A plain store: on aarch64 an
+    // atomic exchange may be compiled to a call of an outline-atomics helper, which is outside of this crate.
     if frame.is_robust == 0 && !planted!("taken-not-told") {
         frame.word.store(TOOK_FDS, Release);
     }
@@ -270,8 +270,8 @@ pub fn announce_taken(frame: &Frame) {
 
 /// Plays [`OpCode::Dup`](crate::plan::OpCode::Dup).
 ///
-/// What is close-on-exec by now is a helper of ours at the number of a closed stream, or will not outlive exec: the
-/// program has not got it.
+/// A source that is close-on-exec here is a duplicate of this module at the number of a closed stream, or does not
+/// survive exec: for the program it is not open, so this fails with EBADF.
 pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
     // SAFETY: both numbers are in the child's own table.
     unsafe {
@@ -292,8 +292,8 @@ pub unsafe fn open_as(path: *const u8, op: &Op) -> Result<()> {
     }
 }
 
-/// Plays [`OpCode::Open`](crate::plan::OpCode::Open) with [`IN_PLACE`](crate::plan::IN_PLACE): as
-/// `posix_spawn_file_actions_addopen(3)` describes it.
+/// Plays [`OpCode::Open`](crate::plan::OpCode::Open) with [`IN_PLACE`](crate::plan::IN_PLACE), as
+/// `posix_spawn_file_actions_addopen(3)` specifies.
 pub unsafe fn open_in_place(path: *const u8, op: &Op) -> Result<()> {
     let target = op.set as i32;
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
@@ -308,10 +308,11 @@ pub unsafe fn open_in_place(path: *const u8, op: &Op) -> Result<()> {
     }
 }
 
-/// The file of an [`OpCode::Open`](crate::plan::OpCode::Open), with `more` flags.
+/// Opens the file of an [`OpCode::Open`](crate::plan::OpCode::Open), with `more` flags.
 ///
-/// What is kept from it by [`NOT_PROCFS`] is found by opening it, since what a path leads to may change at any time. To open a file of
-/// procfs does nothing to what it stands for; a link of procfs' is not followed.
+/// Whether [`NOT_PROCFS`] forbids the file is checked after opening it, because what a path refers to can change at any
+/// time. Opening a file of procfs has no effect on the process that it describes. A magic link of procfs is not
+/// followed.
 unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
     let (flags, mode) = (op.b | more, op.c);
     // SAFETY: the path ends in NUL (caller); what is closed is this function's own.
@@ -320,16 +321,17 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
             return sys::open(path, flags, mode);
         }
         let fd = match sys::open_without_magic(path, flags, mode) {
-            // Such a link, or too many of any kind, or one where there may be none.
+            // A magic link; or too many links of any kind; or a link where O_NOFOLLOW forbids it.
             Err(errno::ELOOP) if flags & uapi::O_NOFOLLOW == 0 => {
                 sys::close(sys::open(path, uapi::O_PATH | uapi::O_CLOEXEC, 0)?)?;
                 return Err(IN_PROCFS);
             }
-            // No such call, or flags that it does not take and open(2) overlooks.
+            // openat2 does not exist, or refuses flags that open(2) ignores.
             Err(errno::ENOSYS | errno::EINVAL | errno::E2BIG) if op.flags & SURELY == 0 => {
                 sys::open(path, flags, mode)?
             }
-            // A filter says so too in place of the call. Of the file itself it is the answer: the other call might meet another file.
+            // A seccomp filter may return these for openat2. With SURELY they are final: open(2) might open another
+            // file.
             Err(error @ (errno::EPERM | errno::EACCES)) if op.flags & SURELY == 0 => {
                 match sys::open_without_magic(c"/".as_ptr().cast(), uapi::O_PATH | uapi::O_CLOEXEC, 0) {
                     Ok(root) if !planted!("refused-file-asked-for-twice") => {
@@ -352,8 +354,8 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
     }
 }
 
-/// Plays [`OpCode::CloseOthers`](crate::plan::OpCode::CloseOthers): a table that was copied beyond 0 to 2 loses what
-/// the program is not to have.
+/// Plays [`OpCode::CloseOthers`](crate::plan::OpCode::CloseOthers): closes descriptors that the program must not
+/// inherit, in a table that was copied beyond 0 to 2.
 pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     if frame.table == Table::Private && frame.keep_below <= 3 {
         return Ok(());
@@ -363,7 +365,7 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     let mut from = 0;
     for &number in keep {
         if number > from && !planted!("gaps-left-open") {
-            // SAFETY: closes what no one is to have, in the child's own table.
+            // SAFETY: closes descriptors that no pair needs, in the child's own table.
             unsafe { close_span(frame, from as u32, number as u32 - 1) }?;
         }
         from = number + 1;
@@ -372,20 +374,21 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     unsafe { close_span(frame, from as u32, u32::MAX) }
 }
 
-/// Closes `first..=last`, or has exec close them, by `close_range(2)` or one by one.
+/// Closes `first..=last`, or marks them close-on-exec, with `close_range(2)` or one by one.
 unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
     let at_exec = frame.table == Table::Own && !planted!("callers-descriptors-closed");
     if frame.no_close_range == 0 {
         let flags = if at_exec { sys::CLOSE_RANGE_CLOEXEC } else { 0 };
         // SAFETY: the caller's span.
         match unsafe { sys::close_range(first, last, flags) } {
-            // Where nobody has asked before, as for a forked child; the flag is known since Linux 5.11.
+            // A forked child runs without a probe of the kernel. CLOSE_RANGE_CLOEXEC exists since Linux 5.11.
             Err(errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)
                 if frame.table == Table::Copied || at_exec => {}
             answer => return answer,
         }
     }
-    // Reading /proc/self/fd would name just the open ones, at 3 µs each; closing a number that is not open takes 0.1.
+    // Reading /proc/self/fd would list only the open descriptors, but takes 3 µs for each; closing a number that is not
+    // open takes 0.1 µs.
     for fd in first..=last.min(table_size().unwrap_or_else(descriptor_limit)) {
         // SAFETY: the caller's span.
         let answer = unsafe {
@@ -394,7 +397,7 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
                 false => sys::close(fd as i32),
             }
         };
-        // Any other answer of close(2) is about what was written, and the descriptor is gone.
+        // Any other error of close(2) concerns written data; the descriptor is closed.
         if let Err(error @ (errno::ENOSYS | errno::EPERM | errno::EACCES | errno::EINVAL | errno::E2BIG)) = answer {
             return Err(error);
         }
@@ -402,12 +405,12 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
     Ok(())
 }
 
-/// The size of the child's descriptor table, above which nothing is open: `FDSize` in `/proc/self/status`.
+/// The size of the child's file-descriptor table, above which no descriptor is open: `FDSize` in `/proc/self/status`.
 fn table_size() -> Option<u32> {
     identity::status_number(b"\nFDSize:")
 }
 
-/// The soft RLIMIT_NOFILE, or a generous guess. Numbers above it can only be open if the limit was lowered since.
+/// The soft RLIMIT_NOFILE, or a generous default. Higher numbers are only open if the limit was lowered afterwards.
 fn descriptor_limit() -> u32 {
     const GENEROUS: u64 = 1 << 20;
     let mut limit = [0u64; 2];

@@ -1,7 +1,8 @@
-//! Who and where the program is: directory, session, process group, terminal, parent.
+//! Process attributes: working directory, session, process group, terminal, parent.
 //!
 //! # Safety
-//! As for [`child`](crate::child). The child has its own `fs_struct` (no `CLONE_FS`), so the directory is its own.
+//! As for [`child`](crate::child). The child has its own `fs_struct` (no `CLONE_FS`), so its working directory is its
+//! own.
 
 use crate::frame::Frame;
 use crate::planted;
@@ -20,13 +21,14 @@ pub unsafe fn setsid() -> Result<()> {
     unsafe { sys::syscall(uapi::__NR_setsid, [0; 6]) }.map(drop)
 }
 
-/// `setpgid(2)` of the caller.
+/// `setpgid(2)` of the calling process.
 pub unsafe fn setpgid(group: i32) -> Result<()> {
     // SAFETY: changes the calling process, the child.
     unsafe { sys::syscall(uapi::__NR_setpgid, [0, group as usize, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `prctl(2)` PR_SET_PDEATHSIG, with the check that closes its race: a parent that died before the call sends nothing.
+/// `prctl(2)` PR_SET_PDEATHSIG. Then checks for the parent's death, because a parent that died before the call sends no
+/// signal.
 pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
     // SAFETY: changes the calling process, the child.
     unsafe { sys::syscall(uapi::__NR_prctl, [prctl::PR_SET_PDEATHSIG as usize, signal as usize, 0, 0, 0, 0]) }?;
@@ -34,9 +36,9 @@ pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
     if lives { Ok(()) } else { Err(errno::ESRCH) }
 }
 
-/// `tcsetpgrp(3)` of the caller's own process group, on the terminal at `fd`.
+/// `tcsetpgrp(3)` of the calling process's group, on the terminal at `fd`.
 ///
-/// A process in the background is stopped by SIGTTOU for that, unless it blocks the signal.
+/// SIGTTOU is blocked, because it would stop a process in the background that makes this call.
 pub unsafe fn foreground(fd: i32) -> Result<()> {
     const TIOCSPGRP: usize = 0x5410;
     // SAFETY: reads the caller's group and blocks a signal in the caller, the child; the kernel reads four bytes.
@@ -51,8 +53,8 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
     }
 }
 
-/// Has the parent that waited for us died? One in another process-id namespace has no number here, but `/proc`, as it was mounted
-/// there, has it still. Not so where that cannot be known.
+/// Whether the parent, which waits for this child, has died. If the parent is in another PID namespace, it has no pid
+/// here, but may be visible in `/proc` as mounted in that namespace. False if it cannot be determined.
 pub fn has_lost_parent(frame: &Frame) -> bool {
     match sys::getppid() {
         0 => status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host),
@@ -60,12 +62,14 @@ pub fn has_lost_parent(frame: &Frame) -> bool {
     }
 }
 
-/// A number in `/proc/self/status`, by its label, which begins with the end of the line before: the first line is the program's
-/// name, which may be anything. It takes a descriptor for a moment, so the table must be the child's own.
+/// A number in `/proc/self/status`, by its label. The label begins with the preceding newline, because the first line
+/// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
+/// table must be the child's own.
 pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
-    // Not zeroed first: that would be a call of memset, the only one in this crate.
+    // Not zeroed first: that would compile to a call of memset, the only one in this crate.
     let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
-    // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, the descriptor is our own.
+    // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, and the descriptor is this
+    // function's own.
     let filled = unsafe {
         let status = sys::open(c"/proc/self/status".as_ptr().cast(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
         let filled = sys::read(status, buffer.as_mut_ptr().cast(), size_of::<[u8; 1024]>());

@@ -1,15 +1,15 @@
 //! The part of forkless that may run in the child.
 //!
-//! Between `clone3` and `execve` the child shares its parent's memory. Whatever it touches, the parent has touched: a
-//! lock it takes stays taken, an allocation corrupts a heap that others are using, a libc call overwrites the parent's
-//! `errno`. So everything that runs there lives in this crate, and this crate can do none of those things: it has no
-//! heap, no libc, no locks, no thread-local storage, and its release library calls no function outside itself but
-//! `memcpy` and friends (a test holds it to that).
+//! Between `clone3` and `execve` the child shares its parent's memory. All that it does there affects the parent: a
+//! lock that it takes is never released, an allocation corrupts a heap that other threads use, and a libc call
+//! overwrites the parent's `errno`. So all code that runs there is in this crate, which cannot do any of this: it has
+//! no heap, no libc, no locks and no thread-local storage. Its release library calls no function outside of itself
+//! except `memcpy` and similar ones (a test checks this).
 //!
-//! Read it in this order: [`plan`] (what the child is to do, as flat data), [`frame`] (what belongs to one run),
-//! [`child`] (the loop that plays the plan back), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`];
-//! [`forked`] is the way in for one with memory of its own, [`sent`] for those that another
-//! process clones, [`called`] for one that calls a function of the caller's own; [`report`] says what came of it, [`sys`] is the kernel's door.
+//! Read it in this order: [`plan`] (the child's steps, as flat data), [`frame`] (the state of one run), [`child`] (the
+//! loop that plays the plan), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`]. [`forked`] is the
+//! entry of a child with its own memory, [`sent`] of a child that a zygote clones, [`called`] of a child that calls a
+//! function of the user. [`report`] evaluates the result of a run, and [`sys`] makes the system calls.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 

@@ -1,26 +1,25 @@
-//! The Plan: what a child is to do, as flat data.
+//! The Plan: the child's steps, as flat data.
 //!
 //! A plan is one block of memory (an *arena*) of 64-bit words: a [`Header`], the [`Op`]s in the order in which they are
-//! played, the argument and environment vectors, lists, and at the end the strings. Everything inside refers to
-//! everything else by its offset in bytes from the start, so an arena can be moved or sent to another process as it
-//! is. Only the two vectors that `execve(2)` reads must hold addresses; [`relocate`] turns their offsets into addresses
-//! once, when the arena has reached the place where it will be played. One that is played where it was made may name an
-//! environment that lies elsewhere in that memory.
+//! played, the argument and environment vectors, lists, and at the end the strings. All references inside are byte
+//! offsets from the start, so an arena can be moved, or sent to another process. Only the two vectors that `execve(2)`
+//! reads must hold addresses. [`relocate`] converts their offsets once, when the arena is at the place where it will be
+//! played. An arena that is played where it was made may refer to an environment elsewhere in that memory.
 //!
 //! The crate `forkless` compiles arenas; nothing here allocates. A plan is read-only while it is played, so any number
-//! of children may play one at the same time. What differs from run to run is in the [`Frame`](crate::frame::Frame).
+//! of children may play it at the same time. The state of each run is in its [`Frame`](crate::frame::Frame).
 //!
 //! # Safety
 //! The functions here trust the arena: its offsets lie inside it and its strings end in NUL. The compiler that made it
-//! answers for that.
+//! guarantees that.
 
 /// First word of an arena: "fkpl".
 pub const MAGIC: u32 = 0x6c70_6b66;
 
-/// Changes when the layout or a meaning changes; a process refuses arenas of another version.
+/// Incremented when the layout or a meaning changes. A process refuses arenas of another version.
 pub const VERSION: u32 = 3;
 
-/// The most descriptors that one plan may name.
+/// The maximum number of descriptors in a plan.
 pub const MAX_FDS: usize = 1024;
 
 /// The start of an arena. All offsets are in bytes from its first byte.
@@ -37,34 +36,34 @@ pub struct Header {
     pub base: u64,
     /// Offset of the first [`Op`].
     pub ops: u32,
-    /// How many there are.
+    /// The number of ops.
     pub op_count: u32,
     /// Offset of the argument vector, which ends in a zero word.
     pub argv: u32,
     /// Offset of the environment vector, which ends in a zero word. It follows the argument vector directly.
     pub envp: u32,
-    /// Words in both vectors together, their zero words included, and in those for the shell, which follow.
+    /// The number of words in both vectors, including their zero words, and in the vectors for the shell, which follow.
     pub pointer_count: u32,
     /// Offset of the [`Pair`]s, sorted by target.
     pub pairs: u32,
-    /// How many there are.
+    /// The number of pairs.
     pub pair_count: u32,
-    /// Offset of a sorted list of `i32`: every descriptor number that the program is to have, 0 to 2 included.
+    /// Offset of a sorted list of `i32`: the descriptors that the program inherits, including 0 to 2.
     pub keep: u32,
-    /// How many there are.
+    /// The length of that list.
     pub keep_count: u32,
-    /// Fills the header up to a whole number of words.
+    /// Padding to a whole number of words.
     pub reserved: u32,
-    /// Address of an environment vector outside the arena, which then has an empty one; 0: none. Such an arena can only be
-    /// played in the memory that it was made in.
+    /// Address of an environment vector outside the arena, whose own one is then empty; 0: none. Such an arena can only
+    /// be played in the memory in which it was made.
     pub environment: u64,
 }
 
-/// One step of the playback. What `a`, `b` and `c` mean stands with each [`OpCode`].
+/// One step of the playback. [`OpCode`] documents the meaning of `a`, `b` and `c`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Op {
-    /// What to do.
+    /// The operation.
     pub code: OpCode,
     /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`], [`SURELY`] and [`TRY_ALL`].
     pub flags: u32,
@@ -74,7 +73,8 @@ pub struct Op {
     pub b: u32,
     /// Third operand.
     pub c: u32,
-    /// With [`BEST_EFFORT`]: how many of the ops after this one a failure of it skips too, since they belong together.
+    /// With [`BEST_EFFORT`]: the number of ops after this one that are skipped too if it fails, because they belong
+    /// together.
     pub skip: u32,
     /// A 64-bit operand: a signal set.
     pub set: u64,
@@ -87,43 +87,44 @@ impl Op {
     }
 }
 
-/// [`Op::flags`]: a failure is noted, and the launch goes on.
+/// [`Op::flags`]: a failure is recorded, and the launch continues.
 pub const BEST_EFFORT: u32 = 1;
 
-/// [`Op::flags`] of [`OpCode::Open`]: what is at the number is closed first, and nothing else is left open, as POSIX has it.
+/// [`Op::flags`] of [`OpCode::Open`]: the descriptor is closed first, and no other is left open, as POSIX specifies.
 pub const IN_PLACE: u32 = 2;
 
-/// [`Op::flags`] of [`OpCode::Open`]: nothing that is in procfs is opened, nor what a link of procfs' leads to. It takes a child that
-/// shares its caller's memory for that caller: `/proc/self/mem` is the caller's, and `/dev/fd` has descriptors that exec is yet to close.
+/// [`Op::flags`] of [`OpCode::Open`]: files in procfs, and targets of its magic links, are refused. For procfs, a child
+/// that shares its caller's memory is that caller: `/proc/self/mem` is the caller's memory, and `/dev/fd` has
+/// descriptors that exec will close.
 pub const NOT_PROCFS: u32 = 4;
 
-/// [`Op::flags`] beside [`NOT_PROCFS`]: nor anything where openat2 is not there to tell.
+/// [`Op::flags`] in addition to [`NOT_PROCFS`]: all files are refused if openat2 is not available to check them.
 pub const SURELY: u32 = 8;
 
-/// A descriptor's number for an [`OpCode::Open`] that is only to see whether the file can be opened.
+/// The descriptor number of an [`OpCode::Open`] that only checks whether the file can be opened.
 pub const NOWHERE: i32 = -1;
 
-/// The errno, which is none of the kernel's, of an [`OpCode::Open`] that [`NOT_PROCFS`] has kept from it.
+/// The errno of an [`OpCode::Open`] that [`NOT_PROCFS`] has refused. The kernel does not use it.
 pub const IN_PROCFS: i32 = 4096;
 
-/// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried whatever the failure of one was.
+/// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried after any failure.
 pub const TRY_ALL: u32 = 16;
 
-/// What an [`Op`] does. The numbers are stable: they are how a failure is reported across the process border.
+/// The operation of an [`Op`]. The numbers are stable: failures are reported with them across processes.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpCode {
-    /// Give the child a descriptor table of its own with only the low descriptors in it. No operands.
+    /// Unshare the file-descriptor table and keep only the low descriptors. No operands.
     Table = 1,
-    /// Bring every [`Pair`]'s source to its target.
+    /// Move every [`Pair`]'s source to its target.
     Place = 2,
     /// Tell the parent that its descriptors are no longer needed.
     Taken = 3,
-    /// Close what is not in the header's `keep` list, where the table was copied.
+    /// Close descriptors that are not in the header's `keep` list, if the table was copied.
     CloseOthers = 4,
     /// `setsid(2)`.
     SetSid = 5,
-    /// `setpgid(2)` of the child to group `a` (0: a new group of its own).
+    /// `setpgid(2)` of the child to group `a` (0: a new group).
     SetPgid = 6,
     /// `chdir(2)` to the string at `a`.
     Chdir = 7,
@@ -131,94 +132,94 @@ pub enum OpCode {
     Open = 8,
     /// `dup3(2)` of the child's descriptor `a` to `b`.
     Dup = 9,
-    /// The signals in `set` get their default action.
+    /// The signals in `set` are reset to their default action.
     SigDefault = 10,
     /// The signals in `set` are ignored.
     SigIgnore = 11,
-    /// The signal mask becomes `set`; with `a` = 1 it becomes what the caller's mask was.
+    /// The signal mask becomes `set`; with `a` = 1 it becomes the caller's mask.
     SigMask = 12,
-    /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one is a program; retried for up to
-    /// `c` milliseconds while a program is busy (ETXTBSY). With `set`, one that is no program (ENOEXEC) is given to the
-    /// shell: the argument vectors for that, one for each string, are at the offset in its lower half, and have as many words
-    /// each as its upper half says.
+    /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one succeeds. Retried for up to `c`
+    /// milliseconds while a program is open for writing (ETXTBSY). With `set`, a file that is no program (ENOEXEC) is
+    /// run by the shell: the argument vectors for that, one for each string, are at the offset in the lower half of
+    /// `set`, and have as many words each as its upper half says.
     Exec = 13,
-    /// The system call in the [`Call`] at `a`. `b` is the step's number for reports, `c` the offset of a string that
-    /// says what the step is about (0: none).
+    /// The system call in the [`Call`] at `a`. `b` is the number of the step for reports, `c` the offset of a string
+    /// that names the step's object (0: none).
     Call = 14,
-    /// `prctl(2)` PR_SET_PDEATHSIG of signal `a`; ends the child if its parent has died meanwhile.
+    /// `prctl(2)` PR_SET_PDEATHSIG of signal `a`; the child exits if its parent has already died.
     ParentDeathSignal = 15,
     /// The child's process group (its own, after `SetPgid`) becomes the foreground group of the terminal at the child's
     /// descriptor `a`.
     Foreground = 16,
     /// `execveat(2)` of the child's descriptor `a`.
     ExecFd = 17,
-    /// Wait until the parent has done its part: the id maps of a new user namespace.
+    /// Wait until the parent has written the ID maps of a new user namespace.
     AwaitGo = 18,
     /// `seccomp(2)` SECCOMP_SET_MODE_FILTER of the `b` instructions at `a`.
     Seccomp = 19,
     /// Send the descriptor in variable `b` to the parent, over the socket at the child's descriptor `a`.
     HandBack = 20,
-    /// Call the frame's hook: what the caller wants done in a forked child. No operands.
+    /// Call the frame's hook, in a forked child. No operands.
     PreExec = 21,
 }
 
-/// A system call as data: how most settings are made, and the door to what this library does not know.
+/// A system call as data: used for most settings, and for calls that this library does not know.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
-    /// The system call's number on this machine.
+    /// The system call's number on this architecture.
     pub number: u32,
     /// Which arguments are not plain numbers: see [`argument_is_offset`] and [`argument_is_variable`].
     pub flags: u32,
-    /// 1 + the variable that takes the result; 0: none does.
+    /// 1 + the variable that stores the result; 0: none.
     pub result: u32,
-    /// An errno that is no failure: what was to be done is so already. 0: none.
+    /// An errno that is a success, because the state is already as requested. 0: none.
     pub accept: u32,
     /// The arguments.
     pub args: [u64; 6],
 }
 
-/// [`Call::flags`]: argument `n` is the offset of an object in the arena; the call gets its address.
+/// [`Call::flags`]: argument `n` is the offset of an object in the arena; its address is passed.
 pub const fn argument_is_offset(n: u32) -> u32 {
     1 << n
 }
 
-/// [`Call::flags`]: argument `n` is the number of a variable; the call gets the result of the one that filled it.
+/// [`Call::flags`]: argument `n` is the number of a variable; its value is passed.
 pub const fn argument_is_variable(n: u32) -> u32 {
     1 << (8 + n)
 }
 
-/// [`Call::flags`]: the call is made again where it answers EAGAIN, [`TRIES`] times at most.
+/// [`Call::flags`]: the call is retried on EAGAIN, at most [`TRIES`] times.
 pub const TRY_AGAIN: u32 = 1 << 16;
 
-/// How often a call with [`TRY_AGAIN`] is made.
+/// The maximum number of tries of a call with [`TRY_AGAIN`].
 pub const TRIES: u32 = 256;
 
-/// How many variables a plan has.
+/// The number of variables of a plan.
 pub const VARIABLES: usize = 32;
 
-/// The first so many are the caller's; the others belong to the compiler.
+/// The number of variables for the user; the others are for the compiler.
 pub const CALLER_VARIABLES: usize = 15;
 
-/// How many failed best-effort steps a frame can note. The compiler refuses a plan in which more could fail.
+/// The maximum number of failed best-effort steps in a frame. The compiler refuses a plan in which more could fail.
 pub const MISSES: usize = 128;
 
 /// A [`Pair::source`] that stands for `/dev/null`.
 pub const PAIR_NULL: i32 = i32::MIN;
 
-/// One descriptor for the child: the parent's `source` as the child's `target`.
+/// A descriptor of the program: the parent's `source` becomes the child's `target`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     /// The parent's descriptor, -1-n for slot n of the run's [`Frame`](crate::frame::Frame), or [`PAIR_NULL`].
     pub source: i32,
-    /// The child's number.
+    /// The number in the child.
     pub target: i32,
 }
 
-/// Turns the offsets in the two vectors into addresses (`base` = the arena's own address) or back (`base` = 0).
+/// Converts the offsets in the two vectors to addresses (`base` = the arena's own address) or back (`base` = 0).
 ///
-/// Changes nothing when they already are what is asked for.
+/// Does nothing if they are already converted so.
 pub unsafe fn relocate(arena: *mut u64, base: u64) {
     let header = arena.cast::<Header>();
     // SAFETY: an arena begins with its header (module contract).
@@ -234,7 +235,7 @@ pub unsafe fn relocate(arena: *mut u64, base: u64) {
     unsafe { (*header).base = base };
 }
 
-/// The environment vector that `execve(2)` is to read.
+/// The environment vector for `execve(2)`.
 #[inline(always)]
 pub unsafe fn environment(plan: *const Header) -> *const u64 {
     // SAFETY: an arena begins with its header, whose vectors lie inside it (module contract).

@@ -1,10 +1,10 @@
-//! Faults on purpose: how it is seen that a test fails when the rule is broken that it is there for.
+//! Planted faults, which show that a test fails when the rule is broken that it checks.
 //!
-//! `if planted!("name") { … }` marks a place where a rule can be broken. In every ordinary build that is `if false`, and
-//! nothing of it is left. With the feature `planted`, which only the builds for these trials have, it is true in a process
-//! that was started with `FORKLESS_PLANTED=name`.
+//! `if planted!("name") { … }` marks a place where a rule can be broken. In every ordinary build it is `if false`, and
+//! is compiled to nothing. With the feature `planted`, which only `cargo xtask mutants` enables, it is true in a
+//! process that was started with `FORKLESS_PLANTED=name`.
 //!
-//! The list of the faults, each with its reason and the tests that have to fail, is `tests/planted.toml`.
+//! `tests/planted.toml` lists the faults, each with its reason and the tests that must fail.
 
 #[cfg(not(feature = "planted"))]
 #[doc(hidden)]
@@ -35,10 +35,10 @@ mod chosen {
 
     const VARIABLE: &[u8] = b"FORKLESS_PLANTED=";
 
-    /// The mark of the fault that was chosen; 0: none.
+    /// The hash of the selected fault; 0: none.
     static CHOSEN: AtomicU64 = AtomicU64::new(0);
 
-    /// A name as a number: FNV-1a.
+    /// The FNV-1a hash of a name.
     pub const fn mark(name: &[u8]) -> u64 {
         let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325u64, 0);
         while at < name.len() {
@@ -48,22 +48,22 @@ mod chosen {
         hash
     }
 
-    /// Is this the fault that is wanted? A load: it may be asked in a child, too.
+    /// Whether this fault is selected. A plain load, because it may run in a child.
     #[inline]
     pub fn is_chosen(mark: u64) -> bool {
-        // So that whoever asks has the constructor linked.
+        // A reference, so that the constructor is linked.
         let _ = &raw const AT_START;
         CHOSEN.load(Relaxed) == mark
     }
 
-    /// Before `main`, and when a library is loaded: glibc gives constructors the arguments of `main`.
+    /// Runs before `main`, and when a library is loaded. glibc passes the arguments of `main` to constructors.
     #[used]
     #[unsafe(link_section = ".init_array")]
     static AT_START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = choose;
 
     extern "C" fn choose(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
         let mut entry = environment;
-        // SAFETY: the environment of main: pointers to strings, behind the last of them a null pointer.
+        // SAFETY: the environment of main: pointers to strings, ended by a null pointer.
         unsafe {
             while !entry.is_null() && !(*entry).is_null() {
                 if let Some(name) = CStr::from_ptr(*entry).to_bytes().strip_prefix(VARIABLE) {

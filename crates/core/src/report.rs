@@ -1,4 +1,4 @@
-//! What came of a run, read by the parent from the frame after the child has left.
+//! The result of a run, which the parent reads from the frame after the child has left.
 
 use crate::frame::Frame;
 use crate::plan::MISSES;
@@ -6,42 +6,42 @@ use crate::plan::{Header, Op, OpCode, at};
 use crate::signals::PUTS_HANDLERS_AWAY;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// How a run of a plan ended, as far as the launch goes.
+/// The result of a run of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The child has become the program, or was about to: `execve` was its last step and did not fail. Or its hook took it
-    /// elsewhere.
+    /// The child has executed the program, or was about to: `execve` was its last step and did not fail. Or its hook
+    /// executed a program or exited.
     Exec,
     /// A step failed.
     Failed {
         /// The op's index in the plan.
         op: u32,
-        /// What the op was.
+        /// The op's code.
         code: OpCode,
-        /// What of its object failed (see [`Frame::detail`]).
+        /// Which object of the step failed (see [`Frame::detail`]).
         detail: i32,
-        /// Why.
+        /// The errno.
         errno: i32,
     },
-    /// A child that another process cloned could not take this on of what the caller is, or one of the caller's could not put
-    /// the caller's handlers away.
+    /// A child of a zygote could not take on this attribute of the caller, or a child could not reset the caller's
+    /// signal handlers.
     Adopt {
         /// One of [`sent::what`](crate::sent::what), or [`PUTS_HANDLERS_AWAY`].
         what: i32,
-        /// Why; 0: it was killed.
+        /// The errno; 0: it was killed.
         errno: i32,
     },
-    /// The child was killed in this step (the op's index, and what it was), before it came to `execve`, or in that by what
-    /// is known not to be the program's death. `None`: before the first one.
+    /// The child was killed in this step (the op's index and code), before `execve`, or during it by something that is
+    /// known not to be the program's own death. `None`: before the first step.
     Killed(Option<(u32, OpCode)>),
-    /// The frame names this step, which the plan has not got: something else has written to it.
+    /// The frame has a step that the plan does not have: other code has written to the frame.
     Garbled(u32),
 }
 
-/// Reads a frame whose child has left (its futex word is 0, or it has been reaped).
+/// Reads the frame of a child that has left (its futex word is 0, or it has been reaped).
 ///
 /// # Safety
-/// `plan` is the one that was played, or its twin.
+/// `plan` is the one that was played, or a copy of it.
 pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
     let step = frame.step.load(Acquire);
     if step == 0 {
@@ -61,7 +61,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
         return Outcome::Killed(Some((step - 1, code)));
     }
     match (frame.errno.load(Relaxed), code) {
-        // A hook may end its child, or execute something itself: what comes of that is the child's status.
+        // A hook may exit, or execute a program itself: the child's status tells.
         (0, OpCode::Exec | OpCode::ExecFd | OpCode::PreExec) => Outcome::Exec,
         (0, _) => Outcome::Killed(Some((step - 1, code))),
         (errno, _) => Outcome::Failed { op: step - 1, code, detail: frame.detail.load(Relaxed), errno },

@@ -1,16 +1,17 @@
-//! What a child does first that another process has cloned for the caller: it becomes what the caller is.
+//! The first steps of a child that a zygote clones for the caller: it takes on the caller's attributes.
 //!
-//! Such a child has the directory, the limits and all else of the process that cloned it. What can be taken on is taken on
-//! here, before the plan is played, in the order in which each step still can be; what cannot, the caller compares meanwhile
-//! ([`Sent::checked`]).
+//! Such a child inherits the directory, the limits and everything else from the zygote. Attributes that can be changed
+//! are changed here, before the plan is played, in an order in which each step is still permitted. The caller compares
+//! the others in the meantime ([`Sent::checked`]).
 //!
-//! # How its end is told
-//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only where somebody shares its memory still. A child with
-//! memory of its own has nobody, and one whose helper has been killed has nobody any more. So the word is in the child's
-//! *robust list* instead: a futex that a thread holds, which the kernel marks, and wakes who waits for it, when the thread
-//! executes a program as when it ends.
+//! # How its end is reported
+//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same address
+//! space. That is never true for a child with its own memory, nor for a child whose zygote was killed. So the word is
+//! in the child's *robust list* instead: the list of futexes that a thread holds. When the thread exits or calls exec,
+//! the kernel marks each and wakes a waiter.
 //!
-//! Source: mm_release() in kernel/fork.c; exit_robust_list(), handle_futex_death() in kernel/futex/core.c; get_robust_list(2).
+//! Source: mm_release() in kernel/fork.c; exit_robust_list(), handle_futex_death() in kernel/futex/core.c;
+//! get_robust_list(2).
 //!
 //! # Safety
 //! As for [`child`](crate::child).
@@ -25,30 +26,30 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 
-/// How many resource limits there are.
+/// The number of resource limits.
 pub const LIMITS: usize = 16;
 
-/// The most processors that a set can name, in words of 64.
+/// The maximum size of a CPU set, in words of 64 CPUs.
 pub const CPU_WORDS: usize = 128;
 
-/// A frame, and what the child is to become before it plays.
+/// A frame, and the attributes that the child takes on before it plays.
 #[repr(C)]
 pub struct Sent {
     /// The run.
     pub frame: Frame,
-    /// [`GO_WAIT`](crate::frame::GO_WAIT) until the caller has seen that what cannot be taken on is as it should be.
+    /// [`GO_WAIT`](crate::frame::GO_WAIT) until the caller has checked the attributes that cannot be changed.
     pub checked: AtomicU32,
-    /// 1: the child sleeps until `checked` changes, or is about to.
+    /// 1: the child sleeps until `checked` changes, or is about to sleep.
     pub waits: AtomicU32,
-    /// 1: the caller sleeps until there is a child.
+    /// 1: the caller sleeps until the child exists.
     pub announce: u32,
-    /// The child's list of what it holds.
+    /// The child's robust list.
     robust: UnsafeCell<Robust>,
-    /// What is to be taken on.
+    /// The attributes to take on.
     pub adopt: Adopt,
 }
 
-/// `struct robust_list_head`, and its one entry.
+/// `struct robust_list_head`, and its only entry.
 #[repr(C)]
 struct Robust {
     next: usize,
@@ -63,7 +64,7 @@ unsafe fn hold_word(sent: &Sent) -> Result<()> {
     /// Without the entry.
     const HEAD: usize = 3 * size_of::<usize>();
     let head = sent.robust.get();
-    // SAFETY: only the child uses the list, which lies beside its frame and is there until it has left.
+    // SAFETY: only the child uses the list, which lies beside its frame and exists until the child has left.
     unsafe {
         let entry = &raw mut (*head).entry;
         *head = Robust {
@@ -78,7 +79,8 @@ unsafe fn hold_word(sent: &Sent) -> Result<()> {
     Ok(())
 }
 
-/// What a child takes on; `differs` has a bit for each number of [`what`] that is not so already.
+/// The attributes that a child takes on. `differs` has a bit for each number of [`what`] that differs from the
+/// zygote's.
 #[repr(C)]
 #[derive(Debug, Clone)]
 pub struct Adopt {
@@ -86,7 +88,7 @@ pub struct Adopt {
     pub differs: u32,
     /// A descriptor of the caller's directory.
     pub directory: i32,
-    /// The caller's mask for new files.
+    /// The caller's umask.
     pub umask: u32,
     /// The caller's process group.
     pub group: i32,
@@ -106,13 +108,13 @@ pub struct Adopt {
     pub timer_slack: u64,
     /// Soft and hard limits by number.
     pub values: [[u64; 2]; LIMITS],
-    /// How many words of `cpus` there are.
+    /// The number of words in `cpus`.
     pub cpu_words: u32,
-    /// The processors to run on.
+    /// The CPU affinity.
     pub cpus: [u64; CPU_WORDS],
 }
 
-/// What can be taken on, by number.
+/// The attributes, by number.
 pub mod what {
     /// The working directory.
     pub const DIRECTORY: i32 = 0;
@@ -124,7 +126,7 @@ pub mod what {
     pub const NICE: i32 = 3;
     /// Scheduling policy and priority.
     pub const SCHEDULER: i32 = 4;
-    /// The processors.
+    /// The CPU affinity.
     pub const AFFINITY: i32 = 5;
     /// The I/O priority.
     pub const IO_PRIORITY: i32 = 6;
@@ -134,22 +136,23 @@ pub mod what {
     pub const PERSONALITY: i32 = 8;
     /// Ignored signals.
     pub const SIGNALS: i32 = 9;
-    /// Nothing: what cannot be taken on is not as it should be.
+    /// No attribute: the check of those that cannot be changed has failed.
     pub const CHECKED: i32 = 10;
-    /// The word by which the caller is told.
+    /// The futex word by which the caller learns of the child's end.
     pub const WORD: i32 = 11;
 }
 
-/// Entry of a child in the memory of the process that cloned it: takes on what it is to, and plays.
+/// Entry of a child in the memory of the zygote that cloned it: takes on the caller's attributes, and plays the plan.
 pub unsafe extern "C-unwind" fn play_sent(frame: *mut Frame) -> ! {
-    // SAFETY: the frame is the beginning of a Sent (whoever cloned this child), and plays by `play`'s contract.
+    // SAFETY: the frame is the first field of a Sent (contract of the process that cloned this child), and plays by
+    // `play`'s contract.
     unsafe {
         adopt(&*frame.cast::<Sent>());
         play(frame)
     }
 }
 
-/// Takes on what the caller is, or ends the child and leaves the reason in the frame.
+/// Takes on the caller's attributes; on failure exits, with the reason in the frame.
 pub unsafe fn adopt(sent: &Sent) {
     let frame = &sent.frame;
     frame.detail.store(what::WORD, Relaxed);
@@ -169,7 +172,7 @@ pub unsafe fn adopt(sent: &Sent) {
     }
 }
 
-/// On failure the frame's `detail` says what failed.
+/// On failure the frame's `detail` names the attribute.
 unsafe fn take_on(sent: &Sent) -> Result<()> {
     let Sent { frame, adopt, .. } = sent;
     let call = |what: i32, number: u32, args: [usize; 6]| {
@@ -177,7 +180,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
             return Ok(());
         }
         frame.detail.store(what, Relaxed);
-        // SAFETY: each changes the child alone; what it reads lies in `adopt`.
+        // SAFETY: each call changes only the child; the memory that it reads is in `adopt`.
         unsafe { sys::syscall(number, args) }.map(drop)
     };
     let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
@@ -205,7 +208,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     call(what::PERSONALITY, uapi::__NR_personality, [adopt.personality as usize, 0, 0, 0, 0, 0])?;
     frame.detail.store(what::SIGNALS, Relaxed);
     let ignored = if planted!("ignored-signals-of-the-helper") { 0 } else { adopt.ignored };
-    // SAFETY: the signal table is the child's own; who cloned it ignores nothing.
+    // SAFETY: the signal table is the child's own; the zygote ignores no signals.
     unsafe { signals::set_ignored(ignored) }?;
     frame.detail.store(what::CHECKED, Relaxed);
     if sent.checked.load(SeqCst) != GO && !planted!("namespaces-not-awaited") {

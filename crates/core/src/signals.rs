@@ -1,8 +1,8 @@
-//! Signal dispositions and the mask that the program starts with.
+//! Signal dispositions and the signal mask of the program.
 //!
-//! `CLONE_CLEAR_SIGHAND` gives the child a signal table of its own in which no handler is left, so no code of the
-//! parent's can run in it. *Ignored* signals stay ignored over clone and exec, so what is to be at its default is
-//! reset one by one; normally that is SIGPIPE alone, which the Rust runtime ignores.
+//! `CLONE_CLEAR_SIGHAND` gives the child its own signal table without handlers, so that no code of the parent can run
+//! in it. *Ignored* signals stay ignored across clone and exec, so signals that must have their default action are
+//! reset one by one; normally that is only SIGPIPE, which the Rust runtime ignores.
 //!
 //! # Safety
 //! As for [`child`](crate::child); the signal table is the child's own.
@@ -51,15 +51,18 @@ pub fn has_filter() -> bool {
     mode != Ok(0)
 }
 
-/// In [`Frame::detail`] before the first step: the child puts its caller's handlers away. None of `sent::what`.
+/// In [`Frame::detail`] before the first step: the child is resetting its caller's handlers. Not a value of
+/// `sent::what`.
 pub const PUTS_HANDLERS_AWAY: i32 = 12;
 
-/// The first act of a child that still has its caller's handlers. A filter has let the caller do the same.
+/// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter
+/// allows it.
 pub fn block_all() {
     let _ = sys::set_signal_mask(!0);
 }
 
-/// Gives every signal in `set` (bit n-1 is signal n) its default action. `frame`: in the child that runs it.
+/// Resets every signal in `set` (bit n-1 is signal n) to its default action. `frame`: the frame of the child that calls
+/// this.
 pub unsafe fn set_default(frame: Option<&Frame>, set: u64) -> Result<()> {
     // SAFETY: the module's contract.
     unsafe { set_all(set, |signal| default_for(frame, signal)) }
@@ -83,24 +86,25 @@ unsafe fn set_all(set: u64, action: impl Fn(u32) -> uapi::kernel_sigaction) -> R
     Ok(())
 }
 
-/// Keeps a signal that dumps core from ending the parent, before Linux 5.16: there the kernel first kills everyone who shares
-/// the memory that is to be dumped.
+/// Keeps a signal that dumps core from killing the parent. Before Linux 5.16 the kernel first kills every process that
+/// shares the memory to be dumped.
 ///
-/// A handler ends the child instead. Exec resets it to the default, so the program never has it, and no moment is left
-/// between the two: a mask would have to be taken off before exec. Signals that are ignored stay so, and so do those that
-/// the caller blocks. Where a filter refuses one of these calls, the launch goes on without.
+/// A handler ends the child instead. Exec resets handlers to the default, so the program never has it, and there is no
+/// gap between the two; a signal mask would have to be restored before exec. Ignored signals stay ignored, and those
+/// that the caller blocks stay blocked. If a filter refuses one of these calls, the launch continues without.
 ///
 /// Source: coredump_wait() in fs/coredump.c before commit 0258b5fd7c71; flush_signal_handlers() in kernel/signal.c.
 #[cold]
 pub unsafe fn guard(frame: &Frame) {
-    // Only a place in the kernel for the frame's address, where the handler finds it: no handler here runs on such a stack.
+    // Not a real signal stack: it only stores the frame's address in the kernel, where the handler can get it. No
+    // handler here runs on such a stack.
     let place =
         uapi::sigaltstack { ss_sp: frame as *const Frame as *mut _, ss_flags: 0, ss_size: size_of::<Frame>() as _ };
-    // SAFETY: the kernel reads the structure; exec forgets what it says.
+    // SAFETY: the kernel reads the structure; exec discards the setting.
     let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
     for signal in (1..=64).filter(|&signal| DUMPING & bit(signal) != 0) {
         if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0 || planted!("guard-of-ignored-signals")) {
-            // SAFETY: `end` keeps the child's rules; the table is the child's own.
+            // SAFETY: `end` follows the child's rules; the table is the child's own.
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
         }
     }
@@ -111,7 +115,7 @@ pub unsafe fn guard(frame: &Frame) {
     let _ = sys::set_signal_mask(frame.guarded_mask);
 }
 
-/// Ends the child, and leaves the signal in the frame.
+/// Ends the child, after storing the signal in the frame.
 unsafe extern "C" fn end(signal: i32) {
     // SAFETY: all zeroes is a valid structure, which the kernel fills.
     let place = unsafe {
@@ -119,7 +123,8 @@ unsafe extern "C" fn end(signal: i32) {
         let _ = sys::syscall(uapi::__NR_sigaltstack, [0, &raw mut place as usize, 0, 0, 0, 0]);
         place
     };
-    // SAFETY: `guard` has put the frame there, which is valid until the child has left. Null where a filter refuses the question.
+    // SAFETY: `guard` has stored the frame's address there; the frame is valid until the child has left. Null if a
+    // filter refuses sigaltstack.
     if let Some(frame) = unsafe { place.ss_sp.cast::<Frame>().as_ref() } {
         if !planted!("guard-without-a-word") {
             frame.ended_by.store(signal as u32, Relaxed);
@@ -129,7 +134,7 @@ unsafe extern "C" fn end(signal: i32) {
     sys::exit(127)
 }
 
-/// `end` never returns, so nothing comes here; the kernel wants an address.
+/// Never runs, because `end` does not return; the kernel requires an address.
 unsafe extern "C" fn after_end() {
     sys::exit(127)
 }
@@ -148,14 +153,14 @@ pub fn handler(action: &uapi::kernel_sigaction) -> usize {
     unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() }
 }
 
-/// The default action, or where a dump would end the parent what stands for it until exec.
+/// The default action; or, if a core dump would kill the parent, the handler that replaces it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
     let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal) != 0;
     if is_guarded && !planted!("default-in-place-of-guard") { ending() } else { action(0) }
 }
 
 fn action(handler: usize) -> uapi::kernel_sigaction {
-    // SAFETY: all zeroes is SIG_DFL without flags; the handler is an optional function pointer of word size, for which
+    // SAFETY: all zeroes is SIG_DFL without flags. The handler is an optional function pointer of word size, for which
     // the kernel reads 0 as SIG_DFL and 1 as SIG_IGN.
     unsafe {
         let mut action: uapi::kernel_sigaction = core::mem::zeroed();
@@ -168,7 +173,7 @@ fn action(handler: usize) -> uapi::kernel_sigaction {
 pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
     let mask = match (op.a, frame.has_caller_mask) {
         (0, _) => op.set,
-        // The caller's own mask came with the clone, unless that was made with everything blocked.
+        // The child has inherited the caller's mask, unless it was cloned with every signal blocked.
         (_, 0) if op.set == 0 => return Ok(()),
         (_, 0) => return sys::block_signals(op.set),
         (_, _) if planted!("mask-of-another-thread") => op.set,
@@ -177,12 +182,13 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
     sys::set_signal_mask(mask).map(drop)
 }
 
-/// What `CLONE_CLEAR_SIGHAND` would have done: no handler of the parent's is left. Every signal is blocked while this runs.
+/// Does the work of `CLONE_CLEAR_SIGHAND`: resets the parent's handlers. Every signal is blocked while this runs.
 pub fn reset_handlers(frame: Option<&Frame>) -> Result<()> {
     for signal in 1..=64 {
         let Ok(old) = sys::signal_action(signal) else { continue };
         if handler(&old) > 1 && !planted!("handlers-not-reset") {
-            // SAFETY: the table is the child's own, as no CLONE_SIGHAND was asked for; the action is as in `set_all`.
+            // SAFETY: the table is the child's own, as it was cloned without CLONE_SIGHAND; the action is as in
+            // `set_all`.
             unsafe { sys::set_signal_action(signal, &default_for(frame, signal)) }?;
         }
     }

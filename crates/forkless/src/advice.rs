@@ -128,10 +128,10 @@ impl Question {
     /// ```
     pub fn words(self) -> &'static str {
         match self {
-            Self::Code => "Must code of your own run before the exec?",
+            Self::Code => "Must your own code run before exec?",
             Self::Small => "Is the caller small, with one thread?",
             Self::Shared => "Can a child share memory on this machine?",
-            Self::Fits => "Can posix_spawn do all that is asked?",
+            Self::Fits => "Can posix_spawn apply all settings?",
             Self::Allowed => "May a child share the caller's memory?",
         }
     }
@@ -285,20 +285,20 @@ impl Situation {
     fn answer(&self, question: Question, command: Option<&Prepared>) -> (bool, String) {
         let answer = |yes: bool, why: &str| (yes, why.to_owned());
         match question {
-            Question::Code if self.code => answer(true, "code of the caller's is to run in the child"),
-            Question::Code => answer(false, "all that the child does can be listed beforehand"),
+            Question::Code if self.code => answer(true, "the caller has code that must run in the child"),
+            Question::Code => answer(false, "the child only applies settings"),
             Question::Small => self.is_small(),
             Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
-            Question::Shared => answer(false, "CLONE_VM is refused here, or shares nothing"),
+            Question::Shared => answer(false, "CLONE_VM is refused or shares no memory here"),
             Question::Fits => {
                 match command.and_then(|command| posix_spawn::refusal(command.plan(), Extensions::get())) {
-                    None => answer(true, "nothing is asked for that posix_spawn has not got"),
+                    None => answer(true, "posix_spawn has all settings in use"),
                     // Without the launchers that can.
                     Some(why) => (false, why.rsplit_once(": ").map_or(why.as_str(), |(what, _)| what).to_owned()),
                 }
             }
-            Question::Allowed if self.may_share => answer(true, "nobody has said that it may not"),
-            Question::Allowed => answer(false, "the caller's memory is to be its own"),
+            Question::Allowed if self.may_share => answer(true, "allowed by default (--no-shared-memory forbids it)"),
+            Question::Allowed => answer(false, "the caller forbids it"),
         }
     }
 
@@ -306,7 +306,7 @@ impl Situation {
         let mut large = Vec::new();
         if self.threads > 1 {
             // A lock that another thread holds during the fork, such as the allocator's, stays locked in the child.
-            large.push(format!("{} threads, whose locks a fork would copy as they are", self.threads));
+            large.push(format!("{} threads, whose locks would stay locked in a forked child", self.threads));
         }
         if self.memory > Self::SMALL_MEMORY {
             large.push(format!("{} MiB of memory", self.memory >> 20));

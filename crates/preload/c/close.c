@@ -1,12 +1,12 @@
-/* pclose(3) and fclose(3), which glibc takes for the same. A thread may be cancelled while libc's own writes out what a stream holds back:
-   its frames are unwound then, and Rust's must not be among them. */
+/* pclose(3) and fclose(3), which are the same function in glibc. They are C because a thread may be cancelled while
+ * libc's fclose writes buffered data: its frames are then unwound, and must not include Rust frames. */
 
 #include <stddef.h>
 #include <stdio.h>
 
 typedef int close_function(FILE *stream);
 
-/* In src/popen.rs. None of them is a cancellation point. */
+/* In src/popen.rs. None of these is a cancellation point. */
 extern close_function *forkless_preload_pclose_of_libc(void);
 extern close_function *forkless_preload_fclose_of_libc(void);
 extern void *forkless_preload_taken(FILE *stream);

@@ -1,5 +1,5 @@
-/* prctl(2), of which PR_SET_DUMPABLE is of interest here: while a launch keeps the memory non-dumpable, what the program asks for is noted
-   and takes effect when that launch is over. All else is a plain system call, as in libc. */
+/* prctl(2). Only PR_SET_DUMPABLE is special: while a launch keeps the memory non-dumpable, the program's value is
+ * recorded and takes effect when that launch is over. All other options are a plain system call, as in libc. */
 
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@ int prctl(int option, ...) {
     for (int n = 0; n < 4; n++)
         given[n] = va_arg(arguments, unsigned long);
     va_end(arguments);
-    /* The kernel looks at all of the argument; what is neither 0 nor 1 is an error of its own. */
+    /* The kernel checks the whole argument; for values other than 0 and 1 it returns the error itself. */
     if (option == PR_SET_DUMPABLE && given[0] <= 1)
         return forkless_preload_set_dumpable((int)given[0]);
     return (int)syscall(SYS_prctl, option, given[0], given[1], given[2], given[3]);

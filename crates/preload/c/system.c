@@ -1,4 +1,5 @@
-/* system(3), where a thread may be cancelled while it waits: its frames are unwound then, and Rust's must not be among them. */
+/* system(3). It is C because a thread may be cancelled while it waits: its frames are then unwound, and must not
+ * include Rust frames. */
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,7 +9,7 @@
 
 typedef int system_function(const char *line);
 
-/* In src/system.rs. None of them is a cancellation point. */
+/* In src/system.rs. None of these is a cancellation point. */
 extern system_function *forkless_preload_system_of_libc(void);
 extern int forkless_preload_system_begin(const char *line, int *answer, void **running, pid_t *pid);
 extern int forkless_preload_system_end(void *running);
@@ -25,7 +26,8 @@ int system(const char *line) {
         return answer;
     pthread_cleanup_push(forkless_preload_system_cancelled, running);
     siginfo_t ended;
-    /* The child is left to be reaped by who knows how it was started. An error of this wait is met again there. */
+    /* WNOWAIT: forkless_preload_system_end reaps the child, because it knows how it was started. It also sees any
+     * error of this wait. */
     while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT | __WALL) < 0 && errno == EINTR) {
     }
     pthread_cleanup_pop(0);

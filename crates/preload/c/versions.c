@@ -1,5 +1,5 @@
-/* The two versions of posix_spawn and posix_spawnp that glibc has on x86-64: the first takes a file that is no program for a
-   script, as execvp(3) does, the second does not. Elsewhere there is the second alone. */
+/* The two versions of posix_spawn and posix_spawnp that glibc has on x86-64. The old one runs a file without #! with
+ * a shell, as execvp(3) does; the new one does not. Other architectures only have the new one. */
 
 #include <spawn.h>
 

@@ -1,4 +1,4 @@
-//! The names: those of libc and no others, but for those that `c/` defines.
+//! The exported functions: only names of libc. `c/` defines some more of them.
 
 use crate::spawn::layout::{self, Actions, Attributes};
 use crate::spawn::{self, Call, objects};
@@ -9,11 +9,12 @@ use libc::{FILE, c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
 /// `popen(3)`
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { popen::popen(command, mode) }
 }
 
-/// A function that starts a program. The first two have two versions each, which `c/versions.c` gives their names.
+/// A function that starts a program. posix_spawn and posix_spawnp have two versions each; `c/versions.c` defines those
+/// symbols.
 macro_rules! spawns {
     ($($name:ident => $libc:expr, $words:literal, $searches:literal, $takes_scripts:literal, $gives_pidfd:literal;)*) => {$(
         /// # Safety
@@ -40,7 +41,7 @@ macro_rules! spawns {
                 argv,
                 envp,
             };
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             unsafe { spawn::spawn(&call) }
         }
     )*};
@@ -55,14 +56,14 @@ spawns! {
     pidfd_spawnp => next::pidfd_spawnp(), "pidfd_spawnp", true, false, true;
 }
 
-/// A function that fills or reads an object: libc's own where that is laid out in an unknown way.
+/// A function that fills or reads an object. It calls libc's own if the layout of the object is unknown.
 macro_rules! objects {
     ($($name:ident($($arg:ident: $type:ty),*) => $function:ident;)*) => {$(
         /// # Safety
-        /// Its manual page.
+        /// As its manual page says.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            // SAFETY: the caller's; libc's function of this name has this type.
+            // SAFETY: the caller's contract; libc's function of this name has this type.
             unsafe {
                 if layout::is_known() {
                     return objects::$function($($arg),*);

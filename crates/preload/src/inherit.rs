@@ -1,4 +1,4 @@
-//! Which descriptors a child gets, where that need not be a copy of all.
+//! Selects the descriptors that a child inherits without copying the whole file-descriptor table where possible.
 
 use crate::settings::{Inherit, Settings, without_us};
 use forkless::planted;
@@ -10,20 +10,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// libc's rule, or the one that the user has set, but for what the child must not have.
+/// Applies libc's rule, or FORKLESS_INHERIT, except for descriptors that the child must not inherit.
 pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: impl Fn(c_int) -> bool) {
     match inherit {
         Inherit::All => _ = command.inherit_all(true),
         Inherit::Only(list) => {
             for fd in list.iter().copied().filter(|&fd| outlives_exec(fd) && !is_barred(fd)) {
-                // SAFETY: a child has it by libc's own rule.
+                // SAFETY: by libc's own rule a child inherits this descriptor.
                 command.fd(unsafe { Stdio::fd(fd) }, fd);
             }
         }
     }
 }
 
-/// A line's program is started without this library, if the user wants that.
+/// Removes this library from LD_PRELOAD of a command line's program, if FORKLESS_CHILDREN asks for that.
 pub(crate) fn spare(command: &mut Command, settings: &Settings) {
     if !settings.spares_children {
         return;
@@ -36,25 +36,26 @@ pub(crate) fn spare(command: &mut Command, settings: &Settings) {
     }
 }
 
-/// Is it open, and not close-on-exec?
+/// Whether the descriptor is open and not close-on-exec.
 fn outlives_exec(fd: c_int) -> bool {
     sys::descriptor_flags(fd)
         .is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0 || planted!("preload-close-on-exec-passed"))
 }
 
-/// Actions that come to the same in a child that has only the standard streams and what `passed` names: the caller's
-/// descriptor and its number there.
+/// File actions with the same result in a child that only has the standard streams and the descriptors in `passed`: the
+/// caller's descriptor, and its number in the child.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Flat {
     pub(crate) passed: Vec<(c_int, c_int)>,
     pub(crate) actions: Vec<FileAction>,
 }
 
-/// Below this number descriptors are looked at one by one.
+/// Descriptors below this number are checked one by one.
 const FEW: c_int = 64;
 
 impl Flat {
-    /// None where the whole table has to be copied: nothing says which of it is not wanted, or a path depends on it.
+    /// None if the whole file-descriptor table must be copied: because no action limits what is inherited, or because a
+    /// path depends on descriptor numbers.
     pub(crate) fn of(actions: &[FileAction], inherit: &Inherit) -> Option<Self> {
         let closes_from = actions.iter().find_map(|action| match action {
             FileAction::CloseRange(first, -1) => Some(*first),
@@ -76,8 +77,9 @@ impl Flat {
         }
     }
 
-    /// The standard streams and those in `kept` have their own numbers. `above`: what else the actions need is passed at numbers from
-    /// here on. `tidies`: what the actions needed and did not name as a target is closed in the end.
+    /// Translates the actions. The standard streams and those in `kept` have their own numbers. `above`: further
+    /// descriptors that the actions need are passed from this number on. `tidies`: descriptors that the actions needed
+    /// only as a source are closed at the end.
     fn translate(actions: &[FileAction], above: c_int, kept: &BTreeSet<c_int>, tidies: bool) -> Option<Self> {
         let mut state = State {
             kept,
@@ -124,32 +126,32 @@ impl Flat {
     }
 }
 
-/// What the child's numbers mean while its actions are gone through.
+/// The meaning of the child's descriptor numbers at one point in the list of actions.
 struct State<'a> {
     kept: &'a BTreeSet<c_int>,
-    /// Numbers that must not be used for anything else.
+    /// Numbers that the actions name, which must not be used for passed descriptors.
     named: BTreeSet<c_int>,
-    /// The caller's descriptors that are at another number.
+    /// Descriptors of the caller that are passed under another number.
     lent: BTreeMap<c_int, c_int>,
-    /// Numbers that an action has closed or filled.
+    /// Numbers that an action has closed or opened.
     own: BTreeSet<c_int>,
     closed_from: c_int,
     next: c_int,
 }
 
 impl State<'_> {
-    /// The number of what the caller calls `fd`.
+    /// The child's number for the caller's descriptor `fd`.
     fn source(&mut self, fd: c_int) -> Option<c_int> {
         let is_itself = fd < 3 || self.own.contains(&fd) || self.kept.contains(&fd);
         if is_itself || fd >= self.closed_from {
             return Some(fd);
         }
         if let Some(&lent) = self.lent.get(&fd) {
-            // None: `fd` is open still, but what stands for it was closed with the others.
+            // None if `fd` is still open, but its replacement was closed by closefrom.
             return (lent < self.closed_from).then_some(lent);
         }
         if self.closed_from != c_int::MAX && !planted!("preload-lent-after-closefrom") {
-            // Its place would have been closed with the others.
+            // The replacement's number would already have been closed by closefrom.
             return None;
         }
         while self.named.contains(&self.next) && !planted!("preload-lent-over-a-named-one") {
@@ -172,12 +174,12 @@ fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
     [a, b].into_iter().flatten()
 }
 
-/// Would a directory be another one if a descriptor had another number?
+/// Whether a directory's path depends on descriptor numbers (/proc/self/fd).
 fn depends_on_numbers(action: &FileAction) -> bool {
     matches!(action, FileAction::Chdir(path) if is_procfs(path))
 }
 
-/// Is a file of procfs' to be opened, by its own name?
+/// Whether the action opens a file of procfs by a path that shows it.
 pub(crate) fn opens_procfs(action: &FileAction) -> bool {
     matches!(action, FileAction::Open { path, .. } if is_procfs(path))
 }
@@ -186,7 +188,8 @@ fn is_procfs(path: &CStr) -> bool {
     [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.to_bytes().starts_with(start))
 }
 
-/// Actions for a child that begins with a copy of the whole table: what the user wants it to be without is closed in the end.
+/// Actions for a child with a copy of the whole file-descriptor table: descriptors that FORKLESS_INHERIT excludes are
+/// closed at the end.
 pub(crate) fn whole(actions: &[FileAction], inherit: &Inherit) -> Vec<FileAction> {
     let mut all = actions.to_vec();
     if let Inherit::Only(list) = inherit {
@@ -207,7 +210,7 @@ pub(crate) fn whole(actions: &[FileAction], inherit: &Inherit) -> Vec<FileAction
     all
 }
 
-/// Numbers in order, as first and last of each row of them.
+/// Sorted numbers as ranges: first and last of each.
 pub(crate) fn runs(numbers: impl Iterator<Item = c_int>) -> Vec<(c_int, c_int)> {
     let mut runs: Vec<(c_int, c_int)> = Vec::new();
     for number in numbers {
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_with_closefrom_are_passed_beside_what_is_named() {
+    fn pipes_with_closefrom_are_passed_beside_named_descriptors() {
         let asked = [Dup2 { from: 9000, to: 0 }, Dup2 { from: 9003, to: 1 }, CloseRange(3, -1)];
         let found = flat(&asked, 3, &[], false).expect("a translation");
         assert_eq!(found.passed, [(9000, 3), (9003, 4)]);
@@ -237,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_mean_what_they_mean_by_then() {
-        // 3 is first the caller's, then a copy of 7, and 7 is closed before it is copied again.
+    fn descriptor_numbers_are_resolved_at_each_action() {
+        // 3 is first the caller's descriptor, then a copy of 7; 7 is closed before it is copied again.
         let asked = [Dup2 { from: 3, to: 8 }, Dup2 { from: 7, to: 3 }, Dup2 { from: 3, to: 1 }, Close(7)];
         let again = [Dup2 { from: 7, to: 2 }];
         let found = flat(&[asked.as_slice(), &again].concat(), 3, &[], true).expect("a translation");
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_or_below_stays_where_it_is() {
+    fn kept_and_low_descriptors_keep_their_numbers() {
         let found = flat(&[Dup2 { from: 5, to: 1 }, Fchdir(6), Dup2 { from: 4, to: 4 }], 3, &[5], true);
         let found = found.expect("a translation");
         assert_eq!(found.passed, [(5, 5), (4, 7), (6, 3)]);
@@ -265,14 +268,14 @@ mod tests {
     #[test]
     fn a_descriptor_below_closefrom_that_is_used_again_needs_the_whole_table() {
         let again = [Dup2 { from: 5, to: 1 }, CloseRange(10, -1), Dup2 { from: 5, to: 2 }];
-        assert_eq!(flat(&again, 10, &[], false), None, "5 is still open, but what stands for it is not");
+        assert_eq!(flat(&again, 10, &[], false), None, "5 is still open, but its replacement is closed");
         let above = [Dup2 { from: 15, to: 1 }, CloseRange(10, -1), Dup2 { from: 15, to: 2 }];
         let found = flat(&above, 10, &[], false).expect("a translation");
         assert_eq!(found.actions[2], Dup2 { from: 15, to: 2 }, "which fails with EBADF, as it should");
     }
 
     #[test]
-    fn after_closefrom_nothing_is_there() {
+    fn descriptors_are_closed_after_closefrom() {
         assert_eq!(flat(&[CloseRange(10, -1), Dup2 { from: 5, to: 1 }], 3, &[], true), None);
         let found = flat(&[CloseRange(3, -1), Dup2 { from: 5, to: 1 }], 3, &[], false).expect("a translation");
         assert_eq!(found.actions[1], Dup2 { from: 5, to: 1 }, "which fails with EBADF, as it should");

@@ -1,10 +1,10 @@
-//! The library for `LD_PRELOAD`: libc's own functions that start processes, by forkless.
+//! The library for `LD_PRELOAD`: implements libc's functions that start processes with forkless.
 //!
-//! [`exported`] has the names; what each does is in the module of its kind. [`settings`] is what the user says in the environment,
-//! [`next`] what libc has under the same names, for where this library steps aside.
+//! [`exported`] has the exported names, and the other modules implement them. [`settings`] reads the environment
+//! variables, and [`next`] finds libc's own functions, for calls that this library does not handle.
 //!
-//! Objects of `posix_spawn(3)` are laid out as glibc lays them out, so it does not matter which of the two has filled one; whether
-//! that is so is looked at once ([`spawn::layout`]), and where it is not, libc serves them all.
+//! Objects of `posix_spawn(3)` have glibc's layout, so both libraries can fill and read them. The layout is verified
+//! once ([`spawn::layout`]); if it differs, libc handles all calls.
 
 mod exported;
 

@@ -1,4 +1,4 @@
-//! `FORKLESS_LOG`: what was run how, on standard error.
+//! `FORKLESS_LOG`: reports each launch on standard error.
 
 use crate::settings::Settings;
 use forkless::{Child, DescriptorTable, Launcher, ShellRoute};
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// A launch that is told about, if it is to be.
+/// A launch to report, if the log is enabled.
 pub(crate) struct Story(Option<Instant>);
 
 impl Story {
@@ -15,7 +15,7 @@ impl Story {
         Self(Settings::get().log.then(Instant::now))
     }
 
-    /// What came of it. `what`: the function; `shell`: how a line was run.
+    /// Reports a launch. `what`: the function; `shell`: how a command line was run.
     pub(crate) fn end(&self, what: &str, program: &OsStr, shell: Option<&ShellRoute>, child: &Child) {
         let Some(began) = self.0 else { return };
         let mut line = format!("{what}({program:?}): pid {}, after {} µs", child.id(), began.elapsed().as_micros());
@@ -34,7 +34,7 @@ impl Story {
         say(&line);
     }
 
-    /// It was left to libc.
+    /// Reports a call that was left to libc.
     pub(crate) fn left(&self, what: &str, why: &str) {
         if self.0.is_some() {
             say(&format!("{what}: left to libc, because {why}"));
@@ -42,15 +42,15 @@ impl Story {
     }
 }
 
-/// How many are open.
+/// The number of open descriptors.
 fn open_descriptors() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
 }
 
-/// One line, in one piece; nowhere if standard error is closed.
+/// Writes a line with a single write(2); does nothing if standard error is closed.
 pub(crate) fn say(line: &str) {
     let line = format!("forkless: {line}\n");
-    // SAFETY: where the number is no descriptor the write fails, and nothing else is done with it.
+    // SAFETY: if the descriptor is closed, the write fails; nothing else is done with it.
     let stderr = unsafe { BorrowedFd::borrow_raw(2) };
     let _ = forkless::write_quietly(stderr, line.as_bytes());
 }

@@ -1,10 +1,10 @@
-//! What libc has under the same names.
+//! libc's own functions of the same names.
 
 use libc::{FILE, c_char, c_int, c_void, pid_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `posix_spawn_file_actions_t`, `posix_spawnattr_t`: whatever they are.
+/// `posix_spawn_file_actions_t` or `posix_spawnattr_t`, whatever their layout.
 pub(crate) type Opaque = c_void;
 
 pub(crate) type Spawn = unsafe extern "C" fn(
@@ -18,9 +18,10 @@ pub(crate) type Spawn = unsafe extern "C" fn(
 
 macro_rules! next {
     ($($name:ident $(, $version:literal)? => $function:ident: $type:ty;)*) => {$(
-        /// libc's; none if it has none.
+        /// libc's function, or none.
         pub(crate) fn $name() -> Option<$type> {
-            // Not looked for yet. No lock guards that: a forked copy of the process might find it held for ever.
+            // Not looked up yet. No lock protects this, because in a forked process another thread's lock would never
+            // be released.
             const UNKNOWN: usize = 1;
             static ADDRESS: AtomicUsize = AtomicUsize::new(UNKNOWN);
             let mut address = ADDRESS.load(Ordering::Relaxed);
@@ -75,7 +76,7 @@ next! {
     attr_setcgroup_np => posix_spawnattr_setcgroup_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
 }
 
-/// Both end in NUL. 0: there is none.
+/// Both names end in NUL. Returns 0 if the symbol does not exist.
 pub(crate) fn look_up(name: &str, version: Option<&str>) -> usize {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
     // SAFETY: names that end in NUL.

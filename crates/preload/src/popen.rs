@@ -1,4 +1,4 @@
-//! `popen(3)`, and what stands before and after the end of its streams, which is in `c/close.c`.
+//! `popen(3)`, and the parts of closing its streams that `c/close.c` calls.
 
 use crate::inherit::{self, runs};
 use crate::log::Story;
@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(crate) unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     if Settings::get().off {
         let Some(popen) = next::popen() else { return refused(null_mut()) };
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         return unsafe { popen(command, mode) };
     }
     as_libc(null_mut(), || {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let (line, (end, close_on_exec)) = unsafe { (text(command)?, parse(CStr::from_ptr(mode))?) };
         open(line, end, close_on_exec)
     })
@@ -42,7 +42,7 @@ fn refused<T>(answer: T) -> T {
     answer
 }
 
-/// `r` or `w`, and whether there is an `e`; in any order and as often as one likes.
+/// `r` or `w`, and whether there is an `e`, in any order; repetitions are allowed.
 fn parse(mode: &CStr) -> Result<(End, bool), Failure> {
     let (mut reads, mut writes, mut close_on_exec) = (false, false, false);
     for letter in mode.to_bytes() {
@@ -50,13 +50,13 @@ fn parse(mode: &CStr) -> Result<(End, bool), Failure> {
             b'r' => reads = true,
             b'w' => writes = true,
             b'e' => close_on_exec = !planted!("preload-e-ignored"),
-            _ => return Err(bad("a mode that has another letter than r, w and e")),
+            _ => return Err(bad("the mode has a letter other than r, w and e")),
         }
     }
     match (reads, writes) {
         (true, false) => Ok((End::Reads, close_on_exec)),
         (false, true) => Ok((End::Writes, close_on_exec)),
-        _ => Err(bad("a mode that is neither r nor w")),
+        _ => Err(bad("the mode is neither r nor w")),
     }
 }
 
@@ -86,19 +86,19 @@ fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failur
     }
     if !close_on_exec && !planted!("preload-stream-always-close-on-exec") {
         OPEN.add(fd);
-        // SAFETY: flags of a descriptor of our own.
+        // SAFETY: sets flags of a descriptor that this function owns.
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
     }
     Ok(stream.release())
 }
 
-/// Starts the line, without the descriptors of earlier streams.
+/// Starts the command line, without the descriptors of earlier streams.
 ///
-/// An earlier stream may be at 0, 1 or 2, if the caller had closed those. Where the new program has its own pipe at that number there is
-/// nothing left to close.
+/// An earlier stream may be at 0, 1 or 2 if the caller had closed those. If the new program has its own pipe at that
+/// number, there is nothing to close.
 ///
-/// One that a signal kills before it could begin is to the caller a child that was killed: another one is started, and gets that
-/// signal.
+/// If a signal kills the child before it could begin, the caller must see a child that was killed: another one is
+/// started and gets that signal.
 fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Result<ShellChild> {
     let pipe = match end {
         End::Reads => libc::STDOUT_FILENO,
@@ -132,7 +132,7 @@ pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
     detail.signal().filter(|_| detail.errno().is_none())
 }
 
-/// libc's. There is no libc without it.
+/// libc's function, which always exists.
 type Close = unsafe extern "C" fn(*mut FILE) -> c_int;
 
 #[unsafe(no_mangle)]
@@ -149,7 +149,7 @@ unsafe extern "C" fn missing(_: *mut FILE) -> c_int {
     refused(-1)
 }
 
-/// What belongs to a stream, which is taken out of the tables; null if it is not one of ours.
+/// Removes a stream from the tables and returns its entry; null if this library has not opened it.
 ///
 /// # Safety
 /// An open stream, or null.
@@ -159,20 +159,20 @@ unsafe extern "C" fn forkless_preload_taken(stream: *mut FILE) -> *mut Entry {
     mine.map_or(null_mut(), |entry| Box::into_raw(Box::new(entry)))
 }
 
-/// Closes the stream, waits for its program, and gives the answer of `pclose(3)`.
+/// Closes the stream, waits for its program, and returns the result of `pclose(3)`.
 ///
 /// # Safety
-/// The stream, and what was taken for it.
+/// The stream, and the entry that was removed for it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_closed(stream: *mut FILE, taken: *mut Entry) -> c_int {
-    // SAFETY: the caller's: made by Box::into_raw.
+    // SAFETY: by the caller's contract the pointer is of Box::into_raw.
     let mut entry = unsafe { Box::from_raw(taken) };
     as_libc(-1, || {
-        // SAFETY: it was open, and is not used any more.
+        // SAFETY: the stream was open and is not used afterwards.
         let closed = unsafe { forkless_preload_fclose_of_libc()(stream) };
         let unwritten = errno();
         match entry.running.wait()?.into_raw() {
-            // All is well with the program, but it has not got all that was written for it.
+            // The program succeeded, but has not received all the data.
             0 if closed != 0 && !planted!("preload-unwritten-untold") => {
                 Err(Failure::Refused(unwritten, "not everything could be written"))
             }
@@ -181,10 +181,10 @@ unsafe extern "C" fn forkless_preload_closed(stream: *mut FILE, taken: *mut Entr
     })
 }
 
-/// Whether any stream was ever ours, close-on-exec or not: most programs that close files have none.
+/// Whether this library has ever opened a stream. Most programs that close files have none.
 static EVER: AtomicBool = AtomicBool::new(false);
 
-/// Takes a stream of ours out of the tables.
+/// Removes a stream of this library from the tables.
 fn take(stream: *mut FILE) -> Option<Entry> {
     if !EVER.load(Ordering::Relaxed) {
         return None;
@@ -199,18 +199,19 @@ fn take(stream: *mut FILE) -> Option<Entry> {
     entry
 }
 
-/// The descriptors of open streams that are not close-on-exec: POSIX wants them closed in what later calls start.
+/// The descriptors of open streams that are not close-on-exec: POSIX requires them to be closed in children of later
+/// calls.
 ///
-/// A bit for each: noting one takes the same time whatever their number, and a forked copy of the process finds nothing half done.
+/// One bit for each: recording one takes constant time, and a forked process never finds a half-done change.
 struct OpenStreams {
     words: [AtomicU64; WORDS],
-    /// One more than the highest word that was ever used.
+    /// One more than the index of the highest word that was ever used.
     used: AtomicU32,
-    /// Held while a child is made that is to be without them, so that none of their numbers becomes another's meanwhile.
+    /// Locked while a child without these descriptors is created, so that none of their numbers is reused meanwhile.
     lock: Lock<()>,
 }
 
-/// Room for 2^20 descriptors, as many as `/proc/sys/fs/nr_open` allows unless it was raised.
+/// Room for 2^20 descriptors, the default of `/proc/sys/fs/nr_open`.
 const WORDS: usize = 1 << 14;
 
 static OPEN: OpenStreams =
@@ -241,7 +242,7 @@ impl OpenStreams {
         }
     }
 
-    /// Makes a child without those that it would inherit: `make` gets the first and the last of each run of them.
+    /// Creates a child without the streams that it would inherit. `make` receives them as ranges of numbers.
     fn without_others<R>(&self, inherits: impl Fn(RawFd) -> bool, make: impl FnOnce(Vec<(RawFd, RawFd)>) -> R) -> R {
         let others = || self.all().filter(|&fd| inherits(fd));
         if others().next().is_none() || planted!("preload-earlier-streams-kept") {

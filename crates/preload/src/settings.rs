@@ -1,30 +1,30 @@
-//! What the user says in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`, `FORKLESS_CHILDREN`.
+//! The settings in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`, `FORKLESS_CHILDREN`.
 //!
-//! Read when the library is first used, and never again. No lock guards that, since a forked copy of the process might find it
-//! held for ever: two threads that come at once read the same.
+//! They are read when the library is first used. No lock protects that, because in a forked process another thread's
+//! lock would never be released: two threads that come at the same time read the same values.
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a child gets of the descriptors that are open.
+/// The descriptors that a child inherits.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Inherit {
-    /// All that are not close-on-exec, as libc does.
+    /// All that are not close-on-exec, as with libc.
     All,
-    /// The standard streams, these, and what an action puts there.
+    /// The standard streams, these, and the targets of file actions.
     Only(Vec<c_int>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// libc does everything.
+    /// All calls are left to libc.
     pub(crate) off: bool,
-    /// Each launch is told on standard error.
+    /// Each launch is reported on standard error.
     pub(crate) log: bool,
     pub(crate) inherit: Inherit,
-    /// Programs are started without this library.
+    /// Programs are started without this library in LD_PRELOAD.
     pub(crate) spares_children: bool,
 }
 
@@ -34,7 +34,7 @@ impl Settings {
         static KNOWN: AtomicPtr<Settings> = AtomicPtr::new(null_mut());
         let known = KNOWN.load(Ordering::Acquire);
         if !known.is_null() {
-            // SAFETY: made below, and never freed.
+            // SAFETY: allocated below and never freed.
             return unsafe { &*known };
         }
         let words = [c"FORKLESS", c"FORKLESS_LOG", c"FORKLESS_INHERIT", c"FORKLESS_CHILDREN"].map(variable);
@@ -45,11 +45,11 @@ impl Settings {
                 if let Some(complaint) = complaint {
                     crate::log::say(complaint);
                 }
-                // SAFETY: made above, and never freed.
+                // SAFETY: allocated above and never freed.
                 unsafe { &*found }
             }
             Err(theirs) => {
-                // SAFETY: made above, and nobody has seen it; the other is never freed.
+                // SAFETY: allocated above, and no other thread has seen it; the other one is never freed.
                 unsafe {
                     drop(Box::from_raw(found));
                     &*theirs
@@ -58,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// The settings, and what is wrong with them.
+    /// The settings, and the error in them.
     fn of([off, log, inherit, children]: [Option<&CStr>; 4]) -> (Self, Option<&'static str>) {
         let is_on = |value: Option<&CStr>| value.is_some_and(|value| !matches!(value.to_bytes(), b"" | b"0"));
         let (inherit, complaint) = match inherit.map(CStr::to_bytes) {
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// `stdio` and numbers, with commas between them; those of the standard streams need no mention.
+/// Parses `stdio` and numbers, separated by commas. The standard streams are always included.
 fn numbers(list: &[u8]) -> Option<Vec<c_int>> {
     let mut numbers = Vec::new();
     for word in list.split(|&byte| byte == b',') {
@@ -93,7 +93,7 @@ fn numbers(list: &[u8]) -> Option<Vec<c_int>> {
     Some(numbers)
 }
 
-/// `LD_PRELOAD` without this library, by its file's name.
+/// `LD_PRELOAD` without this library, which is recognized by its file name.
 pub(crate) fn without_us(list: &[u8]) -> Vec<u8> {
     const OURS: &[u8] = b"libforkless_preload.so";
     let is_other = |path: &&[u8]| !path.is_empty() && path.rsplit(|&byte| byte == b'/').next() != Some(OURS);
@@ -101,9 +101,9 @@ pub(crate) fn without_us(list: &[u8]) -> Vec<u8> {
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: a name; the value is read at once, as libc's own functions read theirs.
+    // SAFETY: the name ends in NUL; the value is read at once, as libc's own functions do.
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: not null, so a text.
+    // SAFETY: not null, so a string.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read() {
+    fn settings_are_parsed() {
         let plain = Settings { off: false, log: false, inherit: Inherit::All, spares_children: false };
         assert_eq!(Settings::of([None; 4]), (plain, None));
         let all = Settings::of([c"off", c"1", c"stdio", c"off"].map(Some));

@@ -1,4 +1,4 @@
-//! `system(3)`: what stands before and after its wait, which is in `c/system.c`.
+//! `system(3)`: the parts before and after the wait, which is in `c/system.c`.
 
 use crate::inherit;
 use crate::log::Story;
@@ -17,16 +17,16 @@ use libc::{c_char, c_int, pid_t};
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 
-/// A line that runs, while its caller waits.
+/// A running command line, for which the caller waits.
 struct Running {
     child: ShellChild,
     _waiting: Waiting,
 }
 
-/// Starts it; 0 if there is nothing to wait for, and the answer is known.
+/// Starts the line. Returns the pid, or 0 if the result is already known and stored.
 ///
 /// # Safety
-/// `line` is as `system(3)` says; the others are places.
+/// `line` is as `system(3)` says; the others are pointers to results.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_system_begin(
     line: *const c_char,
@@ -34,16 +34,16 @@ unsafe extern "C" fn forkless_preload_system_begin(
     running: *mut *mut Running,
     pid: *mut pid_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let line = unsafe { optional(line) };
     let Some(line) = line else {
-        // SAFETY: the caller's place.
+        // SAFETY: a valid pointer of the caller.
         unsafe { answer.write(has_shell() as c_int) };
         return 0;
     };
     match shielded(|| begin(line)) {
         Ok(Ok(mut started)) => {
-            // SAFETY: the caller's places.
+            // SAFETY: valid pointers of the caller.
             unsafe {
                 pid.write(started.child.handle().id() as pid_t);
                 running.write(Box::into_raw(Box::new(started)));
@@ -51,27 +51,27 @@ unsafe extern "C" fn forkless_preload_system_begin(
             1
         }
         Ok(Err(known)) => {
-            // SAFETY: the caller's place.
+            // SAFETY: a valid pointer of the caller.
             unsafe { answer.write(known) };
             0
         }
         Err(failure) => {
             set_errno(failure.errno());
-            // SAFETY: the caller's place.
+            // SAFETY: a valid pointer of the caller.
             unsafe { answer.write(-1) };
             0
         }
     }
 }
 
-/// A running line, or what `system(3)` is to answer at once.
+/// A running line, or the immediate result of `system(3)`.
 fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
     let story = Story::begin();
     let mut line = (line, shell(line));
     let waiting = Waiting::begin();
     let settings = line.1.settings();
     waiting.ready(settings);
-    // By number, unless the kernel forgets how children end.
+    // Wait by pid, unless the kernel discards exit statuses (SIGCHLD is ignored).
     settings.pidfd(forkless_capi::stream::forgets());
     inherit::by_setting(settings, &Settings::get().inherit, |_| false);
     inherit::spare(settings, Settings::get());
@@ -83,11 +83,11 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
             story.end("system", line.0, line.1.taken(), child.handle());
             Ok(Ok(Running { child, _waiting: waiting }))
         }
-        // A shell that cannot be executed is one that has ended with 127.
+        // If the shell cannot be executed, the status is that of a shell that exited with 127.
         Err(error) if forkless::Error::of(&error).is_some_and(|detail| detail.step() == Step::Exec) => {
             Ok(Err(127 << 8))
         }
-        // One that was killed before it could begin has been killed.
+        // A child that was killed before it could begin counts as killed by that signal.
         Err(error) => match killed_by(&error) {
             Some(signal) => Ok(Err(signal)),
             None => Err(error.into()),
@@ -95,24 +95,24 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
     }
 }
 
-/// The answer, after the line has ended.
+/// The result, after the line has ended.
 ///
 /// # Safety
-/// From [`forkless_preload_system_begin`], and not used any more.
+/// From [`forkless_preload_system_begin`], and not used afterwards.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_system_end(running: *mut Running) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let mut running = unsafe { Box::from_raw(running) };
     as_libc(-1, || Ok(running.child.wait()?.into_raw()))
 }
 
-/// The thread is cancelled: the line is killed, and nothing of it is left.
+/// The thread is cancelled: kills the line's program and reaps it.
 ///
 /// # Safety
 /// As for [`forkless_preload_system_end`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_preload_system_cancelled(running: *mut Running) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let mut running = unsafe { Box::from_raw(running) };
     let _ = shielded(|| {
         if !planted!("preload-cancelled-line-goes-on") {
@@ -122,7 +122,7 @@ unsafe extern "C" fn forkless_preload_system_cancelled(running: *mut Running) {
     });
 }
 
-/// Does libc do it?
+/// libc's `system`, if FORKLESS leaves calls to libc; else null.
 #[unsafe(no_mangle)]
 extern "C" fn forkless_preload_system_of_libc() -> Option<unsafe extern "C" fn(*const c_char) -> c_int> {
     next::system().filter(|_| Settings::get().off)

@@ -1,4 +1,4 @@
-//! The library under programs in C: each says what it finds with it and without it, and both must say the same.
+//! Runs C programs with and without the library: both runs must report the same.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// Where the C libraries are installed; none where they cannot be built.
+/// The prefix where the C libraries are installed; none if they cannot be built.
 fn prefix() -> Option<&'static Path> {
     static PREFIX: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PREFIX.get_or_init(|| {
@@ -17,7 +17,7 @@ fn prefix() -> Option<&'static Path> {
         let is_ours = tempfile::tempfile_in(own).is_ok();
         match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
-            // Where the tree is someone else's, they may have installed it there before.
+            // If this user cannot write to the tree, its owner may have installed them before.
             Err(_) if !is_ours && prefix.join("lib/libforkless_preload.so").exists() => Some(prefix),
             Err(error) if !is_ours => {
                 say(&format!(
@@ -31,7 +31,7 @@ fn prefix() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Past the harness, which swallows what a passing test prints.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
@@ -40,7 +40,7 @@ fn library() -> Option<PathBuf> {
     prefix().map(|prefix| prefix.join("lib/libforkless_preload.so"))
 }
 
-/// A program of `tests/c`, compiled to `to`.
+/// Compiles a program of `tests/c` to `to`.
 fn compile(name: &str, flags: &[&str], to: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
     let program = to.join(name);
@@ -60,13 +60,13 @@ fn compile(name: &str, flags: &[&str], to: &Path) -> PathBuf {
     program
 }
 
-/// One test: its programs, and a place for each run.
+/// A test: its compiled programs and a directory for its runs.
 struct Trial {
     directory: TempDir,
     program: PathBuf,
 }
 
-/// What a run gave.
+/// The result of a run.
 struct Found {
     facts: String,
     /// The lines of the library's log.
@@ -74,7 +74,7 @@ struct Found {
 }
 
 impl Found {
-    /// How many launches the log tells of, but for those that were left to libc.
+    /// The number of launches in the log, without those that were left to libc.
     fn served(&self) -> usize {
         self.log.iter().filter(|line| line.contains("): pid ")).count()
     }
@@ -88,7 +88,7 @@ impl Trial {
         Self { directory, program }
     }
 
-    /// Runs it, always in the same place with the same names, so that what is told does not differ by that.
+    /// Runs the program, always in a directory of the same name, so that the reports do not differ by that.
     fn run(&self, args: &[&str], variables: &[(&str, &OsStr)]) -> Found {
         let (place, report) = (self.directory.path().join("place"), self.directory.path().join("report"));
         let errors = self.directory.path().join("errors");
@@ -104,7 +104,7 @@ impl Trial {
         for name in ["LD_PRELOAD", "FORKLESS", "FORKLESS_LOG", "FORKLESS_INHERIT", "FACT"] {
             run.env_remove(name);
         }
-        // The test harness may run with more than the standard streams open.
+        // The test harness may have further descriptors open.
         let status = run.envs(variables.iter().copied()).status().expect("a run");
         let errors = String::from_utf8_lossy(&fs::read(&errors).expect("errors")).into_owned();
         assert!(status.success(), "{args:?} {variables:?}: {status}\n{errors}");
@@ -113,7 +113,7 @@ impl Trial {
         Found { facts, log }
     }
 
-    /// With the library.
+    /// Runs the program with the library.
     fn with(&self, library: &Path, args: &[&str], more: &[(&str, &str)]) -> Found {
         let mut variables = vec![("LD_PRELOAD", library.as_os_str()), ("FORKLESS_LOG", OsStr::new("1"))];
         variables.extend(more.iter().map(|(name, value)| (*name, OsStr::new(*value))));
@@ -130,36 +130,36 @@ fn same(without: &Found, with: &Found) {
     assert!(without.log.is_empty(), "{:?}", without.log);
 }
 
-/// Runs a program both ways; gives what was found with the library, which must have served `least` launches.
+/// Runs a program with and without the library, which must have handled `least` launches, and returns the first result.
 fn both(name: &str, args: &[&str], least: usize) {
     let Some(library) = library() else { return };
     let trial = Trial::new(name);
     let (without, with) = (trial.run(args, &[]), trial.with(&library, args, &[]));
     same(&without, &with);
     assert!(with.served() >= least, "{} launches", with.served());
-    // Set aside, it does nothing.
+    // With FORKLESS=off it does nothing.
     let off = trial.with(&library, args, &[("FORKLESS", "off")]);
     same(&without, &off);
     assert!(off.log.is_empty(), "{:?}", off.log);
 }
 
 #[test]
-fn attributes_errors_and_the_search_are_libcs() {
+fn spawn_attributes_errors_and_path_search_match_libc() {
     both("spawn", &[], 50);
 }
 
 #[test]
-fn streams_are_libcs() {
+fn popen_streams_match_libc() {
     both("popen", &[], 150);
 }
 
 #[test]
-fn system_is_libcs() {
+fn system_matches_libc() {
     both("system", &[], 700);
 }
 
 #[test]
-fn launches_before_and_after_main_are_served() {
+fn launches_before_and_after_main_use_the_library() {
     both("early", &[], 4);
 }
 
@@ -169,13 +169,14 @@ fn no_child_is_lost_in_a_storm_of_signals() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn launches_leak_no_memory_descriptors_or_children() {
     both("leaks", &[], 300);
 }
 
-/// Lists made by chance, every second one with `closefrom`, which gives the child a private table.
+/// Random lists of file actions. Every second one has `closefrom`, with which the child gets a private file-descriptor
+/// table.
 #[test]
-fn any_list_of_actions_does_what_libc_does() {
+fn random_file_actions_match_libc() {
     let Some(library) = library() else { return };
     let trial = Trial::new("actions");
     for seed in ["1", "2"] {
@@ -186,9 +187,9 @@ fn any_list_of_actions_does_what_libc_does() {
     }
 }
 
-/// A child that is to inherit nothing of its own accord gets what it would if all were close-on-exec.
+/// With FORKLESS_INHERIT=stdio, a child gets what it would get if all descriptors were close-on-exec.
 #[test]
-fn a_child_that_inherits_only_streams_gets_what_its_actions_name() {
+fn children_with_only_streams_get_the_descriptors_that_actions_name() {
     let Some(library) = library() else { return };
     let trial = Trial::new("actions");
     for seed in ["3", "4"] {
@@ -201,7 +202,7 @@ fn a_child_that_inherits_only_streams_gets_what_its_actions_name() {
 }
 
 #[test]
-fn the_user_says_which_descriptors_are_inherited() {
+fn forkless_inherit_selects_the_descriptors() {
     let Some(library) = library() else { return };
     let trial = Trial::new("popen");
     for (setting, expected) in [("stdio", vec![]), ("stdio,5,6,40", vec![5]), ("4,7", vec![4, 7])] {
@@ -211,14 +212,14 @@ fn the_user_says_which_descriptors_are_inherited() {
         for row in rows {
             let numbers = row.split_whitespace().filter_map(|word| word.split('=').next()?.parse::<i32>().ok());
             let above: Vec<i32> = numbers.filter(|number| *number > 2).collect();
-            // What was spawned before a hundred streams, and after.
+            // Children that were started before and after a hundred streams were opened.
             assert_eq!(above, expected, "{setting}: {row}");
         }
     }
 }
 
 #[test]
-fn programs_are_started_without_the_library_if_the_user_says_so() {
+fn forkless_children_removes_the_library_from_ld_preload() {
     let Some(library) = library() else { return };
     let trial = Trial::new("preloaded");
     let with = trial.with(&library, &[], &[]);
@@ -229,7 +230,7 @@ fn programs_are_started_without_the_library_if_the_user_says_so() {
 }
 
 #[test]
-fn a_setting_that_means_nothing_is_said_once() {
+fn an_invalid_setting_is_reported_once() {
     let Some(library) = library() else { return };
     let trial = Trial::new("early");
     let found = trial.with(&library, &[], &[("FORKLESS_INHERIT", "everything")]);
@@ -237,9 +238,9 @@ fn a_setting_that_means_nothing_is_said_once() {
     assert!((1..=4).contains(&complaints), "{:?}", found.log);
 }
 
-/// Names and versions: those of libc, no others, and as the map of the linker has them.
+/// The exported names and versions are those of libc, and those of the linker map.
 #[test]
-fn it_exports_libcs_names_and_nothing_else() {
+fn only_libc_names_are_exported() {
     let Some(library) = library() else { return };
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm");
     let text = String::from_utf8(output.stdout).expect("text");

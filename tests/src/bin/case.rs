@@ -1,11 +1,11 @@
 //! Plays one case of the behaviour table on one route: `case CASE ROUTE PROBE`, with the case as TOML.
 //!
-//! Besides: `case --random SETTINGS USER PROBE` plays a list of settings ([`model`]), `case --traced SETTINGS [REFUSALS]` launches
-//! between two marks for who counts system calls, `case --control ids|oom` shows what an unguarded child does to its
-//! parent.
+//! Other uses: `case --random SETTINGS USER PROBE` plays a list of settings ([`model`]); `case --traced SETTINGS
+//! [REFUSALS]` launches between two marks, for a tracer that counts system calls; `case --control ids|oom` shows what a
+//! child without guards changes in its parent.
 //!
-//! A process of its own, because conditions and filters change all of it. Exits with 1 if something was wrong, after
-//! saying so on standard error; a case that hangs ends by SIGALRM.
+//! A process of its own, because conditions and filters affect the whole process. On failure prints the errors to
+//! standard error and exits with 1. A case that hangs is ended by SIGALRM.
 
 use forkless::Command;
 use forkless_tests::state::State;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn own_place(probe: &str) -> (TempDir, Place) {
     let own = tempfile::tempdir().expect("a directory");
-    // Open to the ordinary user that a case may become.
+    // Accessible to the ordinary user that a case may become.
     std::fs::set_permissions(own.path(), std::fs::Permissions::from_mode(0o777)).expect("one's own directory");
     let place = Place { dir: own.path().canonicalize().expect("it is there"), probe: probe.into() };
     (own, place)
@@ -72,7 +72,7 @@ fn traced(text: &str, refusals: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the child of [`control`] does.
+/// The code of the child of [`control`].
 extern "C" fn unguarded(what: *mut libc::c_void) -> i32 {
     // SAFETY: system calls alone, in a child that shares memory; the texts are static.
     unsafe {
@@ -88,7 +88,7 @@ extern "C" fn unguarded(what: *mut libc::c_void) -> i32 {
     0
 }
 
-/// A child in shared memory without this library's care; says what has changed in the parent.
+/// A child in shared memory without this library's guards; returns what has changed in the parent.
 fn control(what: &str) -> ExitCode {
     let before = State::now();
     let mut stack = vec![0u128; 4096];

@@ -1,6 +1,7 @@
-//! Plays one scene: `fault SCENE PROBE`. The scenes' names are in `it/faults.rs`.
+//! Plays one scene: `fault SCENE PROBE`. `it/faults.rs` lists the scenes.
 //!
-//! A process of its own, since filters, limits and signal actions change all of it. A scene that hangs ends by SIGALRM.
+//! A process of its own, because filters, limits and signal dispositions affect the whole process. A scene that hangs
+//! is ended by SIGALRM.
 
 use forkless::{Child, Command, Error, Stdio, Step};
 use forkless_tests::patience;
@@ -21,12 +22,12 @@ fn main() {
     reset_signals();
     let probe = Path::new(probe);
     match scene.as_str() {
-        "errno_is_left_alone" => errno_is_left_alone(probe),
+        "errno_is_preserved" => errno_is_preserved(probe),
         "a_launch_learns_of_a_refusal" => a_launch_learns(probe, "close_range EPERM"),
         "a_launch_learns_of_a_kill" => a_launch_learns(probe, "close_range KILL"),
-        "a_launch_does_not_try_a_refusal_again" => a_launch_does_not_try_again(probe, "close_range EPERM"),
-        "a_launch_does_not_try_a_kill_again" => a_launch_does_not_try_again(probe, "close_range KILL"),
-        "pids_limit" => pids_limit(probe),
+        "a_refused_call_is_not_tried_again" => a_launch_does_not_try_again(probe, "close_range EPERM"),
+        "a_call_that_kills_is_not_tried_again" => a_launch_does_not_try_again(probe, "close_range KILL"),
+        "a_pids_limit_is_an_error_of_clone" => a_pids_limit_is_an_error_of_clone(probe),
         "too_many_descriptors" => too_many_descriptors(),
         "waiting_with_a_limit" => waiting_with_a_limit(true),
         "waiting_with_a_limit_without_pidfds" => without_pidfds(|| waiting_with_a_limit(false)),
@@ -34,10 +35,10 @@ fn main() {
         "waiting_for_ever_without_pidfds" => without_pidfds(|| waiting_for_ever(probe, false)),
         "dropped_children" => dropped_children(probe, true),
         "dropped_children_without_pidfds" => without_pidfds(|| dropped_children(probe, false)),
-        "reaped_by_another" => reaped_by_another(probe),
-        "usage_is_known" => usage_is_known(),
-        "much_output_on_both_streams" => much_output_on_both_streams(),
-        "one_childs_pipe_to_another" => one_childs_pipe_to_another(),
+        "a_child_reaped_by_other_code_is_reported" => a_child_reaped_by_other_code_is_reported(probe),
+        "usage_is_reported" => usage_is_reported(),
+        "large_output_on_both_streams_is_read" => large_output_on_both_streams_is_read(),
+        "a_pipe_connects_two_children" => a_pipe_connects_two_children(),
         "a_busy_program" => a_busy_program(probe, None),
         "a_busy_program_retried" => a_busy_program(probe, Some(Duration::from_secs(10))),
         "signals_to_a_child" => signals_to_a_child(),
@@ -59,11 +60,11 @@ fn sleeper() -> Command {
 }
 
 /// The launch path of a prepared command makes no libc call that sets errno.
-fn errno_is_left_alone(probe: &Path) {
+fn errno_is_preserved(probe: &Path) {
     const MARKER: i32 = 12345;
     let good = Command::new(probe).prepare().unwrap();
     let missing = Command::new("/nonexistent").prepare().unwrap();
-    // The first launch of a process also asks what the kernel allows.
+    // The first launch of a process also probes the kernel.
     assert_eq!(errno_after(MARKER, || assert!(good.status().unwrap().success())), MARKER);
     assert_eq!(errno_after(MARKER, || assert!(good.status().unwrap().success())), MARKER);
     assert_eq!(errno_after(MARKER, || assert!(missing.status().is_err())), MARKER);
@@ -90,8 +91,8 @@ fn a_launch_learns(probe: &Path, refusal: &str) {
     }
 }
 
-/// What was refused is tried again after a second, but not by a launch that does not stay to see what comes of it: nor by one that
-/// comes after another that has tried.
+/// A refused call is tried again after a second. But not by a launch that does not wait for the result, nor by one
+/// after another launch has tried.
 fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
     let (prepared, missing) = (Command::new(probe).prepare().unwrap(), Command::new("/nonexistent").prepare().unwrap());
     assert!(prepared.launch().unwrap().wait().unwrap().success());
@@ -104,7 +105,7 @@ fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
     };
     thread::sleep(Duration::from_millis(1100));
     launches();
-    // An error of another kind says nothing of the refusal.
+    // Another error does not show that the call is refused.
     assert!(missing.launch().and_then(|mut child| child.wait()).is_err());
     launches();
     assert!(prepared.status().unwrap().success(), "by another way, after it was tried");
@@ -112,9 +113,11 @@ fn a_launch_does_not_try_again(probe: &Path, refusal: &str) {
 }
 
 /// A cgroup that may have no second process.
-fn pids_limit(probe: &Path) {
+fn a_pids_limit_is_an_error_of_clone(probe: &Path) {
     let Some(group) = own_pids_group() else {
-        complain("SKIPPED: pids_limit because there is no cgroup with a pids controller that may be written to\n");
+        complain(
+            "SKIPPED: a_pids_limit_is_an_error_of_clone because there is no cgroup with a pids controller that may be written to\n",
+        );
         return;
     };
     let Group(group) = &group;
@@ -218,7 +221,7 @@ fn waiting_with_a_limit(pidfd: bool) {
     State::assert_unchanged(&before);
 }
 
-/// Limits beyond what a clock holds are no limits.
+/// Timeouts beyond the range of a clock are no timeouts.
 fn waiting_for_ever(probe: &Path, pidfd: bool) {
     let before = State::now();
     let mut command = Command::new(probe);
@@ -243,7 +246,7 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     let sleeping = sleeper().pidfd(pidfd).spawn().unwrap();
     let pid = sleeping.id() as i32;
     drop(sleeping);
-    // Our own child, which nobody has reaped, as it has not ended.
+    // A child of this process that has not ended and was not reaped.
     assert!(forkless_tests::process::kill(pid, libc::SIGKILL));
     while forkless::reap_orphans() > 0 {
         thread::sleep(Duration::from_millis(1));
@@ -251,8 +254,8 @@ fn dropped_children(probe: &Path, pidfd: bool) {
     State::assert_unchanged(&before);
 }
 
-/// Somebody else has reaped the child: an error that says so, or the status where the kernel keeps it.
-fn reaped_by_another(probe: &Path) {
+/// The child was reaped by other code: an error that says so, or the status if the kernel keeps it.
+fn a_child_reaped_by_other_code_is_reported(probe: &Path) {
     let before = State::now();
     for pidfd in [false, true] {
         let mut child = Command::new(probe).args(["--do", "exit 5"]).pidfd(pidfd).spawn().unwrap();
@@ -275,7 +278,7 @@ fn reaped_by_another(probe: &Path) {
     State::assert_unchanged(&before);
 }
 
-fn usage_is_known() {
+fn usage_is_reported() {
     let mut child =
         Command::new("sh").args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]).spawn().unwrap();
     assert!(child.usage().is_none());
@@ -285,7 +288,7 @@ fn usage_is_known() {
     assert!(usage.wall_time > Duration::ZERO && usage.max_rss_kib > 100 && usage.minor_faults > 0);
 }
 
-fn much_output_on_both_streams() {
+fn large_output_on_both_streams_is_read() {
     const SCRIPT: &str = "head -c 1000000 /dev/zero; head -c 2000000 /dev/zero >&2; head -c 1000000 /dev/zero; exit 3";
     let before = State::now();
     let mut command = Command::new("sh");
@@ -300,7 +303,7 @@ fn much_output_on_both_streams() {
 }
 
 /// A handle's pipe is the next child's input, and is closed here when that one has it.
-fn one_childs_pipe_to_another() {
+fn a_pipe_connects_two_children() {
     let before = State::now();
     for refusals in ["", "pidfd_getfd EPERM", "close_range EPERM", "clone3 ENOSYS"] {
         if !refusals.is_empty() {

@@ -1,7 +1,7 @@
-//! Becomes a host of some kind and executes a program there: `host KIND… -- PROGRAM [ARGS…]`.
+//! Becomes a host of some kind and executes a program: `host KIND… -- PROGRAM [ARGS…]`.
 //!
-//! The kinds are in [`become_it`]; each holds for the program and all its children. They are taken on in the order in
-//! which they are given. Exits with [`CANNOT`] where one is not possible, after saying why on standard error.
+//! [`become_it`] lists the kinds. Each applies to the program and all its children, in the given order. If one is not
+//! possible, prints the reason on standard error and exits with [`CANNOT`].
 
 use forkless_tests::profile;
 use forkless_tests::table::parent::check;
@@ -131,7 +131,7 @@ fn mount(kind: &str, target: &str, flags: u64, data: &str) -> io::Result<()> {
 
 fn own_mounts() -> io::Result<()> {
     let (root, none) = (c"/".as_ptr(), std::ptr::null());
-    // SAFETY: texts that end in NUL; what is mounted later is seen by this process and its children alone.
+    // SAFETY: strings that end in NUL; only this process and its children see these mounts.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         check(libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()))
@@ -151,7 +151,7 @@ fn read_only(temporary: &Path) -> io::Result<()> {
     for place in ["/dev", "/proc", "/sys"] {
         let path = CString::new(place).expect("no NUL");
         let attributes = libc::mount_attr { attr_set: 0, attr_clr: libc::MOUNT_ATTR_RDONLY, ..attributes };
-        // SAFETY: as above. Where it is no mount it stays as it is.
+        // SAFETY: as above. If it is not a mount, nothing changes.
         unsafe {
             let size = size_of::<libc::mount_attr>();
             let flags = libc::AT_RECURSIVE;
@@ -167,7 +167,7 @@ fn read_only(temporary: &Path) -> io::Result<()> {
 
 /// The first process of a PID namespace, with a `/proc` of that.
 fn process_1() -> io::Result<Outcome> {
-    // SAFETY: changes what this process's children are born in.
+    // SAFETY: changes the namespace of this process's children.
     check(unsafe { libc::unshare(libc::CLONE_NEWPID) })?;
     let outcome = in_child()?;
     if let Outcome::Inside = outcome {

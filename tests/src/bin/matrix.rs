@@ -1,8 +1,8 @@
-//! The launches of the matrix: `matrix --trace FILE` makes the one that a file names, to be traced; `matrix --play FILE` plays
-//! cells, each in a process of its own, and says what was wrong with it.
+//! The launches of the matrix: `matrix --trace FILE` makes the launch that a file describes, to be traced; `matrix
+//! --play FILE` plays cells, each in a process of its own, and reports errors.
 //!
-//! Under a filter nothing can be looked at, as the filter may refuse the looking. A filter is a thread's own, so the thread that
-//! launches has it, and a second one that has none looks. They speak through words in memory alone.
+//! The filter may refuse the system calls that checks need. But a filter belongs to a thread: so one thread launches
+//! under it, and a second one without it checks. They communicate through memory only.
 
 use forkless::{Error, Launcher, Prepared, mapped_stacks};
 use forkless_tests::filter::hang;
@@ -33,7 +33,7 @@ const SIGSYS: i32 = 31;
 /// A cell that takes longer hangs, in seconds.
 const LIMIT: u32 = 10;
 
-/// What is told to be played.
+/// The description of the cells to play.
 #[derive(Deserialize)]
 struct Batch {
     setup: Vec<Setup>,
@@ -59,7 +59,7 @@ fn own_place() -> (TempDir, Place) {
     let place = Place { dir: own.path().canonicalize().expect("it is there"), probe: "/proc/self/exe".into() };
     make(&place, "program", &format!("exits-if-closed {EXIT} {LEAK}")).expect("a program");
     make(&place, "program that has it", &format!("exits {EXIT}")).expect("a program");
-    // SAFETY: a file, at a number that nothing else has.
+    // SAFETY: a file, at a number that is not used otherwise.
     unsafe {
         let fd = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
         assert!(fd >= 0 && libc::dup2(fd, LEAK) == LEAK && libc::close(fd) == 0);
@@ -205,14 +205,14 @@ fn end_all_children() {
     }
 }
 
-/// What the thread without a filter has to do, and has done.
+/// The requests to the thread without a filter, and its answers.
 #[derive(Default)]
 struct Watch {
     asked: AtomicU32,
     done: AtomicU32,
-    /// What the process is to end with, and 1.
+    /// The exit status of the process, and 1.
     verdict: AtomicU32,
-    /// What was wrong.
+    /// The errors.
     complaint: Mutex<String>,
     state: Mutex<Option<State>>,
 }
@@ -257,7 +257,7 @@ impl Watch {
     }
 }
 
-/// What was wrong goes to standard error.
+/// Errors are printed to standard error.
 fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
     let name = cell.name();
     let wrong = |what: &str| {
@@ -293,7 +293,7 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
     }
 }
 
-/// What comes of it under the filter, and what was wrong with that.
+/// The result under the filter, and the errors in that.
 fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<(), String> {
     if cell.answer() == "TRAP" {
         handle_sigsys();
@@ -322,7 +322,7 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
             return Err(format!("launch {turn}: errno has become {errno}"));
         }
     }
-    // A launch whose error comes while its child runs may leave the child on its stack.
+    // A launch that fails while its child runs may leave the child on its stack.
     let room = if matches!(cell.outcome, Outcome::Io(_)) { 2 } else { 1 };
     if mapped_stacks() > stacks + room {
         return Err(format!("{stacks} stacks have become {}", mapped_stacks()));
@@ -334,7 +334,7 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
         }
     }
     if matches!(cell.outcome, Outcome::Io(_)) {
-        // Nobody has waited for a program whose output could not be read.
+        // A program whose output could not be read has not been waited for.
         while forkless::reap_orphans() > 0 {}
     }
     let mut changes = before.differences(&watch.state());
@@ -344,7 +344,7 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
 
 const MARKER: i32 = 12345;
 
-/// Is this what the cell says? `turn`: how many launches there were before.
+/// Whether the result is the expected one. `turn`: the number of launches before.
 fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<(), String> {
     let killed = forkless_tests::matrix::cells::KILLS.contains(&cell.answer());
     let (step, number) = match &cell.outcome {
@@ -373,7 +373,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
     if format!("{:?}", detail.step()) != *step {
         return Err(format!("the step is {:?}, should be {step}: {error}", detail.step()));
     }
-    // A trapped call of the parent's fails with what its handler says.
+    // A trapped call in the parent fails with its handler's errno.
     let is_trap = cell.answer() == "TRAP" && detail.errno() == Some(libc::ENOSYS);
     if detail.errno() != number && !is_trap {
         return Err(format!("the errno is {:?}, should be {number:?}: {error}", detail.errno()));
@@ -392,7 +392,7 @@ fn works(answer: &io::Result<ExitStatus>, is_right: impl Fn(&ExitStatus) -> bool
     }
 }
 
-/// What a sandbox does that answers calls in their place: the call fails with ENOSYS.
+/// As a sandbox that emulates system calls: the call fails with ENOSYS.
 fn handle_sigsys() {
     extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         // SAFETY: the kernel gives a signal's context, which it reads again when the handler returns.

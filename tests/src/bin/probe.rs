@@ -1,7 +1,7 @@
-//! Tells what a child finds, as TOML in a file, and then does what it is told.
+//! Reports what a child inherits, as TOML in a file, and then performs actions.
 //!
-//! `probe --report FILE [--do ACTION]… -- [ARGS…]`; the actions are in [`act`]. Has no Rust runtime around `main`: that
-//! would open closed standard streams and ignore SIGPIPE before anyone could look.
+//! `probe --report FILE [--do ACTION]… -- [ARGS…]`; [`act`] lists the actions. It has no Rust runtime around `main`,
+//! which would open closed standard streams and ignore SIGPIPE before the report.
 
 #![no_main]
 
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
     }
     if let Some(file) = file {
         let text = toml::to_string(&report).expect("a report is plain data");
-        // At once or not at all: whoever waits for the file must not see half of it.
+        // Renamed into place, because the reader must not see an incomplete file.
         let half = format!("{file}.half");
         if fs::write(&half, text).and_then(|()| fs::rename(&half, &file)).is_err() {
             return 99;
@@ -87,7 +87,7 @@ fn act(action: &str, report: &mut Report) -> Option<End> {
     None
 }
 
-/// The actions that find something out; none for what is no action.
+/// Actions that return a result; none for others.
 fn find_out(verb: &str, rest: &str) -> Option<io::Result<String>> {
     Some(match verb {
         "read" => Ok(encode(&take(rest.parse().unwrap_or(0)))),
@@ -175,7 +175,7 @@ fn environment() -> Vec<String> {
         static environ: *const *const c_char;
     }
     let mut found = Vec::new();
-    // SAFETY: one thread, nobody changes the list, which ends in a null pointer.
+    // SAFETY: the only thread; the list ends in a null pointer.
     unsafe {
         let mut entry = environ;
         while !(*entry).is_null() {
@@ -189,7 +189,7 @@ fn environment() -> Vec<String> {
 /// Number and target of each open descriptor but the listing's own, with `r`, `w` or `rw`.
 fn open_fds() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    // SAFETY: opens, reads and closes a directory of our own.
+    // SAFETY: opens, reads and closes a directory.
     unsafe {
         let listing = libc::opendir(c"/proc/self/fd".as_ptr());
         if listing.is_null() {

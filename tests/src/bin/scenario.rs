@@ -1,7 +1,7 @@
-//! Runs one scenario by name: what changes, or needs, a whole process (its signals, its allocator, its process group).
+//! Runs one scenario by name: tests that change, or need, a whole process (its signals, allocator, process group).
 //!
-//! A test starts it, gives it a time limit, and takes its exit status: 0 is good, a panic's message says what was not.
-//! `scenario NAME [ARGS…]`; the names stand in [`SCENARIOS`].
+//! A test starts it with a time limit and checks its exit status: 0 is success; otherwise a panic's message has the
+//! reason. `scenario NAME [ARGS…]`; [`SCENARIOS`] lists the names.
 
 use std::process::ExitCode;
 
@@ -116,7 +116,7 @@ static ALLOCATOR: allocator::Watched = allocator::Watched;
 /// A scenario: gets the arguments after its name.
 type Scenario = fn(&[String]);
 
-/// What can be run.
+/// All scenarios.
 const SCENARIOS: &[(&str, Scenario)] = &[
     ("heap-launches", heap::launches),
     ("heap-control-fork", heap::control_fork),
@@ -311,8 +311,8 @@ fn main() -> ExitCode {
         eprintln!("usage: scenario NAME [ARGS…]; names: {}", names.join(" "));
         return ExitCode::from(2);
     };
-    // What the tests' caller has left open is not the scene's: some count the descriptors, some fill the table.
-    // SAFETY: before anything was opened here.
+    // Closes descriptors that the caller of the tests has left open: some scenarios count descriptors, some use up the
+    // table. SAFETY: before any descriptor was opened here.
     unsafe { libc::close_range(3, u32::MAX, 0) };
     crowd::choose(&mut args);
     run(&args[1..]);

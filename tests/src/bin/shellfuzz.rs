@@ -78,7 +78,7 @@ impl Options {
     }
 }
 
-/// What was seen.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Tally {
     classified: usize,
@@ -200,7 +200,7 @@ fn compare(options: &Options, world: &World, line: &[u8], conditions: &Condition
     }
     let (mut direct, mut by_shell) = (direct, world.run_shell(line, conditions).expect("a run"));
     if options.against.is_some() {
-        // How a shell tells of a death, or of what it cannot do, is its own.
+        // A shell's messages about deaths and failures are its own.
         if route != ShellRoute::Direct
             || direct.status.as_ref().is_ok_and(|status| status & 0x7f != 0 || status >> 8 >= 128)
         {

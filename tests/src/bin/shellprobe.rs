@@ -23,7 +23,7 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
     let mut text = String::new();
     // First of all, before anything could open a descriptor.
     descriptors(&mut text);
-    // SAFETY: main's arguments, and the environment, which nobody changes.
+    // SAFETY: main's arguments, and the environment, which does not change.
     let (argv, env) = unsafe { (list(words), list(environ)) };
     assert_eq!(argv.len(), count as usize);
     for (kind, entries) in [("arg", &argv), ("env", &env)] {
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
 }
 
 /// # Safety
-/// A list of strings that ends in a null pointer, and that nobody changes.
+/// A list of strings that ends in a null pointer and does not change.
 unsafe fn list(mut entries: *const *const c_char) -> Vec<&'static [u8]> {
     let mut found = Vec::new();
     // SAFETY: the caller's list.

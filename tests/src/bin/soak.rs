@@ -56,8 +56,7 @@ fn main() -> ExitCode {
             // SAFETY: ends the process.
             unsafe { libc::_exit(101) };
         }));
-        // What the caller has left open is not ours.
-        // SAFETY: before anything was opened here.
+        // Closes descriptors that the caller has left open. SAFETY: before any descriptor was opened here.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         return if host::run(&read(&args)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
@@ -92,8 +91,7 @@ fn read(args: &[String]) -> Options {
 /// Starts the host and looks after it.
 #[expect(clippy::zombie_processes, reason = "it is reaped by its number: see host_status")]
 fn supervise(args: &[String], seed: u64) -> ExitCode {
-    // Whatever the host leaves behind becomes ours.
-    // SAFETY: a flag of this process.
+    // Orphans of the host become children of this process. SAFETY: a flag of this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let mut host = Command::new("/proc/self/exe").arg(HOST).args(args).stdout(Stdio::piped()).spawn().expect("a host");
     let pid = host.id() as i32;
@@ -131,7 +129,7 @@ fn supervise(args: &[String], seed: u64) -> ExitCode {
     if status.success() && !hung && left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Its end. It is reaped when nobody sends it signals any more.
+/// The host's end. It is reaped when no other thread sends it signals any more.
 fn host_status(pid: i32) -> std::process::ExitStatus {
     let raw = foreign::wait(pid, 0).expect("our own child").1;
     std::os::unix::process::ExitStatusExt::from_raw(raw)
@@ -168,7 +166,7 @@ fn left_behind() -> Vec<i32> {
         let left = observe::children();
         if left.is_empty() || Instant::now() > deadline {
             for &pid in &left {
-                // SAFETY: our own children, which nobody else reaps.
+                // SAFETY: children of this process, which no other code reaps.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
             return left;

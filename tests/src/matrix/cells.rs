@@ -1,10 +1,10 @@
-//! From what was traced to what is played.
+//! Converts traces to cells.
 
 use super::{But, Matrix, Outcome, Row, is_in};
 use crate::trace::{Call, Who};
 use serde::{Deserialize, Serialize};
 
-/// A launch, as it is traced and played.
+/// A launch to trace and play.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Launch {
     /// See [`super::LAUNCHERS`].
@@ -37,7 +37,7 @@ pub struct Cell {
     pub refusal: String,
     /// Is the filter there from the first launch on? Else it comes after one.
     pub first: bool,
-    /// What must come of it.
+    /// The expected outcome.
     pub outcome: Outcome,
     /// Does a plain launch by the same launcher not make the call? Then it must work.
     pub is_good_after: bool,
@@ -54,7 +54,7 @@ impl Cell {
         format!("{} [{launcher}{base}, {form}, {setup}{when}]", self.refusal)
     }
 
-    /// What the filter answers.
+    /// The filter's result for the call.
     pub fn answer(&self) -> &str {
         self.refusal.split(' ').nth(1).unwrap_or("")
     }
@@ -66,7 +66,7 @@ pub const HANG: &str = "HANG";
 /// Launchers whose `launch` does not wait for the child's exec.
 const GO_ON: [&str; 2] = ["clone", "fork"];
 
-/// What filters answer with that is no errno.
+/// The results of filters that are no errno.
 pub const KILLS: [&str; 3] = ["TRAP", "KILL_THREAD", "KILL"];
 
 /// The errnos that filters give.
@@ -167,7 +167,7 @@ fn add(row: &Row, launch: &Launch, traced: &[Traced], cells: &mut Vec<Cell>) {
     if launch.launcher != "clone" {
         leaves.push("errno".into());
     }
-    // A filter that kills the parent has nothing left to be looked at; one that traps it finds a handler.
+    // A filter that kills the parent leaves nothing to check; one that traps needs a handler.
     let kills = if makes(launch, Who::Parent) { &KILLS[..1] } else { &KILLS[..] };
     let usual = USUAL.iter().filter(|usual| row.errnos.iter().all(|errno| errno != *usual));
     let errnos = row.errnos.iter().map(String::as_str).chain(usual.copied());

@@ -1,4 +1,4 @@
-//! The page that is made of the matrix: docs/refused.md.
+//! Generates docs/refused.md from the matrix.
 
 use super::{But, Matrix, Outcome, Row};
 use std::fmt::Write;

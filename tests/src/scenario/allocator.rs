@@ -53,14 +53,14 @@ impl Watched {
         let owner = OWNER.load(Relaxed);
         if owner != 0 && owner != observe::pid() {
             TRIPPED.store(true, Relaxed);
-            // Raw calls only: in a child that shares memory, libc's are not ours to use.
+            // Raw system calls only: a child that shares memory must not call libc.
             observe::write_raw(2, b"trapped: the heap was used in a child\n");
             forkless_core::sys::exit(TRAP_STATUS);
         }
     }
 }
 
-// SAFETY: every call is the system allocator's, with what was asked for.
+// SAFETY: every call is forwarded to the system allocator unchanged.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.watch();

@@ -1,5 +1,5 @@
-//! Children that the kernel reaps, or kills with their handle, by flags of `clone3(2)` that Linux 7.1 has. What needs them is
-//! skipped on an older kernel; what is refused is tried on each.
+//! Children that the kernel reaps, or kills with their handle, with `clone3(2)` flags of Linux 7.1. Scenarios that need
+//! the flags are skipped on an older kernel; refusals are tested on every kernel.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -42,7 +42,7 @@ fn has_flags() -> bool {
     answer < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EBADF)
 }
 
-/// False, and says so: what is to be tested needs the flags.
+/// Returns false, with a message, if the kernel does not have the flags.
 fn can(what: &str) -> bool {
     let can = has_flags();
     if !can {
@@ -74,7 +74,7 @@ type Setting = fn(&mut Command, bool) -> &mut Command;
 
 const SETTINGS: [(&str, Setting); 2] = [("autoreap", Command::autoreap), ("pidfd_autokill", Command::pidfd_autokill)];
 
-/// What the flags do not go together with is refused by name, on every kernel.
+/// Settings that exclude the flags are refused by name, on every kernel.
 pub fn checked(_: &[String]) {
     let allow = BpfInstruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 };
     for (name, set) in SETTINGS {
@@ -174,7 +174,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Every way to wait gives the status, nobody else gets it, no SIGCHLD comes, and there is no usage.
+/// Every way to wait returns the status; no other code gets it; no SIGCHLD is sent; there is no resource usage.
 pub fn ends(_: &[String]) {
     if !can("how an autoreaped child ends") {
         return;
@@ -535,7 +535,7 @@ pub fn host(args: &[String]) {
     unsafe { libc::pause() };
 }
 
-/// The child of a host that is killed: its pid, and what it holds open.
+/// The child of a host that is killed: its pid, and the pipe that it holds open.
 fn of_a_killed_host(kind: &str) -> (i32, std::process::ChildStdout) {
     let mut host = std::process::Command::new("/proc/self/exe");
     let mut host = host.args(["autoreap-host", kind]).stdout(std::process::Stdio::piped()).spawn().expect("a host");

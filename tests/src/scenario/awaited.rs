@@ -1,5 +1,4 @@
-//! Children that are awaited: what is left behind, who is told of their ends, and what becomes of them where there is no
-//! runtime to watch them.
+//! Awaited children: leaks, who is woken at their end, and what happens without a runtime that could watch them.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -57,14 +56,14 @@ async fn many<F: Future<Output = ()> + Send + 'static>(total: usize, one: impl F
     }
 }
 
-/// A child that ends when it is killed, and holds nothing of ours.
+/// A child that only ends when it is killed, and has no descriptor of this process.
 fn sleeper() -> Command {
     let mut command = Command::new("/bin/sleep");
     command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// Waits until there is no child, without launching or reaping: the runtime's tasks do that.
+/// Waits until there is no child, without launching or reaping: only the runtime's tasks may reap.
 async fn childless(what: &str) {
     let deadline = Instant::now() + LIMIT;
     while !observe::is_childless() {
@@ -121,7 +120,7 @@ async fn wait(started: Result<Child>) -> Result<ExitStatus> {
     started?.wait().await
 }
 
-/// Nothing is launched after the drop, and nobody reaps but the runtime.
+/// No launch after the drop: only the runtime may reap.
 pub fn dropped(_: &[String]) {
     let programs = Programs::new();
     let missing = programs.path("missing");
@@ -148,7 +147,7 @@ pub fn dropped(_: &[String]) {
     let pid = child.id().expect("a pid") as i32;
     drop(runtime);
     drop(child);
-    // A child of ours that nobody has reaped.
+    // A child of this process that has not been reaped.
     forkless_tests::process::kill(pid, libc::SIGKILL);
     eventually("a zombie", || observe::state_of(pid) == Some('Z'));
     assert!(!observe::is_childless());
@@ -202,7 +201,7 @@ pub fn alone(_: &[String]) {
     ignored();
 }
 
-/// With SIGCHLD ignored the kernel throws statuses away; ours are kept.
+/// With SIGCHLD ignored the kernel discards statuses; those of watched children are kept.
 fn ignored() {
     if !observe::kernel_at_least(6, 15) {
         return observe::skip("awaited exit statuses under SIGCHLD=SIG_IGN", "this kernel is older than 6.15");
@@ -266,7 +265,7 @@ pub fn runtime_gone(_: &[String]) {
         drop(runtime);
         assert!(child.try_wait().expect("wait").is_none());
         one_thread().block_on(async {
-            // Nobody tells us any more; that is said, not waited for.
+            // The child's end can no longer be noticed: this is an error, and not a hang.
             timeout(LIMIT, child.wait()).await.expect("no hang").expect_err("nobody watches");
             let mut stream = child.stdout.take().expect("a pipe");
             timeout(LIMIT, stream.read_u8()).await.expect("no hang").expect_err("nobody watches");
@@ -284,7 +283,7 @@ pub fn runtime_gone(_: &[String]) {
         drop(outside);
         eventually("the others killed", || forkless::reap_orphans() == survivors.len());
         for pid in survivors {
-            // A child of ours that nobody has reaped, since the queue has not.
+            // A child of this process that has not been reaped, because the queue has not.
             forkless_tests::process::kill(pid, libc::SIGKILL);
         }
         observe::assert_no_orphans();

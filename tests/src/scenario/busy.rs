@@ -77,7 +77,7 @@ pub fn control(_: &[String]) {
     );
 }
 
-/// In each thread, `count` times: a fresh program, written, closed and started. Ends early when `start` says false.
+/// In each thread, `count` times: writes, closes and starts a new program. Ends early if `start` returns false.
 fn stress(count: usize, start: impl Fn(&Path, usize) -> bool + Sync) {
     let programs = Programs::new();
     let bytes = elf::program(5);

@@ -1,4 +1,4 @@
-//! Captures, each to its end: the right bytes, and nothing left behind: no descriptor, no child, no zombie.
+//! Captures: the bytes are right, and no descriptor, child or zombie is leaked.
 
 use crate::observe::{self, eventually, scaled};
 use forkless::{Capture, Captured, Command, Error, Stdio, Step};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) const MIB: usize = 1 << 20;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Does it, and fails if the process is not what it was.
+/// Runs the closure, and fails if the process's state has changed.
 pub(crate) fn leaving_nothing<T>(act: impl FnOnce() -> T) -> T {
     let before = State::now();
     let answer = act();
@@ -43,7 +43,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-/// What is fed.
+/// Input of programs.
 pub fn input(_: &[String]) {
     let data = pattern(MIB);
     let fed = Capture::new().input(&data);
@@ -64,18 +64,18 @@ pub fn input(_: &[String]) {
     assert_eq!((&other.stdout[..], other.input_left), (&b""[..], MIB));
     let unfed = run(sh("cat").stdin(Stdio::piped()), &Capture::new());
     assert_eq!(&unfed.stdout[..], b"");
-    // A socket that nobody has taken gives no input either.
+    // A socket that the caller does not take gives no input either.
     let socket = run(sh("cat <&5; echo end").fd(Stdio::socketpair(), 5), &Capture::new());
     assert_eq!(&socket.stdout[..], b"end\n");
-    // Its end ends the feeding, though somebody else holds the pipe and never reads.
+    // The program's end also ends the writing of input, even if another process holds the pipe and never reads.
     let how = fed.clone().linger(Duration::ZERO);
     let held = run(&mut sh("exec 3<&0; sleep 5 >/dev/null 2>&1 & exit 0"), &how);
     assert!(held.input_left >= MIB - 256 * 1024);
 }
 
-/// Both outputs and the input at once, each many times what a pipe holds.
+/// Both outputs and the input at the same time, each many times the capacity of a pipe.
 pub fn streams(_: &[String]) {
-    // What comes in pieces is read to its end.
+    // Output that arrives in pieces is read completely.
     let pieces = run(&mut sh("for n in 1 2 3; do echo $n; sleep 0.02; done"), &Capture::new());
     assert_eq!(&pieces.stdout[..], b"1\n2\n3\n");
     let data = pattern(16 * MIB);
@@ -88,7 +88,7 @@ pub fn streams(_: &[String]) {
     }
 }
 
-/// Negative control: who feeds all before reading anything never comes to an end.
+/// Negative control: writing all input before reading anything never returns.
 pub fn control(_: &[String]) {
     let mut child = sh("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("spawn");
     let mut stdin = child.stdin.take().expect("a pipe");
@@ -139,7 +139,7 @@ pub fn limits(_: &[String]) {
             String::from_utf8_lossy(&group.stdout[..10]).lines().next().expect("a line").parse().expect("a number");
         eventually("the group is gone", || !group_runs(leader));
     }
-    // What comes from others, after the end, is not cut short: nothing said so.
+    // By default the output of other processes after the program's end is read too.
     for how in
         [Capture::new(), Capture::new().kill_at_limit(true), Capture::new().timeout(LONG), Capture::new().linger(LONG)]
     {
@@ -198,7 +198,7 @@ pub fn times(_: &[String]) {
     // Blind: without a pidfd.
     let blind = run_in_time(sh("echo x; exec sleep 100").pidfd(false), &plain);
     assert_eq!((blind.timed_out, &blind.stdout[..]), (true, &b"x\n"[..]));
-    // It takes back what we have been told is there: the time counts nevertheless.
+    // The program closes its output again: the timeout applies nevertheless.
     for _ in 0..scaled(5) {
         let takes = run(&mut sh("while :; do echo x >&2; done & exec cat /dev/fd/2 >/dev/null"), &soon);
         assert_eq!((takes.status.signal(), takes.timed_out), (Some(9), true));
@@ -218,7 +218,7 @@ pub fn times(_: &[String]) {
     }
 }
 
-/// A FIFO, which nobody opens at its other end, in a directory of its own.
+/// A FIFO that no process opens at its other end, in a directory of its own.
 pub(crate) fn make_fifo() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let fifo = directory.path().join("fifo");
@@ -254,7 +254,7 @@ pub fn no_time(_: &[String]) {
         .expect("a capture");
 }
 
-/// What the program has written itself is there, though another holds its streams open.
+/// The program's own output is returned, although another process holds its streams open.
 pub fn held_open(_: &[String]) {
     for linger in [Duration::ZERO, Duration::from_millis(50)] {
         let how = Capture::new().linger(linger);
@@ -327,7 +327,7 @@ pub fn merged(_: &[String]) {
     assert_eq!(Error::of(&refused).map(Error::step), Some(Step::Check), "{refused}");
 }
 
-/// Captures that are told to by arguments: what a child of [`me`] does.
+/// Captures selected by arguments: the code of a child of [`me`].
 pub fn child(args: &[String]) {
     let len = 5000;
     let out = |offset: i64, bytes: &[u8]| {
@@ -413,7 +413,7 @@ pub fn memory_files(_: &[String]) {
     assert_eq!((none.stdout.len(), none.status.success()), (0, false));
     let timed = run_in_time(&mut sh("echo x; exec sleep 100"), &how);
     assert_eq!((&timed.stdout[..], timed.timed_out), (&b"x\n"[..], true));
-    // Who opens it anew to append does so behind the limit; nobody can make it shorter.
+    // A program that opens it again appends beyond the limit; it can never be truncated.
     for anew in [">>", ">"] {
         let refused = run(&mut sh(&format!("echo x; echo y {anew}/dev/fd/1")), &how);
         assert_eq!((&refused.stdout[..], refused.status.success()), (&b"x\n"[..], false), "{anew}");

@@ -1,4 +1,4 @@
-//! Captures in processes of another kind: filters, few descriptors, signals, other reapers.
+//! Captures in unusual processes: filters, few descriptors, signals, other reapers.
 
 use crate::capture::{LONG, in_every_way, leaving_nothing, pattern, sh};
 use crate::observe::{self, kernel_at_least, scaled};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Where `pidfd_getfd` is refused, known before (`late` is not given) or not: memory files are never opened anew.
+/// Where `pidfd_getfd` is refused, known before (`late` is not given) or not: memfds are never opened again.
 pub fn refused(args: &[String]) {
     if args.first().is_some_and(|arg| arg == "late") {
         in_every_way();
@@ -18,7 +18,7 @@ pub fn refused(args: &[String]) {
     let mut child = Command::new("true").stdout(forkless::Stdio::piped()).spawn().expect("spawn");
     assert_eq!(child.route().passing, Passing::Proc, "the filter is not felt");
     child.wait().expect("wait");
-    // Opened anew it would have an offset of its own, and what is in it no length.
+    // Opened again it would have its own file offset, and the length of the output would be unknown.
     let how = Capture::new().memory_file(true);
     let text =
         leaving_nothing(|| sh("echo one; echo two >&2; echo three").capture(&how.merged(true))).expect("a capture");
@@ -35,7 +35,7 @@ fn set_limit(resource: libc::__rlimit_resource_t, number: u64) {
     }
 }
 
-/// Each number of descriptors: it works, or says what it has none for, and leaves nothing.
+/// With each number of free descriptors it works, or reports that there are too few, and leaks nothing.
 pub fn few_fds(_: &[String]) {
     in_every_way();
     let base = Capture::new().input(pattern(100)).timeout(LONG);
@@ -46,7 +46,7 @@ pub fn few_fds(_: &[String]) {
     let open = observe::open_fds();
     assert_eq!(open, [0, 1, 2]);
     let (mut worked, mut failed) = (0, 0);
-    // One is for looking at what is left.
+    // One is used to check for leaks.
     for number in 4..24 {
         for kind in 0..5 {
             let how = base.clone().merged(kind == 1).memory_file(kind == 2);

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// Takes what the process is to have out of the arguments, and lets it have that until its end.
+/// Removes the requested numbers from the arguments, and provides them until the process ends.
 pub(crate) fn choose(args: &mut Vec<String>) {
     args.retain(|arg| {
         let Some((kind, count)) = arg.strip_prefix("with=").and_then(|rest| rest.split_once(':')) else { return true };
@@ -77,7 +77,7 @@ fn mappings(count: usize) -> usize {
     let present = crate::observe::mappings();
     let fits = count.min(sysctl("/proc/sys/vm/max_map_count").saturating_sub(present + SPARE));
     let mapped = |n: usize| {
-        // Neighbours with the same protection would be one mapping.
+        // Adjacent mappings with the same protection would be merged.
         let protection = if n.is_multiple_of(2) { libc::PROT_READ } else { libc::PROT_NONE };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping where the kernel likes.

@@ -1,5 +1,5 @@
-//! Signals at the parent's death, from threads that are not the process's first: the children are those of a thread that
-//! lives as long as the process.
+//! Parent-death signals, with threads other than the main thread: the children belong to a thread that lives as long as
+//! the process.
 
 use crate::elf::Programs;
 use crate::hosts::in_a_copy;
@@ -14,7 +14,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// What dies with whom.
+/// Which child dies with which thread.
 #[derive(Clone, Copy)]
 enum With {
     Process,
@@ -65,7 +65,7 @@ pub fn thread_ends(_: &[String]) {
 
 /// The process ends, of itself or not, after the thread that launched.
 pub fn process_ends(_: &[String]) {
-    // SAFETY: orphans below become ours.
+    // SAFETY: orphaned descendants become children of this process.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     for killed in [false, true] {
         let mut host = process::Command::new("/proc/self/exe")
@@ -104,7 +104,7 @@ pub fn host(_: &[String]) {
 
 /// A host that dies before its child asks for the signal would never send it: the program does not start.
 pub fn host_gone(_: &[String]) {
-    // SAFETY: orphans below become ours.
+    // SAFETY: orphaned descendants become children of this process.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     let programs = Programs::new();
     let (fifo, mark) = (programs.fifo("hold"), programs.path("mark"));
@@ -283,7 +283,8 @@ fn temporary(text: &str) -> File {
     file
 }
 
-/// A thread with a descriptor table of its own is told; other threads have their keeper all the same, whoever is first.
+/// A thread with its own file-descriptor table gets its children's signal; other threads have their keeper too,
+/// whichever is first.
 pub fn own_table(_: &[String]) {
     const KCMP_FILES: i32 = 2;
     let me = observe::pid();
@@ -317,7 +318,7 @@ pub fn own_table(_: &[String]) {
 /// The first thread has ended: it has no descriptors to compare with, and the others launch as before.
 pub fn main_thread_gone(_: &[String]) {
     let main = observe::pid();
-    // What can be used is found out while the main thread is there.
+    // The kernel is probed while the main thread exists.
     assert!(Command::new("/bin/true").status().expect("status").success());
     thread::spawn(move || {
         eventually("the main thread's end", || observe::state_of(main) == Some('Z'));

@@ -52,13 +52,13 @@ fn held(program: &Path, fifo: &Path) -> (Command, Child, i32) {
     (command, child, pid)
 }
 
-/// What the error says of the step and of the signal.
+/// The step and the signal in the error.
 fn death(error: &Error) -> Option<(Step, Option<i32>)> {
     let error = error.get_ref()?.downcast_ref::<forkless::Error>()?;
     Some((error.step(), error.signal()))
 }
 
-/// Unless the kernel is to be what it is: `scenario NAME real`.
+/// Unless the kernel's real behaviour is requested: `scenario NAME real`.
 fn assume_old_kernel(args: &[String]) {
     if args.is_empty() {
         forkless::assume_old_kernel();
@@ -96,7 +96,7 @@ pub fn signals(args: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// What is ignored or blocked stays so, and the program starts with the default actions and the mask it is to have.
+/// Ignored and blocked signals stay so, and the program starts with the requested dispositions and mask.
 pub fn program(args: &[String]) {
     let care = takes_care(args);
     // SAFETY: this thread's mask, and an action without a handler.

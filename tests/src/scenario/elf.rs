@@ -99,7 +99,7 @@ pub fn program_of(code: &[u8]) -> Vec<u8> {
 /// Writes an executable file and closes it.
 pub fn write(path: &Path, bytes: &[u8]) {
     let create = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path);
-    // Another thread's child may be running the one that is there: that keeps its file, under no name.
+    // Another thread's child may be executing the existing file: unlinking keeps that file for it.
     let mut file = create().or_else(|_| fs::remove_file(path).and_then(|()| create())).expect("create");
     file.write_all(bytes).expect("write");
 }

@@ -1,4 +1,4 @@
-//! How children and their groups are stopped, asked to end, killed, and what is told of it.
+//! How children and their groups are stopped, terminated and killed, and what is reported.
 
 use crate::foreign;
 use crate::hosts::in_a_copy;
@@ -34,7 +34,7 @@ fn sleeper() -> Command {
     command
 }
 
-/// Starts it and waits for the first line it writes; the rest of the pipe is read to see who still has it.
+/// Starts the command and waits for its first line. The rest of the pipe shows which processes still have it.
 fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("spawn");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -44,7 +44,7 @@ fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout
     (child, out)
 }
 
-/// Waits until nobody has the pipe open any more.
+/// Waits until no process has the pipe open.
 fn all_gone(mut out: BufReader<std::process::ChildStdout>) {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("read");
@@ -86,7 +86,7 @@ fn changes_in_order(pidfd: bool) {
         child.signal(SIGCONT).expect("signal");
         assert_eq!(child.wait_change(None).expect("a change"), Some(Change::Continued));
     }
-    // What has been overtaken is not told.
+    // Older state changes are not reported.
     child.signal(SIGSTOP).expect("signal");
     eventually("the stop", || observe::state_of(child.id() as i32) == Some('T'));
     child.signal(SIGCONT).expect("signal");
@@ -247,7 +247,7 @@ pub fn groups_of_old(_: &[String]) {
 
 /// Asked, then killed.
 pub fn terminated(_: &[String]) {
-    // Who waits has given all the input there is.
+    // A wait closes the child's standard input.
     let mut child = Command::new("true").stdin(Stdio::piped()).spawn().expect("spawn");
     assert!(child.wait().expect("wait").success() && child.stdin.is_none(), "its input is open still");
     for pidfd in [true, false] {
@@ -257,7 +257,7 @@ pub fn terminated(_: &[String]) {
         let (mut deaf, out) = started(sh("trap '' TERM; echo ready; while :; do sleep 0.01; done").pidfd(pidfd));
         assert_eq!(deaf.terminate(SIGTERM, MOMENT).expect("terminate").signal(), Some(SIGKILL));
         all_gone(out);
-        // A stopped one hears when it goes on, and says so.
+        // A stopped child is continued, so that it receives the signal.
         let (mut stopped, _out) =
             started(sh("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done").pidfd(pidfd));
         stopped.signal(SIGSTOP).expect("signal");

@@ -1,4 +1,4 @@
-//! A child has the environment of the moment, whatever changes it, and however many variables there are.
+//! A child gets the environment at the time of the launch, whatever changes it, and however many variables there are.
 
 use crate::allocator;
 use crate::elf::Programs;
@@ -17,7 +17,7 @@ fn name(letter: char, number: usize) -> String {
     format!("{letter}{number:03}")
 }
 
-/// What a child gets, entry by entry.
+/// The environment of a child, entry by entry.
 fn of_child() -> Vec<Vec<u8>> {
     entries(Command::new("/usr/bin/env").arg("-0").stdin(Stdio::null()).output())
 }

@@ -1,4 +1,4 @@
-//! Commands that make no child (`Command::exec`), and files that only a shell can run.
+//! `Command::exec`, which creates no child, and files that only a shell can run.
 
 use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Command, Error, Launcher, Namespace, Resource, Stdio, Step};
@@ -33,7 +33,7 @@ fn sigpipe_is_ignored() -> bool {
     }
 }
 
-/// Runs this program again, which executes something by the other scenarios here; gives what that wrote.
+/// Runs this program again with one of the other scenarios here, which execute a program; returns the output.
 fn inner(name: &str) -> (String, Option<i32>) {
     let this = std::env::current_exe().expect("this program");
     let output = std::process::Command::new(this).arg(name).output().expect("output");
@@ -57,7 +57,7 @@ pub fn exec(_: &[String]) {
 }
 
 fn settings() -> io::Error {
-    // Neither is close-on-exec, and nobody asked for them.
+    // Neither is close-on-exec, and neither is passed to the program.
     let [left, other] = [0, 1].map(|_| File::open("/dev/null").expect("open").into_raw_fd());
     // SAFETY: copies of a descriptor of ours.
     unsafe { assert!(libc::dup2(left, 9) == 9 && libc::dup2(other, 40) == 40) };
@@ -91,7 +91,7 @@ pub fn in_other_thread(_: &[String]) {
     let _ = std::thread::spawn(|| panic!("{}", settings())).join();
 }
 
-/// What failed is told, and nothing is lost that the failed step did not come after.
+/// The failure is reported, and steps after the failed one have changed nothing.
 pub fn fails(_: &[String]) {
     block(libc::SIGUSR2);
     let (ignored, mask) = (sigpipe_is_ignored(), blocked());
@@ -157,7 +157,7 @@ pub fn scripts(_: &[String]) {
             let said = |output: forkless::Output| String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(said(command.output().expect("output")), expected);
             assert_eq!(said(command.prepare().expect("prepare").output().expect("output")), expected);
-            // What is a program is none of the shell's business.
+            // A real program is not run by the shell.
             let mut other = Command::new("/bin/echo");
             assert_eq!(said(other.arg("x").scripts_by_shell(true).launcher(launcher).output().expect("output")), "x\n");
         }

@@ -27,7 +27,7 @@ pub fn launches(_: &[String]) {
     assert!(!allocator::tripped(), "a child used the heap");
 }
 
-/// What a command may ask for beyond the plain one.
+/// Settings beyond those of a plain command.
 const CHANGES: &[fn(&mut Command, &Programs)] = &[
     |_, _| {},
     |command, _| {
@@ -81,7 +81,7 @@ fn every_front_end(command: &mut Command) {
     }
 }
 
-/// The trap catches a forked child that allocates: its exit status says so.
+/// The trap detects a forked child that allocates: its exit status shows that.
 pub fn control_fork(_: &[String]) {
     allocator::own();
     // SAFETY: the child does nothing but what it is to be caught at, and exits.

@@ -1,4 +1,5 @@
-//! Children held before exec, in their opening of a FIFO: what they still need of the host, and what reaches them there.
+//! Children that block before exec, in open(2) of a FIFO: what they still use of the host, and which signals reach
+//! them.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -14,7 +15,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-/// A command whose child is held until somebody opens the FIFO for writing.
+/// A command whose child blocks until the FIFO is opened for writing.
 fn held(program: impl AsRef<Path>, fifo: &Path) -> forkless::Command {
     let mut command = Command::new(program.as_ref());
     command.fd(Stdio::open(fifo, libc::O_RDONLY, 0), 5);
@@ -36,8 +37,8 @@ fn child_in_open() -> i32 {
     pid
 }
 
-/// Where a filter refuses to wait nobody can tell whether a child has ended. A handle that is dropped then leaves the child all
-/// that it still reads: its plan, and its stack, which no other child gets.
+/// If a filter refuses to wait, it is unknown whether a child has ended. A dropped handle then leaves the child all
+/// memory that it uses: its plan, and its stack, which no other child gets.
 pub fn waits_refused(_: &[String]) {
     let programs = Programs::new();
     let fifo = programs.fifo("hold");
@@ -55,7 +56,7 @@ pub fn waits_refused(_: &[String]) {
     let stacks = forkless::mapped_stacks();
     assert_eq!(stacks, 1, "no other stack is kept");
     churn(&mut Dice::new(7), 20_000);
-    // Nobody may wait for it; it ends by itself.
+    // It cannot be waited for; it ends by itself.
     std::mem::forget(Command::new(programs.exits(0)).launch().expect("another launch"));
     assert_eq!(forkless::mapped_stacks(), stacks + 1, "the other child is on the stack of the one that is held");
     churn(&mut Dice::new(8), 20_000);
@@ -121,7 +122,7 @@ pub fn launch_is_woken(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// A spawn waits until its child has left the host's memory, and for nothing else.
+/// A spawn only waits until its child has left the host's memory.
 pub fn child_leaves(_: &[String]) {
     let mut child = observe::within("a spawn of a program that sleeps", || {
         Command::new("/bin/sleep").arg("1000").spawn().expect("spawn")

@@ -1,5 +1,5 @@
-//! Odd hosts: forked copies, a main thread that has ended, a thread with a descriptor table of its own, a new pid
-//! namespace for children.
+//! Unusual hosts: forked processes, a main thread that has ended, a thread with its own file-descriptor table, a new
+//! PID namespace for children.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// A forked copy of a process that has launched can launch, and forgets what is the original's.
+/// A forked copy of a process that has launched can launch, and ignores the state of the original process.
 pub fn fork_copy(_: &[String]) {
     let programs = Programs::new();
     let program = programs.exits(8);
@@ -42,7 +42,7 @@ pub fn fork_copy(_: &[String]) {
         eventually("the copy has no orphans", || forkless::reap_orphans() == 0);
         observe::assert_no_orphans();
     });
-    // The original is as it was.
+    // The original process is unchanged.
     ours.stdin.take().expect("a pipe").write_all(b"still here").expect("write");
     assert_eq!(ours.wait_with_output().expect("output").stdout, b"still here");
     drop(hold);
@@ -170,7 +170,7 @@ extern "C" fn count_one(_: i32) {
 /// Another thread launches after the main thread, whose descriptors `pidfd_getfd(2)` would give, has ended.
 pub fn main_thread_gone(_: &[String]) {
     let main = observe::pid();
-    // What can be used is found out while the main thread is there.
+    // The kernel is probed while the main thread exists.
     assert!(Command::new("/bin/true").status().expect("status").success());
     thread::spawn(move || {
         eventually("the main thread's end", || observe::state_of(main) == Some('Z'));

@@ -1,4 +1,4 @@
-//! Commands by the launcher that the scenario's caller wants: `scenario NAME launcher=fork`.
+//! Commands with the launcher of the scenario's arguments: `scenario NAME launcher=fork`.
 
 use forkless::Launcher;
 use std::ffi::OsStr;

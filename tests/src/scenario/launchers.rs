@@ -1,4 +1,4 @@
-//! What a forked child may be told besides its plan.
+//! What a forked child can do in addition to its plan.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -28,7 +28,7 @@ fn with(mut command: Command, work: impl FnMut() -> io::Result<()> + Send + Sync
     command
 }
 
-/// The step and the errno of an error of ours.
+/// The step and the errno of an error of the library.
 fn failure(command: &mut Command) -> (Step, Option<i32>) {
     let error = command.spawn().expect_err("it should fail");
     let error = Error::of(&error).expect("an error of ours");
@@ -113,7 +113,7 @@ pub fn pre_exec_ends(_: &[String]) {
     assert_eq!(late.wait().expect_err("late").kind(), ErrorKind::PermissionDenied);
     let status = with(forked(&six), denied).status().expect_err("status");
     assert_eq!(status.kind(), ErrorKind::PermissionDenied);
-    // What a closure makes of the child is the child's own end.
+    // If a closure ends the child, that is the child's own end.
     let exits = || std::process::exit(7);
     assert_eq!(with(forked(&six), exits).spawn().expect("spawn").wait().expect("wait").code(), Some(7));
     assert_eq!(with(forked(&six), exits).status().expect("status").code(), Some(7));
@@ -198,7 +198,7 @@ pub fn refused(_: &[String]) {
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains("launcher(Launcher::Fork)"), "{error}");
         }
-        // The same command, told.
+        // The same command with the setting.
         assert!(command.launcher(Launcher::Fork).status().expect("status").success());
     }
     let error = Command::new("/bin/true").launcher(Launcher::Zygote).prepare().expect_err("a thing of its own");
@@ -229,7 +229,7 @@ extern "C" fn die() {
     unsafe { libc::kill(observe::pid(), libc::SIGKILL) };
 }
 
-/// One that is killed before the kernel keeps watch over it never says so: it is found gone.
+/// A child that is killed before its robust list is registered never reports: the parent finds that it is gone.
 pub fn killed_at_once(_: &[String]) {
     // SAFETY: the handler makes system calls alone, in the copy.
     unsafe { libc::pthread_atfork(None, None, Some(die)) };

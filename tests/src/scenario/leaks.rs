@@ -1,4 +1,4 @@
-//! Nothing is left behind: descriptors, children, stacks, mappings, memory; and nothing is freed too early.
+//! No leaks of descriptors, children, stacks, mappings or memory; and nothing is freed too early.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -14,7 +14,7 @@ use std::thread;
 /// Threads that launch at the same time.
 const THREADS: usize = 4;
 
-/// What a process holds.
+/// The resources of a process.
 pub(crate) struct Holdings {
     fds: Vec<i32>,
     mappings: usize,
@@ -26,7 +26,7 @@ impl Holdings {
         Self { fds: observe::open_fds(), mappings: observe::mappings(), resident_kib: observe::resident_kib() }
     }
 
-    /// Panics where more is held than before. Memory and mappings may vary a little: the heap is shared by threads.
+    /// Panics if there are more than before. Memory and mappings may vary a little, because threads share the heap.
     pub(crate) fn assert_as_before(&self, what: &str) {
         observe::assert_no_orphans();
         let now = Self::now();
@@ -130,7 +130,7 @@ pub fn batch(_: &[String]) {
         round(observe::scaled(1000));
     }
     before.assert_as_before("launches at once");
-    // Handles that nobody wants.
+    // Handles that are dropped.
     drop(forkless::launch_all(&vec![good[0].clone(); 200]));
     before.assert_as_before("dropped launches at once");
 }
@@ -200,7 +200,7 @@ pub fn dropped(_: &[String]) {
     before.assert_as_before("dropped handles");
 }
 
-/// Children whose handles were dropped are reaped by the launches after them; nobody has to ask for it.
+/// Children whose handles were dropped are reaped by later launches, without a request.
 pub fn dropped_and_reaped(_: &[String]) {
     let programs = Programs::new();
     let program = programs.exits(3);
@@ -219,7 +219,7 @@ pub fn dropped_and_reaped(_: &[String]) {
     assert_eq!(observe::children(), [0; 0], "dropped children that nobody has reaped");
 }
 
-/// The checks see what is left behind: a descriptor, a zombie, a mapping, memory.
+/// Negative control: the checks detect a leaked descriptor, zombie, mapping and memory.
 pub fn control(_: &[String]) {
     let programs = Programs::new();
     let caught = |leak: &dyn Fn()| {

@@ -1,4 +1,5 @@
-//! Id maps, which the host writes while the child waits: what if either of them is stopped then, or the host killed.
+//! ID maps, which the host writes while the child waits, if either of them is stopped or the host is killed in the
+//! meantime.
 
 use crate::observe::{self, eventually, skip, state_of};
 use forkless::{Command, Error, Launcher, Namespace, Step};
@@ -112,7 +113,7 @@ pub fn host_killed(_: &[String]) {
     }
 }
 
-/// A child that is stopped when its maps cannot be written keeps nobody.
+/// A stopped child whose maps cannot be written does not block its host.
 pub fn child_stopped(_: &[String]) {
     if !is_possible() {
         return;

@@ -1,6 +1,7 @@
-//! What a scenario sees of its own process, and how long it may go on.
+//! What a scenario observes of its own process, and its time limits.
 
 use forkless_core::sys::{self, errno, uapi};
+pub use forkless_tests::process::kernel_at_least;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -95,7 +96,7 @@ pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Does something that must end; where it does not, this process does, and says so.
+/// Runs something that must end; if it hangs, this process exits with a message.
 pub fn within<T>(what: &str, act: impl FnOnce() -> T) -> T {
     let (over, limit) = std::sync::mpsc::channel::<()>();
     let late = format!("never came to an end: {what}\n");
@@ -143,14 +144,7 @@ pub fn opening_children() -> Vec<i32> {
     children().into_iter().filter(is_opening).collect()
 }
 
-/// Is the kernel at least this one?
-pub fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
-}
-
-/// Says that something is not tested, and why.
+/// Reports that something is not tested, and why.
 pub fn skip(what: &str, why: &str) {
     eprintln!("SKIPPED: {what} because {why}");
 }

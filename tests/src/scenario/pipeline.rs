@@ -1,4 +1,4 @@
-//! Pipelines and lines: the right bytes, and nothing left behind.
+//! Pipelines and command lines: the bytes are right, and nothing is leaked.
 
 use crate::capture::{LONG, MIB, in_time, leaving_nothing, make_fifo, pattern, run, sh};
 use crate::observe::{eventually, scaled};
@@ -47,7 +47,7 @@ pub fn pipelines(_: &[String]) {
     }
     let error = pipeline(&["true"]).capture(&how.clone().memory_file(true)).expect_err("a memory file");
     assert_eq!(Error::of(&error).map(Error::step), Some(Step::Check), "{error}");
-    // All that any of them says, at one place.
+    // The standard error of all programs, collected.
     let scripts = ["echo a; echo 1 >&2", "cat; echo 2 >&2"];
     let (got, _) = leaving_nothing(|| pipeline(&scripts).capture(&how.clone().merged(true))).expect("a capture");
     assert_eq!((got.stdout.iter().filter(|&&byte| byte != b'\n').count(), got.stderr.len()), (3, 0));
@@ -56,7 +56,7 @@ pub fn pipelines(_: &[String]) {
     times();
 }
 
-/// A program that is not there, at each place.
+/// A missing program, at each position.
 fn missing() {
     for place in 0..3 {
         let mut pipeline = Pipeline::new();
@@ -77,7 +77,7 @@ fn missing() {
     }
 }
 
-/// No program has an end that is not its own, also where a command says what its streams are.
+/// No program inherits another's end of a pipe, even if a command redirects its streams.
 fn own_streams() {
     let list = "ls /proc/self/fd >&2; cat";
     let (got, _) = leaving_nothing(|| pipeline(&[list; 4]).capture(&Capture::new().input("x"))).expect("a capture");

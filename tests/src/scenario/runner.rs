@@ -1,4 +1,4 @@
-//! The tests' side of the scenarios: starts one, waits for it with a time limit, and gives what it said.
+//! Starts a scenario, waits for it with a time limit, and returns its output.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -45,7 +45,7 @@ pub fn end(args: &[&str]) -> Ending {
     let text = String::from_utf8_lossy(&fs::read(&path).expect("read")).into_owned();
     let Some(status) = status else { panic!("scenario {args:?} did not end within its time\n{text}") };
     for line in text.lines().filter(|line| line.starts_with("SKIPPED")) {
-        // Past the test harness, which keeps what passing tests print.
+        // Written to the terminal directly, because the harness hides the output of passing tests.
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
     Ending { status, text }

@@ -1,4 +1,4 @@
-//! Sets of children: each is told once, whatever state it came in, and nothing is left behind.
+//! Wait sets: each child is returned once, whatever state it was inserted in, and nothing is leaked.
 
 use crate::allocator;
 use crate::elf::Programs;
@@ -32,7 +32,7 @@ fn zombie(command: &mut Command) -> Child {
     child
 }
 
-/// A child that is going to fail, or has failed, without anybody having been told.
+/// A child whose launch fails without having been reported yet.
 pub(crate) fn failing(command: &mut Command) -> Child {
     // A launch that finds that the child has already failed says so itself.
     std::iter::repeat_with(|| command.launch()).find_map(Result::ok).expect("there is no end of them")
@@ -42,8 +42,8 @@ fn next<T>(set: &mut WaitSet<T>) -> Ended<T> {
     set.wait_timeout(LONG).expect("wait").expect("an end")
 }
 
-/// The soft limit of descriptors; gives what it was.
-fn set_file_limit(limit: Option<u64>) -> u64 {
+/// The soft limit of descriptors, as high as it may be with none; gives what it was, or is then.
+pub(crate) fn set_file_limit(limit: Option<u64>) -> u64 {
     // SAFETY: reads and sets a limit of this process.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();
@@ -59,7 +59,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("/proc/self/task").count()
 }
 
-/// Many at a time, started in every way; what they were inserted with comes back with how they ended.
+/// Many at a time, started in every way; each is returned with its value and its status.
 pub fn thousands(_: &[String]) {
     let programs = Programs::new();
     let paths: Vec<_> = (0..7).map(|code| programs.exits(code)).collect();
@@ -161,7 +161,7 @@ pub fn odd(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// Removal, insertion anew, places used anew.
+/// Removal, repeated insertion, reused slots.
 pub fn keys(_: &[String]) {
     let programs = Programs::new();
     let mut set = WaitSet::new().expect("a set");
@@ -177,7 +177,7 @@ pub fn keys(_: &[String]) {
     assert_eq!(third.to_bits() as u32, first.to_bits() as u32, "the place of the one that was taken out");
     assert!(set.get(first).is_none() && set.remove(first).is_none());
     assert_eq!(set.get(third).map(|(_, value)| *value), Some(3));
-    // Removed, its end is not told; inserted anew, it is.
+    // A removed child is not returned; inserted again, it is.
     let pid = child.id() as i32;
     let mut child = child;
     drop(child.stdin.take());
@@ -187,7 +187,7 @@ pub fn keys(_: &[String]) {
     set.insert(child, 4).expect("insert");
     let ended = next(&mut set);
     assert_eq!((ended.value, ended.status.expect("a status").code()), (4, Some(0)));
-    // One that has been told, and is still there, is told again if it is inserted again.
+    // A child that was returned and is inserted again is returned again.
     set.insert(ended.child, 5).expect("insert");
     assert_eq!(next(&mut set).value, 5);
     // Ended, asked for together with another, and removed before it is told: its place may be another's by then.
@@ -207,7 +207,7 @@ pub fn keys(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// Where the kernel refuses what a set needs.
+/// If the kernel refuses calls that a set needs.
 pub fn refused(_: &[String]) {
     let programs = Programs::new();
     let mut set = WaitSet::new().expect("a set");
@@ -255,7 +255,7 @@ pub fn exhausted(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// A set dropped with children alive, ended, and told.
+/// A set is dropped with running, ended and returned children.
 pub fn dropped(_: &[String]) {
     let programs = Programs::new();
     let before = observe::open_fds();
@@ -267,7 +267,7 @@ pub fn dropped(_: &[String]) {
         set.insert(failing(&mut Command::new(programs.path("missing"))), None).expect("insert");
         set.insert(Command::new("/bin/sleep").arg("1000").kill_on_drop(true).spawn().expect("spawn"), None)
             .expect("insert");
-        // All that have ended are known to it, and one is told.
+        // The set knows of all that have ended; one was returned.
         next(&mut set);
         drop(set);
     }
@@ -347,7 +347,7 @@ pub fn traced(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// Processor time of this thread: what a loop that does not sleep uses.
+/// The CPU time of this thread, which a busy loop would use.
 fn cpu_time() -> Duration {
     // SAFETY: all zeroes is a valid timespec; the kernel writes one.
     let time = unsafe {
@@ -358,7 +358,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A set in somebody else's event loop.
+/// A set in an external event loop.
 pub fn readable(_: &[String]) {
     let mut set = WaitSet::new().expect("a set");
     let outer = nested(set.as_fd());
@@ -383,7 +383,7 @@ pub fn readable(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// What libc has of poll and epoll.
+/// poll and epoll of libc.
 mod with_libc {
     use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
     use std::time::Duration;
@@ -408,7 +408,7 @@ mod with_libc {
     }
 }
 
-/// A forked copy drops what is the original's.
+/// A forked process drops objects of the original process.
 pub fn copy(_: &[String]) {
     let mut set = WaitSet::new().expect("a set");
     for n in 0..20 {
@@ -432,7 +432,7 @@ pub fn copy(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// What a waiting child takes of the heap.
+/// The heap memory of a waiting child.
 pub fn memory(_: &[String]) {
     const MOST: i64 = 512;
     let prepared = Command::new("/bin/sleep").arg("1000").kill_on_drop(true).prepare().expect("prepare");

@@ -1,4 +1,5 @@
-//! Writes of ours to pipes that nobody reads, in a process whose SIGPIPE is not ignored: it never sees the signal.
+//! Writes of the library to pipes without a reader, in a process that does not ignore SIGPIPE: it never gets the
+//! signal.
 
 use forkless::{Capture, Command, Pipeline};
 use forkless_tests::filter::{Answer, Refusal, refuse_in_all_threads};

@@ -182,7 +182,7 @@ fn one_launch(program: &Path, n: usize) {
     assert_eq!(status.expect("a launch amid stops").code(), Some(6));
 }
 
-/// Waits for a child that must end, and tells where it stands if it does not.
+/// Waits for a child that must end; reports its state if it does not.
 fn wait_running(child: &mut Child) -> std::io::Result<std::process::ExitStatus> {
     match child.wait_timeout(forkless_tests::patience::limit(20))? {
         Some(status) => Ok(status),

@@ -1,4 +1,4 @@
-//! What the rest of the process sees of launches, and what it can take away from them.
+//! What other code in the process sees of launches, and which statuses it can take.
 
 use crate::elf::Programs;
 use crate::foreign;
@@ -89,7 +89,7 @@ pub fn good_is_visible(_: &[String]) {
     assert_eq!(foreign::wait(-1, 0), Ok((child.id() as i32, 4 << 8)));
 }
 
-/// With SIGCHLD ignored the kernel throws statuses away; ours are kept where a pidfd is.
+/// With SIGCHLD ignored the kernel discards statuses; those of children with a pidfd are kept.
 pub fn sigchld_ignored(_: &[String]) {
     if !observe::kernel_at_least(6, 15) {
         return skip("exit statuses under SIGCHLD=SIG_IGN", "this kernel is older than 6.15");
@@ -247,7 +247,7 @@ pub fn pid_reuse(_: &[String]) {
     watched_by_number(&programs.exits(7));
 }
 
-/// A handle without a pidfd whose child is gone does not take for it who has its pid now.
+/// A handle without a pidfd whose child is gone does not signal a process with the reused pid.
 fn watched_by_number(program: &Path) {
     let child = Command::new(program).pidfd(false).spawn().expect("spawn");
     let pid = child.id() as i32;

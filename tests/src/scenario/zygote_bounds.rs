@@ -1,4 +1,4 @@
-//! What a caller is compared with its zygote in, where the kernel's text of it is long.
+//! The comparison of a caller with its zygote, if the kernel's text is long.
 
 use crate::observe::skip;
 use crate::zygote::{error_of, says, shell, zygote};
@@ -103,7 +103,7 @@ fn group_of_child(zygote: &Zygote) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// A chain, unless this process can make none.
+/// A chain, unless this process may not create one.
 fn chain(what: &str) -> Option<Chain> {
     if !is_root() {
         skip(what, "it needs root");

@@ -1,4 +1,4 @@
-//! Launches by a zygote that are given up, dropped, or go elsewhere: the next ones must not feel it.
+//! Launches by a zygote that are abandoned, dropped, or redirected: they must not affect later ones.
 
 use crate::elf::Programs;
 use crate::observe::{self, eventually, skip};
@@ -67,7 +67,7 @@ pub fn pid_namespace(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// What a child reads is not used for the next one before it has left, though nobody has its handle any more.
+/// Memory that a child reads is not reused before it has left, even without a handle.
 pub fn dropped_before_exec(_: &[String]) {
     let zygote = zygote();
     let programs = Programs::new();

@@ -1,4 +1,4 @@
-//! Lines on the border between what runs directly and what does not.
+//! Random command lines at the boundary between those that run directly and those that need a shell.
 
 /// A generator of pseudo-random numbers: xorshift64*.
 pub(crate) struct Random(u64);
@@ -173,7 +173,7 @@ const WORDS: &[&str] = &[
     "'\t'",
 ];
 
-/// What the shell must see.
+/// Syntax for the shell.
 const LIVE: &[&str] = &[
     "*", "?", "[a]", "i*", "{a,b}", "~", "~/x", "a=~", "$A", "\"$A\"", "$", "`p`", "$(p)", "$((1))", "${A}", "\"`p`\"",
     "; p", "&& p", "| p", "|| p", "&", "\n p", "\\\n", "(", ")", "{", "}", "'", "\"", "\\", "\r", "<<E\nE", "$'a'",
@@ -360,7 +360,7 @@ const ASSIGNMENTS: &[&str] = &[
 
 const BLANKS: &[&str] = &[" ", " ", " ", " ", "  ", "\t", " \t "];
 
-/// What a mutation puts in.
+/// Insertions of a mutation.
 const BYTES: &[u8] = b" \t\n\\'\"$`*?[]{}()~#!&|;<>=%^@+-,./:_0123456789aAp\x01\x7f\x80\xff\r";
 
 /// A line, as bytes.
@@ -469,7 +469,7 @@ pub(crate) fn environment(random: &mut Random, directory: &str) -> Vec<String> {
     const VALUES: &[&str] = &["", "1", "x y", "a=b", "/tmp", "C", "3", "é"];
     let mut entries = Vec::new();
     for _ in 0..random.below(24) {
-        // The last ones are those that send everything to the shell.
+        // The last ones always need the shell.
         let known = if random.percent(10) { NAMES.len() } else { NAMES.len() - 5 };
         let value = random.pick(VALUES);
         entries.push(format!("{}={value}", random.pick(&NAMES[..known])));

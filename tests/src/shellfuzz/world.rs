@@ -1,4 +1,4 @@
-//! A directory in which a line is run in both ways, and all that the two runs are compared by.
+//! A directory in which a line is run directly and by the shell, and the comparison of the two runs.
 
 use super::fence;
 use super::grammar::{Random, environment};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
-/// Under what a line is run.
+/// The conditions under which a line is run.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Conditions {
     pub(crate) environment: Vec<String>,
@@ -213,14 +213,14 @@ impl World {
         Ok(made)
     }
 
-    /// What is run is noted; if it takes too long, we are ended.
+    /// Records what is run; a run that takes too long is killed.
     pub(crate) fn note(&self, line: &[u8]) -> io::Result<()> {
         // SAFETY: no handler is set; the default action ends this process, and children inherit no alarm.
         unsafe { libc::alarm(PATIENCE) };
         fs::write(self.path("line"), line)
     }
 
-    /// Runs it without a shell if it can be; says whether that was so to the end.
+    /// Runs the line without a shell if possible; returns whether it was.
     pub(crate) fn run_line(&self, line: &[u8], conditions: &Conditions) -> io::Result<(Outcome, ShellRoute)> {
         let mut made = self.line(line, conditions)?;
         let outcome = self.observe(conditions, &mut made, |made| made.status(), |made| made.output())?;
@@ -367,7 +367,7 @@ fn close_for_now(number: i32) -> (i32, i32) {
 }
 
 fn open_again((number, kept): (i32, i32)) {
-    // SAFETY: puts back what was there.
+    // SAFETY: restores the previous value.
     unsafe {
         libc::dup2(kept, number);
         libc::close(kept);

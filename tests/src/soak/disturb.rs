@@ -1,5 +1,5 @@
-//! What a host does and suffers beside its launches: signals, reapers that are not the library's, forks, filters. And the faults
-//! that are planted to see that a run finds them.
+//! Disturbances of the host's launches: signals, other reapers, forks, filters. And planted faults, which a run must
+//! detect.
 
 use crate::forms::Shared;
 use crate::{foreign, observe};

@@ -1,4 +1,4 @@
-//! One launch in one of the forms, and a check of everything that it answers.
+//! One launch in one of the forms, and checks of all its results.
 
 use crate::observe::{self, Dice};
 use crate::programs::{CODES, Places};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What all threads count, and what they found wrong.
+/// The counters of all threads, and the errors that they found.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) launches: AtomicU64,
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// What goes on around the launches of a thread.
+/// The disturbances around the launches of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Around {
     /// `waitpid(-1)` in other threads.
@@ -50,7 +50,7 @@ pub(crate) struct Around {
     pub(crate) filtered: bool,
 }
 
-/// What every thread uses.
+/// The objects that all threads use.
 pub(crate) struct Shared {
     pub(crate) places: Places,
     pub(crate) tally: Arc<Tally>,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) control: bool,
 }
 
-/// What the prepared echo writes.
+/// The output of the prepared echo.
 pub(crate) const ECHOED: &str = "prepared once, run often";
 
 impl Shared {
@@ -476,7 +476,7 @@ impl<'a> Worker<'a> {
         self.expect_failure(answer, step, errno);
     }
 
-    /// Handles that nobody wants: at once, before the exec, or while the program runs.
+    /// Handles that are dropped: at once, before the exec, or while the program runs.
     fn dropped(&mut self) {
         let (mut command, _, _) = self.exits();
         let (mut waiting, _) = self.waits();
@@ -490,7 +490,7 @@ impl<'a> Worker<'a> {
             5 => waiting.kill_on_drop(true).launch().map(drop),
             6 if !self.around.filtered => self.shared.zygote.launch(&self.shared.prepared[1]).map(drop),
             _ => {
-                // What fails after the handle has gone fails unseen.
+                // A failure after the handle was dropped is not reported.
                 drop(Command::new(missing).launch());
                 Ok(())
             }
@@ -517,7 +517,7 @@ impl<'a> Worker<'a> {
         let answer = child.signal(signal).and_then(|()| child.wait());
         match answer {
             Ok(status) if status.signal() == Some(signal) => self.count(1),
-            // Killed before its program: a failed launch, which says so.
+            // Killed before its program: this is reported as a failed launch.
             Err(error) if early && Error::of(&error).is_some_and(|e| e.signal() == Some(signal)) => self.count(1),
             other => self.wrong(format!("{other:?}, not killed by {signal}")),
         }

@@ -1,4 +1,4 @@
-//! The host: rounds of launches from many threads, each with other things going on around them, and what it holds afterwards.
+//! The host: rounds of launches from many threads with different disturbances, and its resources afterwards.
 
 use crate::disturb::{self, Page};
 use crate::forms::{Around, FORMS, Shared, Tally, Worker};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// The parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) launches: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Options {
 /// After so many launches everything that is kept for later launches is there.
 const SETTLED: u64 = 10_000;
 
-/// What goes on around the launches of a round.
+/// The disturbances of a round.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
     signals: bool,
@@ -44,7 +44,7 @@ const WEATHERS: [Weather; 6] = {
     ]
 };
 
-/// What the process holds.
+/// The resources of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holdings {
     descriptors: Vec<i32>,
@@ -118,7 +118,7 @@ impl Holdings {
     }
 }
 
-/// Runs all of it and says whether everything was right.
+/// Runs all rounds and returns whether everything was right.
 pub(crate) fn run(options: &Options) -> bool {
     let start = Instant::now();
     let page = disturb::page();

@@ -1,4 +1,4 @@
-//! The programs that are launched: as small as they can be, so that a run is mostly launches.
+//! The programs to launch: as small as possible, so that a run consists mostly of launches.
 
 use crate::elf::{self, Programs};
 use std::os::unix::fs::PermissionsExt;
@@ -91,7 +91,7 @@ fn echo_code() -> &'static [u8] {
 /// How many exit codes there is a program for.
 pub(crate) const CODES: u64 = 16;
 
-/// Paths of programs, and of what is none.
+/// Paths of programs, and of files that are no programs.
 pub(crate) struct Places {
     _directory: Programs,
     exits: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! A case's words as `Command`'s.
+//! Converts the settings of a case to calls of `Command`.
 
 use super::parent::Place;
 use super::{Ask, settings, signal};

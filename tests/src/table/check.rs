@@ -1,4 +1,4 @@
-//! Comparing what came of a case with what it says.
+//! Compares the result of a case with the expectations.
 
 use super::parent::{Place, cgroup_name, pty};
 use super::play::Played;
@@ -15,13 +15,13 @@ use std::os::unix::process::ExitStatusExt;
 /// The parent before a launch.
 #[derive(Debug)]
 pub struct Before {
-    /// What a launch must leave alone.
+    /// The state that a launch must not change.
     pub state: State,
-    /// What a child gets from it, unless told otherwise.
+    /// The attributes that a child inherits from it by default.
     pub set: Observed,
 }
 
-/// What was wrong with one run, in words.
+/// The errors of one run.
 pub fn check(
     case: &Case,
     route: &str,

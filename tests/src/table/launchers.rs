@@ -1,4 +1,5 @@
-//! What each launcher refuses when the plan is made, and how the way it takes looks: the list that the library is held to.
+//! The settings that each launcher refuses when the plan is made, and its route: the list that the library is checked
+//! against.
 
 use super::Ask;
 use super::settings::Settings;

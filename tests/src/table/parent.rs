@@ -1,4 +1,4 @@
-//! Putting the process into the condition that a case asks for.
+//! Brings the process into the state that a case needs.
 
 use super::model::simple;
 use super::{Parent, decode, elf, errno, signal, syscall};
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 pub struct Place {
     /// The case's own directory.
     pub dir: PathBuf,
-    /// The helper program that reports what it sees.
+    /// The helper program that reports its state.
     pub probe: PathBuf,
 }
 
@@ -59,7 +59,7 @@ pub fn complain(text: &str) {
     unsafe { libc::write(COMPLAINTS, text.as_ptr().cast(), text.len()) };
 }
 
-/// Becomes what the case asks for, but for its limits.
+/// Applies the state of the case, except for its limits.
 pub fn become_it(parent: &Parent, place: &Place) -> io::Result<()> {
     for (name, what) in &parent.files {
         make(place, name, what)?;
@@ -147,20 +147,20 @@ pub fn make(place: &Place, name: &str, what: &str) -> io::Result<()> {
     }
 }
 
-/// The name of the control group that cases use.
+/// The name of the cgroup that cases use.
 pub fn cgroup_name() -> String {
     format!("forkless-test-{}", std::process::id())
 }
 
-/// Where control groups of version 2 are mounted.
+/// Where cgroups of version 2 are mounted.
 pub fn cgroup_mount() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mount = fields.find(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| fields[1].into());
-    mount.ok_or_else(|| io::Error::other("no control groups of version 2 are mounted"))
+    mount.ok_or_else(|| io::Error::other("no version 2 cgroup hierarchy is mounted"))
 }
 
-/// The control group of this process's own, made if need be: see [`remove_cgroup`].
+/// The cgroup of this process's own, made if need be: see [`remove_cgroup`].
 pub fn cgroup_directory() -> io::Result<PathBuf> {
     let path = cgroup_mount()?.join(cgroup_name());
     match fs::create_dir(&path) {
@@ -175,7 +175,7 @@ pub fn remove_cgroup() {
 }
 
 /// Why a case cannot be played by this process, if one of its needs is not met: a setting of one value, `root`, `user namespaces`, `landlock`,
-/// `control groups`, `mounted control groups`, `overlays`, `devices`, `terminals`, `2 processors`, `CAP_…`.
+/// `cgroups`, `mounted cgroups`, `overlays`, `devices`, `terminals`, `2 CPUs`, `CAP_…`.
 pub fn unmet(needs: &[String]) -> Option<String> {
     needs.iter().find_map(|need| {
         let (is_met, why) = match need.as_str() {
@@ -192,20 +192,23 @@ pub fn unmet(needs: &[String]) -> Option<String> {
                 let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0usize, 0usize, 1) };
                 (version > 0, "this kernel has no Landlock")
             }
-            "control groups" => {
+            "cgroups" => {
                 let made = cgroup_directory().is_ok();
                 remove_cgroup();
-                (made, "no control group of version 2 can be made here")
+                (made, "no version 2 cgroup can be created here")
             }
-            "mounted control groups" => (cgroup_mount().is_ok(), "no control groups of version 2 are mounted here"),
+            "mounted cgroups" => (cgroup_mount().is_ok(), "no version 2 cgroup hierarchy is mounted here"),
             "overlays" => (in_fork(can_overlay), "no overlay can be mounted here"),
             "devices" => {
                 let there = |name: &&str| Path::new("/dev").join(name).exists();
-                (["null", "zero", "full", "random", "urandom", "tty"].iter().all(there), "/dev has not got all devices")
+                (
+                    ["null", "zero", "full", "random", "urandom", "tty"].iter().all(there),
+                    "/dev does not have all devices",
+                )
             }
             "terminals" => (terminal().is_ok_and(close_both), "no pseudo-terminal can be opened here"),
-            "2 processors" => {
-                (std::thread::available_parallelism().is_ok_and(|count| count.get() > 1), "there is one processor")
+            "2 CPUs" => {
+                (std::thread::available_parallelism().is_ok_and(|count| count.get() > 1), "there is only one CPU")
             }
             name if simple::is_there(name).is_some() => {
                 (simple::is_there(name) == Some(true), "this kernel has not got that setting")
@@ -214,7 +217,7 @@ pub fn unmet(needs: &[String]) -> Option<String> {
                 let wanted = crate::table::settings::capabilities(&[capability.to_owned()]).bits();
                 let has = crate::observe::observe()["cap.effective"].clone();
                 let has = u64::from_str_radix(has.trim_start_matches("0x"), 16).unwrap_or(0);
-                (has & wanted == wanted, "the capability is not there")
+                (has & wanted == wanted, "the capability is missing")
             }
         };
         (!is_met).then(|| format!("{why} ({need})"))
@@ -402,7 +405,7 @@ fn mount_read_only(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A process-id namespace of a child's own, which sleeps until this process ends, or has ended.
+/// A new PID namespace of a child, which sleeps until this process ends, or has ended.
 fn other_pids(alive: bool) -> io::Result<fs::File> {
     let (mut ready, ours) = io::pipe()?;
     // SAFETY: a fork without libc's part in it, which would note a pid; the child only makes system calls.

@@ -32,7 +32,7 @@ pub const FRONT_ENDS: [&str; 8] = [
 /// The ways to have a zygote run one: see [`BY_ZYGOTE`].
 pub const ZYGOTE_FRONT_ENDS: [&str; 4] = ["Zygote::spawn", "Zygote::launch", "Zygote::status", "Zygote::output"];
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Played {
     /// How the child ended; none if the launch failed.
@@ -43,7 +43,7 @@ pub struct Played {
     pub stdout: Option<Vec<u8>>,
     /// What was captured, where something was.
     pub stderr: Option<Vec<u8>>,
-    /// What came through the sockets.
+    /// The data received from the sockets.
     pub socket: Option<Vec<u8>>,
     /// The child's pid, where the front end tells.
     pub pid: Option<i32>,
@@ -57,7 +57,7 @@ pub struct Played {
 
 /// Plays a case on a route in this process, which is not to be used for anything afterwards. Gives what was wrong.
 pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> {
-    // What the parent becomes may need it.
+    // The parent's later state may need it.
     let first = |need: &String| need == "root" || need.starts_with("CAP_") && !case.parent.nobody;
     let (first, needs) = case.needs.iter().cloned().partition::<Vec<_>, _>(first);
     let mut unmet = parent::unmet(&first);
@@ -93,7 +93,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
         let mut changes = before.state.differences(&State::now());
         changes.extend(without_limits(|| simple::changes(&before.set)));
         complaints.extend(changes.into_iter().map(|change| format!("the parent has changed: {change}")));
-        // The same complaint about many front ends is one.
+        // The same error of several front ends is reported once.
         for what in complaints {
             match wrong.iter_mut().find(|(known, _)| *known == what) {
                 Some((_, by)) if by.last() == Some(&front_end) => {}

@@ -1,4 +1,4 @@
-//! The child's settings as a case's words, and as `Command`'s.
+//! The settings of a case, and their conversion to calls of `Command`.
 
 use super::parent::{Place, cgroup_directory, cgroup_mount, pty, refusals_of};
 use super::{signal, syscall};

@@ -1,4 +1,4 @@
-//! What it was measured on: no host name, user, path or address.
+//! The machine of the measurement, without host name, user, path or address.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ pub(super) fn look() -> BTreeMap<String, String> {
     found
 }
 
-/// Processors that we may use.
+/// CPUs that this process may use.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,4 +1,4 @@
-//! Which programs each table and each curve is measured with.
+//! The programs with which each table and each curve is measured.
 
 use super::record::{Curve, Line, Table};
 use super::tools::{Tools, source};
@@ -9,29 +9,29 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Duration;
 
-/// Nanoseconds of all launches, by what is to be told.
+/// Times of all launches in nanoseconds, by reported figure.
 const US: f64 = 1e3;
 const MS: f64 = 1e6;
 const S: f64 = 1e9;
 
-/// Measures the rows of a table; what cannot be measured here is told in `skipped`.
+/// Measures the rows of a table; adds what cannot be measured here to `skipped`.
 pub(super) fn table(table: &mut Table, tools: &Tools, effort: Effort, skipped: &mut Vec<String>) -> Result<()> {
     match table.name.as_str() {
         "fastspawn" => fastspawn(table, tools, effort, skipped),
         "noshell" => noshell(table, tools, effort),
         "five" => five(table, tools, effort),
         "nagios" => nagios(table, tools, effort, skipped),
-        other => bail!("nothing measures the table {other}"),
+        other => bail!("unknown table {other}"),
     }
 }
 
-/// Measures the lines of a curve, likewise.
+/// Measures the lines of a curve in the same way.
 pub(super) fn curve(curve: &mut Curve, tools: &Tools, effort: Effort, skipped: &mut Vec<String>) -> Result<()> {
     match curve.name.as_str() {
         "growth" => growth(curve, tools, effort),
         "mapped" => mapped(curve, tools, effort),
         "raku" => raku(curve, tools, effort, skipped),
-        other => bail!("nothing measures the curve {other}"),
+        other => bail!("unknown curve {other}"),
     }
 }
 
@@ -45,7 +45,7 @@ fn fastspawn(table: &mut Table, tools: &Tools, effort: Effort, skipped: &mut Vec
     if let Err(why) = tools.blib {
         skipped.push(format!("fastspawn's rows of Forkless, because {why}"));
     }
-    // A gigabyte takes its time to make, so there are fewer turns.
+    // Fewer turns with a gigabyte, which takes long to allocate.
     for (size, mib, turns) in [("small", 0, 6), ("22", 22, 6), ("1024", effort.of(1024, 1024, 64), 3)] {
         let mut contestants = Vec::new();
         for row in table.rows.iter().filter(|row| row.id.starts_with(&format!("{size}/"))) {
@@ -103,7 +103,7 @@ fn noshell(table: &mut Table, tools: &Tools, effort: Effort) -> Result<()> {
     Ok(())
 }
 
-/// The program that launches one way, from a process with memory of a kind.
+/// The program that launches with one method, from a process with one kind of memory.
 fn launch(tools: &Tools, way: &str, kind: &str, mib: u32) -> impl Fn(u32) -> Command + use<> {
     let (program, way, kind) = (tools.program("launch"), way.to_owned(), kind.to_owned());
     move |count| {
@@ -153,14 +153,14 @@ fn nagios(table: &mut Table, tools: &Tools, effort: Effort, skipped: &mut Vec<St
                 command
             }));
         }
-        // A turn is as long as it says itself.
+        // The program measures the length of a turn itself.
         race(Plan { turns: effort.of(4, 2, 1), each: Duration::ZERO }, &mut contestants)?;
         table.take(contestants);
     }
     Ok(())
 }
 
-/// Shares of all processors, in percent, the rate, and the processor time of a check.
+/// Shares of all CPUs in percent, the rate, and the CPU time of a check.
 fn shares(numbers: &[f64], _: f64) -> Vec<f64> {
     let all = numbers[0] * machine::cores() as f64 / 100.0;
     let (user, system) = (numbers[1] / all, numbers[2] / all);
@@ -242,7 +242,7 @@ fn raku(curve: &mut Curve, tools: &Tools, effort: Effort, skipped: &mut Vec<Stri
 }
 
 impl Table {
-    /// The figures of those rows that took part: medians over the turns, and of the ratios within a turn.
+    /// The figures of the measured rows: medians over the turns, and of the ratios within a turn.
     fn take(&mut self, contestants: Vec<Contestant>) {
         for row in &mut self.rows {
             let Some(one) = contestants.iter().find(|one| one.id == row.id) else { continue };

@@ -1,6 +1,6 @@
-//! The tables and graphs of others, measured again: each beside the figures that its author published, with the reason for what differs.
-//! [bench/background](../../../bench/background/README.md) says how each is measured; what was published is in `published.json`
-//! there, and this measures what that asks for.
+//! Measures published tables and graphs again, each beside the published figures, with the reason for differences.
+//! [bench/background](../../../bench/background/README.md) describes how each is measured; `published.json` there has the published
+//! figures and determines what is measured.
 
 mod machine;
 mod measure;
@@ -16,31 +16,31 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tools::Tools;
 
-/// What is measured, and where the record goes.
+/// What to measure, and where to write the record.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Shorter turns and fewer of them: about a minute.
+    /// Make fewer and shorter turns: takes about a minute
     #[arg(long)]
     quick: bool,
-    /// Only these: fastspawn, noshell, five, nagios, growth, mapped, raku.
+    /// Measure only these: fastspawn, noshell, five, nagios, growth, mapped, raku (default: all)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Where background.md, background.json, and a CSV and an SVG for each curve are written.
+    /// Write background.md, background.json, and a CSV and an SVG for each curve to DIR
     #[arg(long, value_name = "DIR", default_value = "target/background")]
     out: PathBuf,
 }
 
-/// How long, and how often.
+/// The length and number of turns.
 #[derive(Clone, Copy, PartialEq)]
 enum Effort {
     Full,
     Quick,
-    /// Everything once or twice, for tests.
+    /// One or two launches of each, for tests.
     Smoke,
 }
 
 impl Effort {
-    /// Of three figures that which applies.
+    /// Selects one of three figures.
     fn of<T>(self, full: T, quick: T, smoke: T) -> T {
         match self {
             Effort::Full => full,
@@ -49,27 +49,27 @@ impl Effort {
         }
     }
 
-    /// Turns, and how much time each way has in all of them.
+    /// The turns, and the time of each method in all of them.
     fn turns(self, turns: u32, time: Duration) -> turns::Plan {
         let turns = self.of(turns, 2, 1);
         turns::Plan { turns, each: self.of(time, time / 8, Duration::ZERO) / turns }
     }
 }
 
-/// Builds, measures, writes the record, prints its tables.
+/// Builds, measures, writes the record and prints its tables.
 ///
 /// # Errors
-/// What cc, rustc, cargo and the programs say, or a wrong answer of theirs.
+/// If cc, rustc, cargo or a program fails, or a program prints something unexpected.
 pub fn compare(options: &Options, target: &Path) -> Result<()> {
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     println!("{}", record(effort, &options.only, &options.out, target)?.markdown());
     Ok(())
 }
 
-/// The same with a launch or two of each, for tests: what it wrote is checked, not returned.
+/// The same with one or two launches of each, for tests; checks the written files.
 ///
 /// # Errors
-/// As [`compare`], and where something that could be measured has no figure.
+/// As [`compare`], and if anything that can be measured has no figure.
 pub fn smoke(out: &Path, target: &Path) -> Result<Vec<String>> {
     let record = record(Effort::Smoke, &[], out, target)?;
     record.check()?;
@@ -79,7 +79,7 @@ pub fn smoke(out: &Path, target: &Path) -> Result<Vec<String>> {
 fn record(effort: Effort, only: &[String], out: &Path, target: &Path) -> Result<Record> {
     let mut record = Record::published()?;
     if let Some(unknown) = only.iter().find(|name| !record.names().contains(&name.as_str())) {
-        bail!("{unknown}: there are {}", record.names().join(", "));
+        bail!("unknown name {unknown}: use one of {}", record.names().join(", "));
     }
     if !only.is_empty() {
         record.tables.retain(|table| only.contains(&table.name));

@@ -1,15 +1,15 @@
-//! A curve as a picture. Plain enough to be written by hand: axes, ticks, lines, a legend, both scales linear.
+//! Draws a curve as SVG: axes, ticks, lines and a legend, with linear scales.
 
 use super::record::Curve;
 use std::fmt::Write as _;
 
 const SIZE: (f64, f64) = (960.0, 480.0);
-/// Of the area with the lines: left, top, right, bottom.
+/// The plot area: left, top, right, bottom.
 const AREA: (f64, f64, f64, f64) = (70.0, 44.0, 640.0, 420.0);
-/// Colours that also people who see few can tell apart.
+/// Colours that are distinguishable with colour vision deficiency.
 const COLOURS: [&str; 7] = ["#cc3311", "#ee7733", "#0077bb", "#33bbee", "#aa3377", "#117733", "#333333"];
 
-/// The curve as SVG; without the lines of fork, which press the others together, if `flat`.
+/// The curve as SVG. `flat` leaves out the lines of fork, whose scale would hide differences between the others.
 pub(super) fn svg(curve: &Curve, flat: bool) -> String {
     let lines = || curve.lines.iter().filter(|line| !(line.points.is_empty() || flat && line.id.starts_with("fork ")));
     let points = || lines().flat_map(|line| &line.points);
@@ -78,7 +78,7 @@ mod tests {
     use super::scale;
 
     #[test]
-    fn scales_end_at_a_tick() {
+    fn scale_ends_at_a_tick() {
         assert_eq!(scale(1024.0), (1200.0, 200.0));
         assert_eq!(scale(100.0), (100.0, 10.0));
         assert_eq!(scale(0.0), (1.0, 0.1));

@@ -1,4 +1,4 @@
-//! What was published, and what was measured beside it: as JSON, as Markdown, and each curve as CSV.
+//! The record: published and measured figures as JSON and Markdown, and each curve as CSV.
 
 use super::plot;
 use anyhow::{Context, Result, bail};
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// The curve that was published as two graphs, of which the second is without fork.
+/// The curve that was published as two graphs, the second one without fork.
 const CLONE_GRAPH: &str = "mapped";
 
-/// All of it. The fields are explained in bench/FORMAT.md, and a test compares.
+/// The whole record. bench/FORMAT.md describes the fields, which a test checks.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Record {
     #[serde(skip_deserializing)]
@@ -22,7 +22,7 @@ pub(super) struct Record {
     pub(super) machine: BTreeMap<String, String>,
     pub(super) tables: Vec<Table>,
     pub(super) curves: Vec<Curve>,
-    /// What could not be measured, and why.
+    /// What was not measured, with the reason.
     #[serde(skip_deserializing)]
     pub(super) skipped: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Table {
     source: String,
     measured: String,
     figures: Vec<String>,
-    /// Which of the figures is compared.
+    /// The index of the compared figure.
     pub(super) main: usize,
     pub(super) rows: Vec<Row>,
 }
@@ -49,9 +49,9 @@ pub(super) struct Row {
     published: Vec<f64>,
     #[serde(skip_deserializing)]
     pub(super) here: Vec<f64>,
-    /// The row that this one is compared with.
+    /// The row to which the ratios refer.
     pub(super) beside: Option<String>,
-    /// How many times that row's figure was published for this one.
+    /// The published ratio of this row's figure to that of `beside`.
     #[serde(skip_deserializing)]
     times_published: Option<f64>,
     #[serde(skip_deserializing)]
@@ -81,7 +81,7 @@ pub(super) struct Line {
     pub(super) name: String,
     #[serde(skip_deserializing)]
     pub(super) points: Vec<(f64, f64)>,
-    /// Of the launching process, at the beginning and at the end.
+    /// Resident memory of the launching process, at the beginning and at the end.
     #[serde(skip_deserializing)]
     pub(super) resident_kib: Option<(f64, f64)>,
     #[serde(skip_deserializing)]
@@ -90,7 +90,7 @@ pub(super) struct Line {
 }
 
 impl Record {
-    /// What was published, with nothing beside it.
+    /// The published figures, without measured ones.
     pub(super) fn published() -> Result<Record> {
         let text = include_str!("../../../bench/background/published.json");
         let mut record: Record = serde_json::from_str(text).context("published.json")?;
@@ -113,7 +113,7 @@ impl Record {
         tables.chain(self.curves.iter().map(|curve| curve.name.as_str())).collect()
     }
 
-    /// Has everything figures but what was skipped?
+    /// Checks that everything has figures, except what was skipped.
     pub(super) fn check(&self) -> Result<()> {
         let excused = |name: &str, is_ours: bool| {
             self.skipped.iter().any(|why| {
@@ -158,7 +158,7 @@ impl Record {
         Ok(())
     }
 
-    /// The tables, to be read.
+    /// The tables as Markdown.
     pub(super) fn markdown(&self) -> String {
         let mut text = String::from("# The background's tables and graphs, measured again\n\n");
         let machine: Vec<_> = self.machine.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -257,7 +257,7 @@ impl Curve {
     }
 }
 
-/// Text in a table of Markdown.
+/// Text for a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -267,7 +267,7 @@ fn joined(figures: &[f64]) -> String {
     figures.iter().map(short).collect::<Vec<_>>().join(" / ")
 }
 
-/// Of the straight line that fits best.
+/// The slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
@@ -283,13 +283,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn slopes_are_of_the_best_line() {
+    fn slope_is_that_of_the_least_squares_line() {
         assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
         assert_eq!(slope(&[(1.0, 1.0)]), 0.0);
     }
 
     #[test]
-    fn what_was_published_is_whole() {
+    fn published_figures_are_complete() {
         let record = Record::published().expect("the file");
         let noshell = record.tables.iter().find(|table| table.name == "noshell").expect("the table");
         assert_eq!(noshell.rows.iter().filter(|row| row.published.len() == 3).count(), 11);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_described() {
+    fn format_page_describes_every_field() {
         let format = include_str!("../../../bench/FORMAT.md");
         let part = format.split("\n## ").find(|part| part.starts_with("background.json")).expect("a section");
         let names = |part: &str| -> BTreeSet<String> {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_figures_is_found_missing() {
+    fn row_without_figures_is_an_error_unless_skipped() {
         let mut record = Record::published().expect("the file");
         assert!(record.check().is_err());
         record.tables.retain(|table| table.name == "fastspawn");

@@ -1,23 +1,23 @@
-//! The programs that launch, built; and what of Perl and Raku is here.
+//! Builds the launching programs, and finds Perl and Raku.
 
 use crate::{dist, modules, noshell};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where everything is.
+/// The locations of all tools.
 pub(super) struct Tools {
     place: PathBuf,
     /// perl with Proc::FastSpawn.
     pub(super) has_fastspawn: bool,
     pub(super) has_perl: bool,
     pub(super) has_raku: bool,
-    /// The Perl module, built; or why it is not.
+    /// The built Perl module, or why it cannot be built.
     pub(super) blib: Result<PathBuf, &'static str>,
 }
 
 impl Tools {
-    /// Builds them in `place`, with the libraries from cargo's directory `target`.
+    /// Builds the programs in `place`, with the libraries from cargo's directory `target`.
     pub(super) fn build(place: &Path, target: &Path) -> Result<Tools> {
         dist::install(place, target)?;
         let blib = Err("perl is not installed");
@@ -46,7 +46,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Builds bindings/perl in a copy; where perl's headers are.
+    /// Builds bindings/perl in a copy, if perl's headers are installed.
     fn module(&self) -> Result<Result<PathBuf, &'static str>> {
         if modules::has_headers().is_err() {
             return Ok(Err("perl's headers (libperl-dev) are not installed"));
@@ -56,12 +56,12 @@ impl Tools {
         Ok(Ok(copy.join("blib")))
     }
 
-    /// The program of this name that was built.
+    /// The path of a built program.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
 
-    /// The library of this file name that was built.
+    /// The path of a built library.
     pub(super) fn library(&self, name: &str) -> PathBuf {
         self.place.join("lib").join(name)
     }

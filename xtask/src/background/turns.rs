@@ -1,32 +1,32 @@
-//! Ways to launch, each a program of its own that times itself, in turn.
+//! Runs launching programs that time themselves, in turns.
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Launches with which a way is tried, to find how many fit a turn.
+/// Launches of the trial that estimates how many fit into a turn.
 const TRIED: u32 = 3;
-/// A turn with fewer says nothing.
+/// Minimum number of launches in a turn.
 const LEAST: u32 = 2;
 
-/// How often, and how much time a way has in each turn.
+/// The number of turns, and the time of each method per turn.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
     pub(super) turns: u32,
     pub(super) each: Duration,
 }
 
-/// One way.
+/// One method.
 pub(super) struct Contestant {
     pub(super) id: String,
-    /// The program that launches so often and prints numbers, the first of which is the wall time of all in nanoseconds.
+    /// The program that launches a given number of times and prints numbers; the first is the total wall time in nanoseconds.
     pub(super) command: Box<dyn Fn(u32) -> Command>,
-    /// The figures of a turn, from those numbers and the number of launches.
+    /// Computes the figures of a turn from these numbers and the number of launches.
     pub(super) figures: fn(&[f64], f64) -> Vec<f64>,
     /// The figures of each turn.
     pub(super) turns: Vec<Vec<f64>>,
-    /// Launches, all turns together.
+    /// Launches in all turns.
     pub(super) launches: u64,
 }
 
@@ -44,11 +44,11 @@ impl Contestant {
     }
 }
 
-/// Lets all take turns.
+/// Runs all methods in turns.
 pub(super) fn race(plan: Plan, contestants: &mut [Contestant]) -> Result<()> {
     let mut counts = Vec::new();
     for one in &*contestants {
-        // The trial has nothing to say where a turn has no time.
+        // Without a time per turn, no trial is needed.
         let fit = if plan.each.is_zero() {
             LEAST
         } else {
@@ -60,7 +60,7 @@ pub(super) fn race(plan: Plan, contestants: &mut [Contestant]) -> Result<()> {
     let all = contestants.len();
     for turn in 0..plan.turns as usize {
         for n in 0..all {
-            // Nobody always follows the same one, nor is always first.
+            // Rotate the order, so that no method always follows the same one or is always first.
             let at = (n * if turn % 2 == 0 { 1 } else { all - 1 } + turn) % all;
             let who = &mut contestants[at];
             let numbers = who.run(counts[at])?;
@@ -71,7 +71,7 @@ pub(super) fn race(plan: Plan, contestants: &mut [Contestant]) -> Result<()> {
     Ok(())
 }
 
-/// A program that goes on from turn to turn.
+/// A program that stays alive from turn to turn.
 pub(super) struct Asked {
     child: Child,
     input: ChildStdin,
@@ -80,13 +80,14 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn start(command: &mut Command) -> Result<Asked> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("an asked program")?;
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start a measured program")?;
         let input = child.stdin.take().context("no input")?;
         let answers = BufReader::new(child.stdout.take().context("no output")?).lines();
         Ok(Asked { child, input, answers })
     }
 
-    /// Has it launch, and takes so many lines of two numbers.
+    /// Makes it launch, and reads the given number of lines with two numbers each.
     pub(super) fn ask(&mut self, lines: usize) -> Result<Vec<Vec<f64>>> {
         self.input.write_all(b"go\n")?;
         let mut all = Vec::new();
@@ -100,19 +101,19 @@ impl Asked {
         Ok(all)
     }
 
-    /// Ends its input, and waits for its own end.
+    /// Closes its input and waits for it to end.
     pub(super) fn end(self) -> Result<()> {
         let Asked { mut child, input, .. } = self;
         drop(input);
         let status = child.wait()?;
         if !status.success() {
-            bail!("an asked program: {status}");
+            bail!("a measured program failed: {status}");
         }
         Ok(())
     }
 }
 
-/// What the program prints.
+/// The output of the program.
 pub(super) fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
@@ -125,7 +126,7 @@ pub(super) fn run(command: &mut Command) -> Result<String> {
 pub(super) fn numbers(line: &str) -> Result<Vec<f64>> {
     let numbers: Vec<f64> = line
         .split_whitespace()
-        .map(|word| word.parse::<f64>().with_context(|| format!("no number: {word:?}")))
+        .map(|word| word.parse::<f64>().with_context(|| format!("not a number: {word:?}")))
         .collect::<Result<_>>()?;
     if numbers.is_empty() {
         bail!("no numbers");

@@ -31,6 +31,30 @@ pub struct Done {
     pub output: String,
 }
 
+/// What cargo has built, as it was before the guest: who works on the sources builds it anew meanwhile.
+pub struct Programs {
+    /// Cargo's directory, where the guest sees the copy.
+    built: PathBuf,
+    copy: PathBuf,
+}
+
+impl Programs {
+    /// # Errors
+    /// A file cannot be linked.
+    pub fn copy(built: PathBuf, copy: PathBuf) -> Result<Self> {
+        let _ = fs::remove_dir_all(&copy);
+        for directory in ["", "deps"] {
+            fs::create_dir_all(copy.join(directory))?;
+            for entry in fs::read_dir(built.join(directory))?.filter_map(Result::ok) {
+                if entry.file_type()?.is_file() {
+                    fs::hard_link(entry.path(), copy.join(directory).join(entry.file_name()))?;
+                }
+            }
+        }
+        Ok(Self { built, copy })
+    }
+}
+
 /// How the guest is made.
 #[derive(clap::Args)]
 pub struct Machine {
@@ -55,6 +79,7 @@ pub fn run(
     machine: &Machine,
     jobs: &[Job],
     directories: &[PathBuf],
+    programs: &Programs,
     place: &Path,
     each: &mut dyn FnMut(Done) -> Result<()>,
 ) -> Result<()> {
@@ -66,6 +91,7 @@ pub fn run(
     }
     let numbered = |(n, job): (usize, &Job)| format!("{n:02}-{}", job.name);
     let names: Vec<String> = jobs.iter().enumerate().map(numbered).collect();
+    fs::write(work.join("programs"), format!("{}\n{}\n", programs.copy.display(), programs.built.display()))?;
     for (job, name) in jobs.iter().zip(&names) {
         fs::write(work.join("jobs").join(format!("{name}.sh")), &job.script)?;
         fs::write(work.join("jobs").join(format!("{name}.limit")), format!("{}\n", job.limit.as_secs()))?;

@@ -18,6 +18,8 @@ box mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for controller in $(box cat /sys/fs/cgroup/cgroup.controllers); do
     echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
 done
+{ read -r copy; read -r built; } <"$work/programs"
+box mount --bind "$copy" "$built"
 box ip link set lo up
 box hostname forkless
 # As a service manager sets them.

@@ -60,6 +60,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     let place = target.join("kernels");
     let jobs = suites::jobs(&options.choice, &target)?;
+    let programs = guest::Programs::copy(target.join("debug"), place.join("programs"))?;
     let directories = [root().canonicalize()?, target];
     let named = options.versions.iter().filter_map(|version| KERNELS.iter().find(|(known, _)| known == version));
     let wanted: Vec<_> = if options.versions.is_empty() { KERNELS.iter().collect() } else { named.collect() };
@@ -74,7 +75,8 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         };
         println!("== Linux {} ({})", kernel.release, kernel.package);
         had = true;
-        guest::run(&kernel, &options.machine, &jobs, &directories, &place.join(version), &mut |done| {
+        let place = place.join(version);
+        guest::run(&kernel, &options.machine, &jobs, &directories, &programs, &place, &mut |done| {
             is_good &= options.take(&done, version, &kernel.release)?;
             Ok(())
         })?;

@@ -139,7 +139,7 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
     }
     let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
     let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen(suite.test)).collect();
-    let built = build(&suites)?;
+    let built = build()?;
     for suite in &suites {
         (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
     }
@@ -210,17 +210,12 @@ impl Choice {
 }
 
 /// Builds the test programs and what they run.
-fn build(suites: &[&Suite]) -> Result<Vec<Message>> {
+fn build() -> Result<Vec<Message>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()).args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
-    // Whichever is chosen: with one of its tests cargo builds the helper programs of a package.
-    cargo.args(["-p", "forkless-tests", "--test", SUITES[0].test]);
-    // All packages in any case: others than the last time's would have other features, and be built anew.
-    for suite in SUITES.iter().filter(|suite| suite.package != "forkless-tests") {
-        cargo.args(["-p", suite.package]);
-    }
-    for suite in suites {
-        cargo.args(["--test", suite.test]);
+    // All in any case: those of other packages would have other features, and everything be built anew.
+    for suite in &SUITES {
+        cargo.args(["-p", suite.package, "--test", suite.test]);
     }
     let done = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
     if !done.status.success() {

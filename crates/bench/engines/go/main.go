@@ -157,7 +157,7 @@ func openUntil(count int, closeOnExec bool) error {
 	for {
 		fd, err := syscall.Socket(syscall.AF_UNIX, kind, 0)
 		if err != nil {
-			return fmt.Errorf("cannot have %d open files: %w", count, err)
+			return fmt.Errorf("cannot open %d files: %w", count, err)
 		}
 		if fd >= count {
 			return syscall.Close(fd)

@@ -1,9 +1,9 @@
-/* Loaded by LD_PRELOAD into an engine of `forkless bench`: before main it has the open files and the mappings that the
- * condition asks for, as the bench itself has them. What told it so is taken from the environment, so that no child is told.
+/* Loaded by LD_PRELOAD into an engine of `forkless bench`: creates the open files and mappings of the condition before main, as
+ * the bench does for itself. Removes its variables from the environment, so that children do not see them.
  *
- * FORKLESS_BENCH_PARENT is FILES CLOEXEC MAPPINGS PROGRAM: open files, 1 if those that are added are close-on-exec or 0, mappings
- * to add, and the path of the engine's program. In another program, as in a script that looks for an interpreter and executes
- * it, nothing is done. */
+ * FORKLESS_BENCH_PARENT is FILES CLOEXEC MAPPINGS PROGRAM: the number of open files, 1 if added files are close-on-exec (else 0),
+ * the number of mappings to add, and the path of the engine's executable. Does nothing in any other executable, such as the shell
+ * of a script that starts the interpreter. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -14,14 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Instead of the greeting, where the bench reads it. */
+/* Written in place of the greeting, so that the bench reports it. */
 static _Noreturn void fail(const char *what, long count)
 {
-    dprintf(4, "failed cannot have %ld %s: %s\n", count, what, strerror(errno));
+    dprintf(4, "failed cannot create %ld %s: %s\n", count, what, strerror(errno));
     _exit(1);
 }
 
-/* The lowest free numbers are taken, so that what the engine opens gets high ones. */
+/* Uses the lowest free numbers, so that descriptors that the engine opens later get high ones. */
 static void open_until(long count, int flags)
 {
     int fd;
@@ -40,7 +40,7 @@ static void map_pages(long count)
     char *start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED)
         fail("mappings", count);
-    /* Kernels without huge pages refuse it, which is as good. */
+    /* Kernels without huge pages return an error, which is harmless. */
     madvise(start, length, MADV_NOHUGEPAGE);
     for (size_t at = 0; at < length; at += page)
         ((volatile char *)start)[at] = 1;
@@ -49,7 +49,7 @@ static void map_pages(long count)
             fail("mappings", count);
 }
 
-/* The rest of the list is not ours. */
+/* Keep the other libraries in the list. */
 static void forget_ourselves(void)
 {
     const char *list = getenv("LD_PRELOAD"), *rest = list ? strchr(list, ':') : NULL;

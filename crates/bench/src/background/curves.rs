@@ -1,5 +1,5 @@
-//! The background's graphs, drawn as they were published: both axes from zero on and even, where the bench's own charts have
-//! powers of ten and words. The names stand below the lines: they are too long to stand beside them.
+//! The graphs of the background, drawn as they were published: with linear axes from zero, unlike the charts of the bench. The names
+//! of the lines are below the graph, because they are too long to be beside it.
 
 use anyhow::{Result, anyhow};
 use plotters::{
@@ -17,18 +17,18 @@ use super::{
     Curve, Line,
 };
 
-/// As wide as a phone, so that its text is as large as it is there; the height is without names.
+/// As wide as a phone, so that the text is readable there; the height excludes the names.
 const SIZE: (u32, u32) = (360, 262);
 const FONT_SIZE: u32 = 12;
-/// Of the line of a name.
+/// Height of the line of a name.
 const NAME: u32 = 17;
-/// Room for the values of the y axis.
+/// Space for the labels of the y axis.
 const VALUES: u32 = 50;
 const MARK: i32 = 3;
-/// Of a line's points about so many have a mark.
+/// Approximate number of marks on a line.
 const MARKS: usize = 8;
 
-/// Whose colours and marks the lines have, in this order: those of others, and ours.
+/// The launchers whose colours and marks the lines use, in this order: for other methods, and for those of forkless.
 const OTHERS: [&str; 7] = ["fork", "libuv", "posix_spawn", "go", "std", "cpython", "node-spawn"];
 const OURS: [&str; 3] = ["forkless-status", "forkless-launch", "forkless-spawn"];
 
@@ -39,7 +39,7 @@ pub(super) struct Graph<'a> {
     lines: Vec<(&'a Line, &'static Look)>,
 }
 
-/// The curve, and where lines of fork press the others together, once more without them.
+/// The graph of the curve and, if lines of fork would hide differences between the others, another one without them.
 pub(super) fn graphs(curve: &Curve) -> Vec<Graph<'_>> {
     let (mut others, mut ours) = (OTHERS.into_iter().cycle(), OURS.into_iter().cycle());
     let look = |line: &Line| if line.is_ours() { ours.next() } else { others.next() };
@@ -60,10 +60,10 @@ pub(super) fn graphs(curve: &Curve) -> Vec<Graph<'_>> {
 }
 
 impl Graph<'_> {
-    /// The text of an SVG, and where the values are in it.
+    /// The SVG text, and the positions of the values.
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// If it cannot be drawn.
     pub(super) fn svg(&self) -> Result<(String, Vec<Spot>)> {
         let mut text = String::new();
         let size = (SIZE.0, SIZE.1 + NAME * self.lines.len() as u32);
@@ -74,7 +74,7 @@ impl Graph<'_> {
         Ok((text, spots))
     }
 
-    /// What it shows, in words: the ends of each line.
+    /// A description for screen readers: the ends of each line.
     pub(super) fn words(&self) -> String {
         let at = |(x, y): &(f64, f64)| format!("{} at {}", tick(&self.curve.y, *y), exact(*x));
         let ends = self.lines.iter().filter_map(|(line, _)| Some((line, line.points.first()?, line.points.last()?)));
@@ -135,7 +135,7 @@ impl Graph<'_> {
         Ok(spots)
     }
 
-    /// Below the lines: the look of one, its name, and its last value.
+    /// Draws a sample of a line below the graph, with its name and its last value.
     fn name<B: DrawingBackend>(
         &self,
         names: &DrawingArea<B, Shift>,
@@ -155,7 +155,7 @@ impl Graph<'_> {
     }
 }
 
-/// For an axis, and where a glance is enough.
+/// A label for an axis or a short description.
 fn tick(unit: &str, value: f64) -> String {
     if unit == "µs" { Unit::Time.tick(value) } else { format!("{} {unit}", exact(value)) }
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_drawn_and_told_from_the_others() {
+    fn every_line_is_drawn_in_a_different_colour() {
         let background = parse(SMALL).expect("a record");
         let graphs = graphs(&background.curves[0]);
         let spots: Vec<usize> = graphs.iter().map(|graph| graph.svg().expect("svg").1.len()).collect();

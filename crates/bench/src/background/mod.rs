@@ -1,5 +1,5 @@
-//! The background's tables and graphs, as `cargo xtask background` measured them: read from its record and shown on the page, each
-//! beside what was published. `bench/FORMAT.md` describes every field.
+//! The background: published tables and graphs that `cargo xtask background` has measured again. Read from its record and shown on
+//! the page beside the published figures. `bench/FORMAT.md` describes every field.
 
 mod curves;
 mod section;
@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 pub(super) use section::section;
 
-/// The newest version of the format that is known here.
+/// The newest version of the format that this program knows.
 const VERSION: u32 = 1;
 
-/// All of it. What a record has and this program does not know is skipped.
+/// The record. Unknown fields are skipped.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Background {
@@ -34,7 +34,7 @@ struct Table {
     source: String,
     measured: String,
     figures: Vec<String>,
-    /// Which of the figures is compared.
+    /// The index of the compared figure.
     main: usize,
     rows: Vec<Row>,
 }
@@ -46,7 +46,7 @@ struct Row {
     name: String,
     published: Vec<f64>,
     here: Vec<f64>,
-    /// The row that this one is a multiple of.
+    /// The row to which the ratios refer.
     beside: Option<String>,
     times_published: Option<f64>,
     times_here: Option<f64>,
@@ -73,26 +73,26 @@ struct Line {
     id: String,
     name: String,
     points: Vec<(f64, f64)>,
-    /// Of the launching process, at the beginning and at the end.
+    /// Resident memory of the launching process, at the beginning and at the end.
     resident_kib: Option<(f64, f64)>,
     launches: u64,
     reason: String,
 }
 
-/// Reads a record, which may be named by its directory.
+/// Reads a record, which may be given by its directory.
 ///
 /// # Errors
-/// When it is none.
+/// If it is not a record.
 pub(crate) fn read(place: &Path) -> Result<Background> {
     let path = if place.is_dir() { place.join("background.json") } else { place.to_owned() };
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).with_context(|| format!("{} is no record of cargo xtask background", path.display()))
+    parse(&text).with_context(|| format!("{} is not a record of cargo xtask background", path.display()))
 }
 
 /// Reads the record in a directory, if there is one.
 ///
 /// # Errors
-/// When what is called so is none.
+/// If the file is not a record.
 pub(crate) fn found_in(directory: &Path) -> Result<Option<Background>> {
     let path = directory.join("background.json");
     if path.exists() { read(&path).map(Some) } else { Ok(None) }
@@ -106,17 +106,17 @@ fn parse(text: &str) -> Result<Background> {
 }
 
 impl Background {
-    /// What must be known before any figure is taken from it.
+    /// Notes about the reliability and completeness of the record.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.version > VERSION {
             notes.push(format!(
-                "The record is of version {}, newer than this program's: it may not show all.",
+                "The record has version {}, which is newer than this program: some of it may be missing here.",
                 self.version
             ));
         }
         if self.quick {
-            notes.push("A quick run: few launches, so take no figure from it.".to_owned());
+            notes.push("A quick run with few launches: do not use its figures.".to_owned());
         }
         notes.extend(self.skipped.iter().map(|skipped| format!("Not measured: {skipped}.")));
         notes
@@ -128,7 +128,7 @@ impl Line {
         is_ours(&self.name)
     }
 
-    /// By how much y grows with x: of the straight line that fits best.
+    /// The slope of the least-squares line.
     fn slope(&self) -> f64 {
         let n = self.points.len() as f64;
         let (x, y) = self.points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
@@ -138,7 +138,7 @@ impl Line {
     }
 }
 
-/// Whether a way is one of forkless, by its name.
+/// Is it a method of forkless, by its name?
 fn is_ours(name: &str) -> bool {
     name.to_lowercase().contains("forkless")
 }
@@ -164,7 +164,7 @@ mod tests {
         "skipped": ["perl's rows, because there is no perl"]}"#;
 
     #[test]
-    fn a_record_is_read_and_what_is_none_is_not() {
+    fn record_is_read_and_other_files_are_errors() {
         let small = parse(SMALL).expect("a record");
         assert_eq!((small.tables[0].rows.len(), small.curves[0].lines[0].points[1]), (3, (100.0, 1300.25)));
         assert_eq!(small.notes().len(), 2, "quick, and without perl");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_of_the_project_is_whole() {
+    fn committed_record_is_complete() {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record/2026-11-21-background");
         let found = found_in(&place).expect("a record").expect("it is there");
         assert_eq!((found.tables.len(), found.curves.len()), (4, 3));

@@ -1,5 +1,5 @@
-//! The background on the page: each table with the published figures beside ours and the reason for what differs, each curve as
-//! a graph with its tables.
+//! The background on the page: tables with published and measured figures and the reasons for differences, and curves as graphs
+//! with tables.
 
 use std::fmt::Write;
 
@@ -18,16 +18,16 @@ use super::{
 };
 
 const ABOUT: &str = "\
-<p class=\"about\">The texts from which forkless took its aim have tables and graphs of their own. Here they are measured again by \
-<code>cargo xtask background</code>, each beside what was published, with the reason for what differs. Their machines are others: \
-compare the ×, not the seconds. bench/background/README.md says what is timed from where to where.</p>\n";
+<p class=\"about\">Published tables and graphs on slow launches, measured again by <code>cargo xtask background</code>, beside the \
+published figures and with the reasons for differences. The published figures come from other machines: compare the ratios (×), not \
+the times. bench/background/README.md describes what is timed.</p>\n";
 
 /// Writes the section.
 ///
 /// # Errors
 /// When a graph cannot be drawn.
 pub(crate) fn section(background: &Background, page: &mut String) -> Result<()> {
-    page.push_str("<section id=\"background\" class=\"background\">\n<h2>The background, measured again</h2>\n");
+    page.push_str("<section id=\"background\" class=\"background\">\n<h2>Published figures, measured again</h2>\n");
     page.push_str(ABOUT);
     let machine: Vec<String> = background.machine.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let _ = writeln!(page, "<p class=\"machine\">{}</p>", escape(&machine.join("; ")));
@@ -61,9 +61,9 @@ fn table(table: &Table, page: &mut String) {
     let columns = table.figures.len() + 1;
     let _ = write!(
         page,
-        "<tr><th class=\"name\" rowspan=\"2\">way</th><th class=\"first\" colspan=\"{columns}\" scope=\"colgroup\">published</th>\
+        "<tr><th class=\"name\" rowspan=\"2\">method</th><th class=\"first\" colspan=\"{columns}\" scope=\"colgroup\">published</th>\
          <th class=\"first\" colspan=\"{columns}\" scope=\"colgroup\">here</th><th class=\"first\" rowspan=\"2\" scope=\"col\">here / \
-         published</th><th rowspan=\"2\" scope=\"col\">launches</th><th class=\"why\" rowspan=\"2\" scope=\"col\">why</th></tr>\n<tr>"
+         published</th><th rowspan=\"2\" scope=\"col\">launches</th><th class=\"why\" rowspan=\"2\" scope=\"col\">reason</th></tr>\n<tr>"
     );
     for _ in 0..2 {
         for (index, figure) in table.figures.iter().map(String::as_str).chain(["×"]).enumerate() {
@@ -78,7 +78,7 @@ fn table(table: &Table, page: &mut String) {
     let name = |id: &String| table.rows.iter().find(|row| row.id == *id).map_or("", |row| row.name.as_str());
     let names: Vec<String> = beside.into_iter().map(|id| format!("“{}”", name(id))).collect();
     if let (false, Some(main)) = (names.is_empty(), table.figures.get(table.main)) {
-        let words = format!("×: how many times {} it is, by {main}.", names.join(" or "));
+        let words = format!("×: {main} relative to {}.", names.join(" or "));
         let _ = writeln!(page, "<p class=\"notes\">{}</p>", escape(&words));
     }
 }
@@ -121,17 +121,13 @@ fn curve(curve: &Curve, page: &mut String) -> Result<()> {
         page.push_str("</div>\n");
     }
     open_table(&curve.title, page);
-    let heads = [
-        format!("{} at first", curve.y),
-        "at last".to_owned(),
-        "×".to_owned(),
-        format!("{} per 100 {}", curve.y, curve.x),
-    ];
+    let heads =
+        [format!("{}, first", curve.y), "last".to_owned(), "×".to_owned(), format!("{} per 100 {}", curve.y, curve.x)];
     page.push_str("<tr><th class=\"name\">line</th>");
     for head in heads.iter().map(String::as_str).chain(["resident MiB", "launches"]) {
         let _ = write!(page, "<th scope=\"col\">{}</th>", escape(head));
     }
-    page.push_str("<th class=\"why\" scope=\"col\">why</th></tr></thead>\n<tbody>\n");
+    page.push_str("<th class=\"why\" scope=\"col\">reason</th></tr></thead>\n<tbody>\n");
     for line in &curve.lines {
         let _ = write!(page, "<tr{}><th scope=\"row\">{}</th>", class(&line.name), escape(&line.name));
         ends(line).iter().for_each(|cell| page.push_str(&format!("<td>{cell}</td>")));
@@ -142,7 +138,7 @@ fn curve(curve: &Curve, page: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// First and last value, the ratio of the two, the slope, the size of the process, and the number of launches.
+/// First and last value, their ratio, the slope, the size of the process, and the number of launches.
 fn ends(line: &Line) -> [String; 6] {
     let launches = thousands(line.launches);
     let (Some(first), Some(last)) = (line.points.first(), line.points.last()) else {
@@ -154,7 +150,7 @@ fn ends(line: &Line) -> [String; 6] {
     [figure(first.1), figure(last.1), format!("{:.2}", last.1 / first.1), slope, resident, launches]
 }
 
-/// What is under the pointer in the graphs, as a table: a row for each x.
+/// All values of the graphs as a table, with a row for each x.
 fn every_point(curve: &Curve, page: &mut String) {
     let lines: Vec<&Line> = curve.lines.iter().filter(|line| !line.points.is_empty()).collect();
     let mut all: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
@@ -166,13 +162,13 @@ fn every_point(curve: &Curve, page: &mut String) {
         let values = lines.iter().map(|line| value(line).unwrap_or_else(|| "–".to_owned()));
         ("", [exact(*x)].into_iter().chain(values).collect())
     };
-    let title = format!("Every point, in {}", curve.y);
+    let title = format!("All points, in {}", curve.y);
     let _ = writeln!(page, "<details><summary>{}</summary>", escape(&title));
     plain_table(&escape(&format!("{}. {title}", curve.title)), &heads, all.iter().map(cells), page);
     page.push_str("</details>\n");
 }
 
-/// The SVG element without a size of its own, with its words for those who cannot see it.
+/// The SVG element without a fixed size, with a description for screen readers.
 fn drawing(graph: &Graph) -> Result<String> {
     let (svg, values) = graph.svg()?;
     Ok(spots(&svg, " data-lines", &graph.words(), values))
@@ -185,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_has_what_was_published_beside_what_was_found_and_why() {
+    fn every_row_has_published_and_measured_figures_and_the_reason() {
         let mut page = String::new();
         section(&parse(SMALL).expect("a record"), &mut page).expect("a section");
         let row = |name: &str| {
@@ -201,9 +197,9 @@ mod tests {
         assert_eq!(row("absent"), ["–", "–", "–", "–", "–", "0", "There is none."]);
         assert_eq!(row("100"), ["1,300.25", "–", "91"], "every point");
         for part in [
-            "×: how many times “vfork” it is, by total s.",
+            "×: total s relative to “vfork”.",
             "a &lt;fast&gt; one",
-            "take no figure",
+            "do not use its figures",
             "there is no perl",
             "1.0 → 200",
             "fork, touched · 100 MiB\n1,300.25 µs</title>",

@@ -1,5 +1,5 @@
-//! Contestants that are processes of their own and time themselves: programs in other languages, and where the condition asks for
-//! it this one. `engines/README.md` has the protocol.
+//! Engines: methods that run in separate processes and time themselves. These are programs in other languages and, under some
+//! conditions, this program. `engines/README.md` describes the protocol.
 
 mod sources;
 mod process;
@@ -34,27 +34,27 @@ use super::program::Program;
 use super::setting::Feature;
 use super::statistics::{Sample, Series};
 
-/// How long an engine may be silent, beyond the time it was given: to write to a lot of memory, to fork a large process.
+/// Timeout of an answer, in addition to the measured time: filling much memory or forking a large process takes long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a variable of the environment that was made larger, with its name and all that belongs to it.
+/// Size of each variable that is added to the environment, in bytes, with its name and its pointer.
 const VARIABLE: u64 = 1 << 10;
 
-/// The engines that can run here, with what they said of themselves.
+/// The engines that can run here, with their greetings.
 pub(crate) struct Engines {
     found: Vec<Found>,
-    /// Those that cannot, and why.
+    /// Engines that cannot run, with the reason.
     missing: Vec<(Contestant, String)>,
-    /// Large ones that have nothing to do, kept for the next condition with as large a parent.
+    /// Idle large engines, kept for the next condition with a parent of the same size.
     idle: Mutex<Vec<(Kind, Process)>>,
-    /// The library that gives them open files and mappings, or why there is none.
+    /// The library that gives engines open files and mappings, or why it cannot be built.
     parent: OnceLock<Result<PathBuf, String>>,
-    /// Descriptors that we were given, which are passed on.
+    /// Inherited descriptors, which engines inherit, too.
     given: Vec<i32>,
-    /// Where they are; removed in the end.
+    /// The directory of the engines, removed on drop.
     directory: Option<tempfile::TempDir>,
 }
 
-/// What an engine is for all its life.
+/// The properties of an engine that never change.
 #[derive(PartialEq, Eq)]
 struct Kind {
     contestant: Contestant,
@@ -68,7 +68,7 @@ impl Kind {
     fn new(contestant: Contestant, job: &Job) -> Self {
         let Condition { parent_mib, environment, path_misses, .. } = job.condition;
         let path = job.program.path.as_os_str();
-        // Where it is to be searched for, its name.
+        // Only the name, if the engine searches in PATH.
         let name = if path_misses > 0 { job.program.path.file_name().unwrap_or(path) } else { path };
         let program = [name.to_owned()].into_iter().chain(job.program.args.iter().cloned()).collect();
         Self { contestant, program, parent_mib, environment, path_misses }
@@ -79,31 +79,33 @@ struct Found {
     source: &'static Source,
     version: String,
     can: Vec<Feature>,
-    /// Whether it launches from several threads.
+    /// Does it launch from several threads?
     has_threads: bool,
-    /// Whether it opens files and makes mappings by itself.
+    /// Does it open files and create mappings by itself?
     has_parent: bool,
-    /// What it runs as, which may be another than was started.
+    /// The running executable, which may differ from the started one.
     program: PathBuf,
 }
 
 impl Engines {
-    /// None takes part.
+    /// No engines.
     pub(crate) fn none() -> Self {
         let (idle, parent) = (Mutex::default(), OnceLock::new());
         Self { found: Vec::new(), missing: Vec::new(), idle, parent, given: Vec::new(), directory: None }
     }
 
-    /// Builds those of `contestants` that are engines and asks them who they are. `preload` is our library for LD_PRELOAD, where there
-    /// is one.
+    /// Builds the engines of `contestants` and reads their greetings. `preload`: the path of libforkless_preload.so, if given.
     ///
     /// # Errors
-    /// When there is no place for their files. One that cannot be built or run is missing, not an error.
+    /// If the temporary directory cannot be created. An engine that cannot be built or run is missing, which is not an error.
     pub(crate) fn find(contestants: &[Contestant], preload: Option<&Path>) -> Result<Self> {
         let wanted: Vec<_> = SOURCES.iter().filter(|source| contestants.contains(&source.contestant)).collect();
-        let directory = tempfile::Builder::new().prefix("forkless-engines-").tempdir().context("no temporary files")?;
+        let directory = tempfile::Builder::new()
+            .prefix("forkless-engines-")
+            .tempdir()
+            .context("cannot create a temporary directory")?;
         let mut engines = Self { directory: Some(directory), given: parent::inheritable()?, ..Self::none() };
-        // Compilers and interpreters take their time.
+        // In parallel: compilers and interpreters are slow to start.
         let made: Vec<(Contestant, Result<Found>)> = std::thread::scope(|scope| {
             let engines = &engines;
             let make =
@@ -125,33 +127,36 @@ impl Engines {
     }
 
     fn make(&self, source: &'static Source, preload: Option<&Path>) -> Result<Found> {
-        // A file of its own for each, since they are made at once.
+        // A separate file for each, since they are built concurrently.
         let directory = self.directory().join(source.contestant.name());
         fs::create_dir(&directory)?;
         match (source.is_preloaded(), preload) {
-            (true, None) => bail!("no library (--preload)"),
-            // A name without a space or a colon in it, which would end it.
+            (true, None) => bail!("libforkless_preload.so is not given (--preload)"),
+            // Use a name without spaces and colons, which separate names in LD_PRELOAD.
             (true, Some(library)) => symlink(fs::canonicalize(library)?, directory.join(PRELOAD))?,
             (false, _) => fs::write(directory.join(source.file), source.text)?,
         }
         if let Some([name, args @ ..]) = source.build {
             let mut build = Command::new(name);
-            // As it comes, without modules and without fetching another toolchain.
+            // Use the installed toolchain, without modules and downloads.
             build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOFLAGS", "").env("CGO_ENABLED", "0");
             let output = build.args(args).current_dir(&directory).output()?;
             let words = String::from_utf8_lossy(&output.stderr);
             let why = words.lines().find(|line| line.contains("error")).or(words.lines().next()).unwrap_or_default();
-            ensure!(output.status.success(), "not built: {why}");
+            ensure!(output.status.success(), "cannot be built: {why}");
         }
         let (process, greeting) = Process::start(self.command(source, &["/bin/true".into()]))?;
         if let (true, Some(library)) = (source.is_preloaded(), preload) {
             let (maps, path) =
                 (fs::read_to_string(format!("/proc/{}/maps", process.id()))?, fs::canonicalize(library)?);
-            // The loader only warns.
-            ensure!(maps.lines().any(|line| line.ends_with(&*path.to_string_lossy())), "the library was not loaded");
+            // The loader only prints a warning if it cannot load the library.
+            ensure!(
+                maps.lines().any(|line| line.ends_with(&*path.to_string_lossy())),
+                "libforkless_preload.so was not loaded"
+            );
         }
         let mut words = greeting.split_whitespace();
-        let version = words.next().context("it did not tell its version")?.to_owned();
+        let version = words.next().context("its greeting has no version")?.to_owned();
         let words: Vec<&str> = words.collect();
         let can = Feature::ALL.into_iter().filter(|feature| words.contains(&feature.name())).collect();
         let (has_threads, has_parent) = (words.contains(&"threads"), words.contains(&"parent"));
@@ -163,7 +168,7 @@ impl Engines {
         self.found.iter().find(|found| found.source.contestant == contestant)
     }
 
-    /// Who is missing, a line for each reason.
+    /// The missing engines, one line for each reason.
     pub(crate) fn absences(&self) -> Vec<String> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (contestant, why) in &self.missing {
@@ -175,36 +180,36 @@ impl Engines {
         reasons.into_iter().map(|(why, names)| format!("no rows of {}: {why}", names.join(", "))).collect()
     }
 
-    /// Whether the contestant can run.
+    /// Can the method run?
     pub(crate) fn has(&self, contestant: Contestant) -> bool {
         self.get(contestant).is_some()
     }
 
-    /// Number of those that are large at once.
+    /// The number of engines that are large at the same time.
     pub(crate) fn large(&self) -> u64 {
         self.found.iter().filter(|found| found.source.contestant.grows()).count() as u64
     }
 
-    /// Whether the contestant launches from several threads.
+    /// Does the method launch from several threads?
     pub(crate) fn has_threads(&self, contestant: Contestant) -> bool {
         self.get(contestant).is_some_and(|found| found.has_threads)
     }
 
-    /// The settings that the contestant can give a child.
+    /// The settings that the method supports.
     pub(crate) fn can(&self, contestant: Contestant) -> &[Feature] {
         self.get(contestant).map_or(&[], |found| &found.can)
     }
 
-    /// Versions of all that were looked for; none where it cannot run.
+    /// The versions of all selected engines; None for those that cannot run.
     pub(crate) fn versions(&self) -> Vec<(&'static str, Option<String>)> {
         let found = self.found.iter().map(|f| (f.source.contestant.name(), Some(f.version.clone())));
         found.chain(self.missing.iter().map(|(contestant, _)| (contestant.name(), None))).collect()
     }
 
-    /// Starts the contestant's engine, or takes one that is idle, and brings it into the condition.
+    /// Starts the engine of a method, or takes an idle one, and applies the condition.
     ///
     /// # Errors
-    /// When it does not run, or not do what it is told.
+    /// If it does not run or rejects a request.
     pub(crate) fn start(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
         let kind = Kind::new(contestant, job);
@@ -233,10 +238,10 @@ impl Engines {
         Ok(Engine { process: Some(process), home: Some((self, kind)), threads })
     }
 
-    /// Starts this program as the engine of a contestant that is none.
+    /// Starts this program as an engine for a method that has none.
     ///
     /// # Errors
-    /// When it does not run, or not do what it is told.
+    /// If it does not run or rejects a request.
     pub(crate) fn serve(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let kind = Kind::new(contestant, job);
         let mut command = Command::new("/proc/self/exe");
@@ -248,7 +253,7 @@ impl Engines {
         Ok(Engine { process: Some(process), home: None, threads: 1 })
     }
 
-    /// How the engine is run.
+    /// The command that runs the engine.
     fn command(&self, source: &Source, program: &[OsString]) -> Command {
         let directory = self.directory().join(source.contestant.name());
         let word = |word: &str| match word.strip_prefix('@') {
@@ -257,7 +262,7 @@ impl Engines {
         };
         let mut words = source.run.iter().map(|text| word(text));
         let mut command = Command::new(words.next().unwrap_or_default());
-        // It passes on what it has: our standard streams, and what else we were given.
+        // It passes its descriptors to the children: the standard streams and other inherited ones.
         command.args(words).args(program).inherit_all(true);
         for (name, value) in source.environment {
             command.env(name, word(value));
@@ -269,7 +274,7 @@ impl Engines {
         let Condition { parent_mib, environment, path_misses, .. } = job.condition;
         for number in 0..environment / VARIABLE {
             let name = format!("FORKLESS_BENCH_{number}");
-            // With the sign, the end of the text and its pointer.
+            // Count "=", the NUL and the pointer.
             let value = "x".repeat(VARIABLE as usize - name.len() - 2 - size_of::<usize>());
             command.env(name, value);
         }
@@ -284,11 +289,11 @@ impl Engines {
         Ok(process)
     }
 
-    /// A `PATH` with so many directories before the one with the program, and then our own.
+    /// A `PATH` with `misses` empty directories, that of the program, and the current `PATH`.
     fn path(&self, misses: u64, program: &Path) -> Result<OsString> {
         let place = self.directory();
         let mut directories: Vec<PathBuf> = (0..misses).map(|number| place.join(format!("miss-{number}"))).collect();
-        directories.iter().try_for_each(fs::create_dir_all).context("directories for PATH")?;
+        directories.iter().try_for_each(fs::create_dir_all).context("cannot create directories for PATH")?;
         directories.push(std::path::absolute(program.parent().unwrap_or(Path::new(".")))?);
         let own = env::var_os("PATH").unwrap_or_default();
         directories.extend(env::split_paths(&own));
@@ -306,7 +311,7 @@ impl Engines {
         self.idle.lock().expect("no panic").len()
     }
 
-    /// Ends those that are idle, but for those with so much memory.
+    /// Ends idle engines, except those with this amount of memory.
     pub(crate) fn keep_only(&self, parent_mib: u64) {
         if let Ok(mut idle) = self.idle.lock() {
             idle.retain(|(kind, _)| kind.parent_mib == parent_mib);
@@ -315,10 +320,10 @@ impl Engines {
 }
 
 impl Engines {
-    /// Starts the contestant's engine to have many children alive.
+    /// Starts the engine of a method for the part with many children alive.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it does not run.
     pub(crate) fn start_alive(&self, contestant: Contestant, program: &Program) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
         let (process, _) = Process::start(self.command(found.source, &[program.path.clone().into()]))?;
@@ -326,7 +331,7 @@ impl Engines {
     }
 }
 
-/// What to say of an engine that cannot run.
+/// The reason why an engine cannot run, as text.
 fn why_missing(error: &anyhow::Error) -> String {
     let absent = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::NotFound;
     match error.chain().any(|cause| cause.downcast_ref().is_some_and(absent)) {
@@ -335,7 +340,7 @@ fn why_missing(error: &anyhow::Error) -> String {
     }
 }
 
-/// The settings that the engine can do, in words of the protocol.
+/// The requests for the settings, in the protocol of engines.
 fn requests(job: &Job, can: &[Feature]) -> Vec<String> {
     let mut requests = Vec::new();
     let mut request = |feature, words: Option<String>| requests.extend(words.filter(|_| can.contains(&feature)));
@@ -356,7 +361,7 @@ fn requests(job: &Job, can: &[Feature]) -> Vec<String> {
     requests
 }
 
-/// While it is there, what is started has no huge pages, so that the page tables of its memory are those of a heap that grew.
+/// While this value exists, started processes use no huge pages, so that their page tables are as large as those of a grown heap.
 struct SmallPages;
 
 impl SmallPages {
@@ -365,7 +370,7 @@ impl SmallPages {
         Self
     }
 
-    /// Kernels without huge pages refuse it, which is as good.
+    /// Kernels without huge pages return an error, which is harmless.
     fn set(on: bool) {
         let _ = rustix::thread::disable_transparent_huge_pages(on);
     }
@@ -377,19 +382,19 @@ impl Drop for SmallPages {
     }
 }
 
-/// An engine as a contestant.
+/// A running engine as a method.
 pub(crate) struct Engine<'e> {
-    /// None once it has failed: it ends then.
+    /// None after a failure, which ends the engine.
     process: Option<Process>,
-    /// Where it goes when it has nothing more to do, and what it is.
+    /// The list of idle engines to which it returns, and its properties.
     home: Option<(&'e Engines, Kind)>,
-    /// That launch at once.
+    /// Number of threads that launch concurrently.
     threads: usize,
 }
 
 impl Engine<'_> {
     fn ask(&mut self, request: &str, limit: Duration) -> Result<String> {
-        let answer = self.process.as_mut().context("it has failed before")?.ask(request, limit);
+        let answer = self.process.as_mut().context("the engine has failed before")?.ask(request, limit);
         if answer.is_err() {
             self.process = None;
         }
@@ -399,7 +404,7 @@ impl Engine<'_> {
 
 impl Drop for Engine<'_> {
     fn drop(&mut self) {
-        // A small one is started anew in less time than it takes to think about it.
+        // Only large engines are worth keeping: a small one starts quickly.
         let (Some(process), Some((engines, kind))) = (self.process.take(), self.home.take()) else { return };
         if kind.parent_mib == 0 {
             return;
@@ -414,7 +419,7 @@ impl Launcher for Engine<'_> {
     fn launch(&mut self) -> Result<Sample> {
         let mut series = Series::default();
         self.turn(&Goal { time: Duration::ZERO, fewest: 1, most: 1 }, &mut series)?;
-        series.last().context("it launched nothing")
+        series.last().context("the engine made no launch")
     }
 
     fn turn(&mut self, goal: &Goal, series: &mut Series) -> Result<()> {
@@ -424,8 +429,8 @@ impl Launcher for Engine<'_> {
             text.split_ascii_whitespace().map(|word| word.parse().context("its figures")).collect()
         };
         let runs: Vec<Vec<u64>> = answer.split('|').map(numbers).collect::<Result<_>>()?;
-        ensure!(runs.len() == self.threads, "launches of {} threads", runs.len());
-        let [wall, cpu, ..] = runs[0][..] else { bail!("it answered {answer:?}") };
+        ensure!(runs.len() == self.threads, "the engine reported launches of {} threads", runs.len());
+        let [wall, cpu, ..] = runs[0][..] else { bail!("the engine answered {answer:?}") };
         for (thread, run) in runs.iter().enumerate() {
             let samples = if thread == 0 { &run[2..] } else { &run[..] };
             add_run(samples, wall, goal, series)?;
@@ -440,18 +445,18 @@ impl Launcher for Engine<'_> {
     }
 }
 
-/// Adds the launches that one thread has made in that time, held and total by turns.
+/// Adds the launches of one thread, given as alternating held and total times.
 fn add_run(samples: &[u64], wall: u64, goal: &Goal, series: &mut Series) -> Result<()> {
     let count = samples.len() / 2;
     ensure!(
         samples.len().is_multiple_of(2) && (goal.fewest.min(goal.most)..=goal.most).contains(&count),
         "{count} launches"
     );
-    // Launches are made one after the other, so their times cannot be more than the time of all.
+    // Launches of one thread are sequential, so their sum cannot exceed the wall time.
     let total: u64 = samples.iter().skip(1).step_by(2).sum();
-    ensure!(total <= wall, "{total} ns in {wall} ns");
+    ensure!(total <= wall, "the engine reported {total} ns of launches in {wall} ns");
     for pair in samples.chunks_exact(2) {
-        ensure!(0 < pair[0] && pair[0] <= pair[1], "held {} of {} ns", pair[0], pair[1]);
+        ensure!(0 < pair[0] && pair[0] <= pair[1], "the engine reported held {} ns of total {} ns", pair[0], pair[1]);
         series.push(Sample { held_ns: pair[0], total_ns: pair[1] });
     }
     Ok(())
@@ -465,12 +470,12 @@ impl Crowd for Engine<'_> {
     fn exits(&mut self, count: usize) -> Result<Vec<Exit>> {
         let answer = self.ask(&format!("exits {count}"), PATIENCE)?;
         let figures: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>().context("its figures")?;
-        ensure!(figures.len() == 2 * count, "{} figures of {count} exits", figures.len());
+        ensure!(figures.len() == 2 * count, "the engine reported {} figures for {count} exits", figures.len());
         Ok(figures.chunks_exact(2).map(|pair| Exit { cpu_ns: pair[0], latency_ns: pair[1] }).collect())
     }
 
     fn memory(&self) -> Result<Memory> {
-        Memory::of(&self.process.as_ref().context("it has failed before")?.id().to_string())
+        Memory::of(&self.process.as_ref().context("the engine has failed before")?.id().to_string())
     }
 }
 
@@ -481,15 +486,15 @@ mod tests {
     use super::super::wishes::Wishes;
     use super::*;
 
-    /// Whether this process is to do the test: one that finds our modules as programs of their users do. Else such a one has been
-    /// started, and has done it.
+    /// Should this process run the test? Only if it finds the language modules by its environment. Otherwise starts another process
+    /// with this environment, which runs the test.
     fn has_modules(test: &str) -> bool {
         const HAS: &str = "FORKLESS_TEST_HAS_MODULES";
         if env::var_os(HAS).is_some() {
             return true;
         }
         let program = env::current_exe().expect("this program");
-        // Cargo's directory for tests, of which it tells other tests than these only.
+        // CARGO_TARGET_TMPDIR, which cargo sets for integration tests only.
         let target = program.ancestors().nth(3).expect("target/debug/deps/forkless");
         let modules = Modules::build(&target.join("tmp"), target, Profile::Dev).unwrap_or_else(|e| panic!("{e:#}"));
         modules.skipped().iter().for_each(|line| eprintln!("{line}"));
@@ -506,9 +511,9 @@ mod tests {
         Condition { parent_mib, ..Condition::SMALL }
     }
 
-    /// Every engine that can run here: its greeting, its figures, its complaints.
+    /// Tests the greeting, figures and error messages of every installed engine.
     #[test]
-    fn engines_launch_and_tell_failures() {
+    fn engines_launch_and_report_failures() {
         if !has_modules("engines_launch_and_tell_failures") {
             return;
         }
@@ -527,7 +532,7 @@ mod tests {
             assert_eq!(series.len(), 3);
             engine.turn(&Goal { time: Duration::from_secs(60), fewest: 1, most: 7 }, &mut series).expect("launches");
             assert_eq!(series.len(), 10);
-            // Some have their children's time in ticks only.
+            // Some engines know the CPU time of children in clock ticks only.
             assert!(series.wall > Duration::ZERO);
             let mut engine = engines.start(contestant, &job(&failing)).expect("starts");
             let error = engine.launch().expect_err("exit 3");
@@ -538,9 +543,9 @@ mod tests {
         }
     }
 
-    /// The memory that an engine is asked for is in it, touched.
+    /// An engine has touched all requested memory.
     #[test]
-    fn engines_have_their_memory() {
+    fn engines_allocate_the_requested_memory() {
         if !has_modules("engines_have_their_memory") {
             return;
         }
@@ -558,16 +563,15 @@ mod tests {
         engine.process.as_ref().expect("it has not failed").id()
     }
 
-    /// Each writes down which thread has launched it, and sleeps until as many have been started as are told; it does not wait for
-    /// ever.
+    /// Each child records which thread has launched it, and waits for a limited time until the given number has been started.
     const RENDEZVOUS: &str = r#"grep -lsw $$ /proc/$PPID/task/*/children >"$0/$$"; left=$2
         until [ "$(ls "$0" | wc -l)" -ge "$1" ]; do
             left=$((left - 1)); [ $left -gt 0 ] || exit 3; sleep 0.02
         done"#;
 
-    /// Threads launch at once, or nobody would meet the others.
+    /// The children meet only if the threads launch concurrently.
     #[test]
-    fn engines_launch_from_threads() {
+    fn engines_launch_concurrently_from_threads() {
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         let none = Wishes::none();
         let meeting = |tries: &str| {
@@ -599,45 +603,45 @@ mod tests {
             let (lonely, _place) = meeting("5");
             let error = start(2, &lonely).expect("starts").launch().expect_err("two are not three");
             assert!(format!("{error:#}").contains('3'), "{name}: {error:#}");
-            // The bench ends, or is killed while they launch.
+            // The engine ends when the bench ends or is killed.
             assert!(engine.process.as_mut().expect("alive").leave("").expect(name).success(), "{name}");
             let mut engine = start(3, &program).expect("starts");
             engine.process.as_mut().expect("alive").leave("turn 50000000 1 1000000\n").expect(name);
         }
     }
 
-    /// By as many threads as were asked for. Tasks of asyncio have one in common, and which one has a goroutine is chance.
+    /// Checks the number of launching threads. Tasks of asyncio share one thread, and goroutines use any thread.
     fn launched_by(place: &Path, name: &str) {
         let mut threads: Vec<String> = fs::read_dir(place)
             .expect("a directory")
             .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("text"))
             .collect();
-        // While children come and go the kernel may overlook one.
+        // /proc/PID/task/TID/children may miss a child while others start and end.
         threads.retain(|thread| !thread.is_empty());
         threads.sort();
         threads.dedup();
         if threads.is_empty() {
-            return eprintln!("SKIPPED: which threads launch, because this kernel does not tell who launched whom");
+            return eprintln!("SKIPPED: which threads launch, because this kernel has no /proc/PID/task/TID/children");
         }
         let expected = if name.ends_with("asyncio") { 1 } else { 3 };
         assert!(name == "go" || threads.len() == expected, "{name}: {threads:?}");
     }
 
-    /// The numbers of all children that a process has, with those that nobody has waited for.
+    /// The PIDs of all children of a process, including zombies.
     fn children(process: u32) -> String {
         let threads = fs::read_dir(format!("/proc/{process}/task")).expect("alive");
         let of = |thread: PathBuf| fs::read_to_string(thread.join("children")).unwrap_or_default();
         threads.map(|thread| of(thread.expect("an entry").path())).collect()
     }
 
-    /// A large engine stays for the next condition, and forgets the settings of the one before; one that has failed does not.
+    /// A large engine is kept for the next condition, without the settings of the previous one. A failed engine is not kept.
     #[test]
-    fn large_engines_are_kept() {
+    fn large_engines_are_reused_without_previous_settings() {
         if !has_modules("large_engines_are_kept") {
             return;
         }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
-        // It fails as another user, if it may be launched as one at all.
+        // The launch fails as another user, if a change of user is allowed at all.
         let me = rustix::process::getuid().as_raw();
         let script = format!("[ $(id -u) = {me} ]");
         let program = Program::from_words(&["sh".into(), "-c".into(), script.into()]).expect("sh");
@@ -651,7 +655,9 @@ mod tests {
             drop(start(2, &other));
             let mut again = start(2, &none);
             assert_eq!(pid(&again), first, "{}", contestant.name());
-            again.launch().unwrap_or_else(|e| panic!("{} has not forgotten its settings: {e:#}", contestant.name()));
+            again
+                .launch()
+                .unwrap_or_else(|e| panic!("{} still applies its previous settings: {e:#}", contestant.name()));
             drop(again);
             if engines.can(contestant).contains(&Feature::Ids) {
                 assert!(start(2, &other).launch().is_err(), "{}", contestant.name());

@@ -1,5 +1,5 @@
-//! Open files and mappings of an engine. Whoever says `parent` has them when asked; the others are loaded with a library that
-//! has them before main.
+//! Open files and mappings of engines. An engine with `parent` in its greeting creates them on request; into others, a library is
+//! loaded that creates them before main.
 
 use std::{ffi::OsString, fs, path::Path};
 
@@ -11,38 +11,38 @@ use super::{
     Engines, Found,
 };
 
-/// The library, how it is made, and the file that this makes.
+/// The source of the library, the command that builds it, and the resulting file.
 const SOURCE: &str = include_str!("../../engines/parent/parent.c");
 const BUILD: [&str; 6] = ["-O2", "-shared", "-fPIC", "-o", FILE, "parent.c"];
 const FILE: &str = "libparent.so";
-/// What tells it what to do.
+/// The environment variable that configures it.
 const VARIABLE: &str = "FORKLESS_BENCH_PARENT";
 
-/// Descriptors of an engine that need not be like those that were added: its standard streams, those of the protocol, and what
-/// a runtime opens before it is asked.
+/// The number of other descriptors of an engine: its standard streams, those of the protocol, and those that its runtime opens.
 const BESIDES: usize = 16;
 
-/// The descriptors from 3 on that this process passes on.
+/// The inheritable descriptors from 3 on of this process.
 pub(super) fn inheritable() -> Result<Vec<i32>> {
     let kept = |(number, close_on_exec): &(i32, bool)| *number > 2 && !close_on_exec;
     Ok(descriptors("self")?.into_iter().filter(kept).map(|(number, _)| number).collect())
 }
 
-/// Number of each open descriptor of a process, and whether it is close-on-exec.
+/// The open descriptors of a process, and whether each is close-on-exec.
 fn descriptors(process: &str) -> Result<Vec<(i32, bool)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{process}/fdinfo")).context("its descriptors")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // The directory that is read, of ourselves, is closed again.
+        // The descriptor of the directory itself is already closed.
         let Ok(text) = fs::read_to_string(format!("/proc/{process}/fdinfo/{name}")) else { continue };
-        let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).context("no flags of a descriptor")?;
+        let flags =
+            text.lines().find_map(|line| line.strip_prefix("flags:")).context("no flags in /proc/PID/fdinfo")?;
         let flags = i32::from_str_radix(flags.trim(), 8)?;
         found.push((name.parse()?, flags & libc::O_CLOEXEC != 0));
     }
     Ok(found)
 }
 
-/// Number of a process's mappings of one anonymous page, to be read or written.
+/// The number of a process's readable anonymous mappings of one page.
 fn pages(process: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/maps")).context("its mappings")?;
     let is_page = |line: &&str| {
@@ -50,7 +50,7 @@ fn pages(process: &str) -> Result<u64> {
         let (range, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let address = |text| usize::from_str_radix(text, 16).ok();
         let length = range.split_once('-').and_then(|(start, end)| address(end)?.checked_sub(address(start)?));
-        // Nothing follows offset, device and inode.
+        // Anonymous: no path follows offset, device and inode.
         length == Some(rustix::param::page_size()) && matches!(kind, "rw-p" | "r--p") && words.count() == 3
     };
     Ok(text.lines().filter(is_page).count() as u64)
@@ -62,17 +62,17 @@ pub(super) fn prove(process: u32, condition: &Condition, given: usize) -> Result
     if fds > Condition::SMALL.fds {
         let open = descriptors(&process.to_string())?;
         let count = thousands(open.len() as u64);
-        ensure!(open.len() as u64 >= fds, "it has {count} open files instead of {}", thousands(fds));
+        ensure!(open.len() as u64 >= fds, "the engine has {count} open files instead of {}", thousands(fds));
         let unlike = open.iter().filter(|(_, other)| *other != close_on_exec).count();
         let what = if close_on_exec { "not close-on-exec" } else { "close-on-exec" };
         ensure!(unlike <= BESIDES + given, "{} of its {count} open files are {what}", thousands(unlike as u64));
     }
     if mappings > 0 {
         let pages = pages(&process.to_string())?;
-        // The first and the last may be one with a neighbour.
+        // The first and the last page may be merged with a neighbouring mapping.
         ensure!(
             pages + 2 >= mappings,
-            "it has {} mappings of a page instead of {}",
+            "the engine has {} one-page mappings instead of {}",
             thousands(pages),
             thousands(mappings)
         );
@@ -80,7 +80,7 @@ pub(super) fn prove(process: u32, condition: &Condition, given: usize) -> Result
     Ok(())
 }
 
-/// What an engine that says `parent` is asked for.
+/// The requests to an engine with `parent` in its greeting.
 pub(super) fn requests(condition: &Condition) -> Vec<String> {
     let Condition { fds, mappings, close_on_exec, .. } = *condition;
     let kind = if close_on_exec { "cloexec" } else { "inherited" };
@@ -89,17 +89,17 @@ pub(super) fn requests(condition: &Condition) -> Vec<String> {
 }
 
 impl Engines {
-    /// Has an engine that does not say `parent` started with what the condition asks for.
+    /// Sets up the command of an engine without `parent` to start with the open files and mappings of the condition.
     ///
     /// # Errors
-    /// When there is no C compiler.
+    /// If there is no C compiler.
     pub(super) fn furnish(&self, command: &mut Command, found: &Found, condition: &Condition) -> Result<()> {
         let Condition { fds, mappings, close_on_exec, .. } = *condition;
         if !close_on_exec {
-            // This process is in the condition as well; its files are not for the engine.
+            // This process is under the same condition; the engine must not inherit its files.
             command.inherit_all(false);
             for &number in &self.given {
-                // SAFETY: given to this process by its parent, to be passed on.
+                // SAFETY: this process inherited the descriptor to pass it on.
                 command.fd(unsafe { Stdio::fd(number) }, number);
             }
         }
@@ -118,10 +118,10 @@ impl Engines {
         Ok(())
     }
 
-    /// Made when it is first asked for.
+    /// Built on first use.
     fn parent_library(&self) -> Result<&Path> {
         let made = self.parent.get_or_init(|| self.make_parent_library().map_err(|error| format!("{error:#}")));
-        made.as_deref().map_err(|error| anyhow!("its files and mappings need a C compiler: {error}"))
+        made.as_deref().map_err(|error| anyhow!("its open files and mappings need a C compiler: {error}"))
     }
 
     fn make_parent_library(&self) -> Result<std::path::PathBuf> {
@@ -146,7 +146,7 @@ mod tests {
     const FILES: Condition = Condition { fds: 300, ..SMALL };
     const INHERITED: Condition = Condition { close_on_exec: false, ..FILES };
     const MAPPINGS: Condition = Condition { mappings: 500, ..SMALL };
-    /// Succeeds if it was told nothing, and has so many files at least, and so many at most.
+    /// Exits with 0 if the variables are unset and the number of open files is in the given range.
     const SCRIPT: &str = r#"[ -z "$LD_PRELOAD$FORKLESS_BENCH_PARENT" ] || exit 4
         set -- "$0" "$1" /proc/$$/fd/*; [ $(($# - 2)) -ge "$1" ] && [ $(($# - 2)) -le "$2" ]"#;
 
@@ -154,9 +154,9 @@ mod tests {
         Program::from_words(&["sh", "-c", SCRIPT, least, most].map(OsString::from)).expect("sh")
     }
 
-    /// Each engine that can run here has what it is to have, its children are not told, and inherit what is to be inherited.
+    /// Each installed engine has its files and mappings; its children do not see the variables, and inherit only inheritable files.
     #[test]
-    fn engines_have_their_files_and_mappings() {
+    fn engines_have_the_requested_files_and_mappings() {
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
         let (none, few, many) = (Wishes::none(), program("3", "40"), program("280", "1000"));
         for found in &engines.found {
@@ -169,15 +169,14 @@ mod tests {
             let passes_on = contestant.unlike().is_none_or(|unlike| !unlike.contains("fds"));
             match start(INHERITED, if passes_on { &many } else { &few }) {
                 Ok(mut engine) => _ = engine.launch().unwrap_or_else(|e| panic!("{name} inherits: {e:#}")),
-                // It makes all close-on-exec that it finds at its start.
+                // Node makes all descriptors that it inherits close-on-exec.
                 Err(error) => assert!(name.starts_with("node") && format!("{error:#}").contains("close-on-exec")),
             }
         }
     }
 
-    /// It is noticed when one has not what the condition asks for.
     #[test]
-    fn an_engine_in_another_condition_is_noticed() {
+    fn engine_without_the_requested_files_and_mappings_is_an_error() {
         let engines = Engines::find(&[Contestant::Go, Contestant::PerlSystem], None).expect("temporary directory");
         let (none, program) = (Wishes::none(), Program::embedded().expect("temporary directory"));
         for found in &engines.found {
@@ -198,12 +197,12 @@ mod tests {
         }
     }
 
-    /// A script before the interpreter has none of it, nor has what the script runs besides.
+    /// A wrapper script and the other programs that it runs do not get the files and mappings.
     #[test]
-    fn an_interpreter_behind_a_script_is_the_one() {
+    fn interpreter_started_by_a_script_gets_the_files_and_mappings() {
         let engines = Engines::find(&[Contestant::PerlSystem], None).expect("temporary directory");
         let Some(found) = engines.found.first() else {
-            return eprintln!("SKIPPED: a script, because there is no perl");
+            return eprintln!("SKIPPED: a script, because perl is not installed");
         };
         let script = engines.directory().join("perl-by-script");
         fs::write(&script, "#!/bin/sh\nsleep 0\nexec perl \"$@\"\n").expect("writable");

@@ -1,4 +1,4 @@
-//! One engine that runs: requests go to it, answers come back.
+//! A running engine: sends requests and reads answers.
 
 use std::{
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
@@ -14,11 +14,11 @@ use super::PATIENCE;
 
 /// The first words of a greeting.
 pub(crate) const GREETING: &str = "forkless-engine 2 ";
-/// Where an engine finds its requests, and where it writes its answers. Its standard streams are those of its children.
+/// The descriptors for requests and answers. The standard streams belong to the engine's children.
 pub(crate) const REQUESTS: i32 = 3;
 pub(crate) const ANSWERS: i32 = 4;
 
-/// An engine that waits for requests. Ends when dropped.
+/// A running engine. It is ended on drop.
 pub(super) struct Process {
     child: Child,
     requests: Option<PipeWriter>,
@@ -26,17 +26,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it; returns its greeting as well, without the words that all have.
+    /// Starts it; also returns its greeting without the common prefix.
     ///
     /// # Errors
-    /// When it does not start or does not greet.
+    /// If it does not start or sends no greeting.
     pub(super) fn start(mut command: Command) -> Result<(Self, String)> {
         let (theirs, requests) = io::pipe()?;
         let (answers, answering) = io::pipe()?;
         command.fd(OwnedFd::from(theirs), REQUESTS).fd(OwnedFd::from(answering), ANSWERS);
-        // In a process group of its own: Ctrl-C is for us, and the engine ends when we are gone.
+        // In a separate process group: Ctrl-C must reach the bench only. The engine ends at the end of its requests.
         let child = command.process_group(0).spawn()?;
-        // Our copies of its ends.
+        // Close this process's copies of the engine's ends.
         drop(command);
         let mut process = Self { child, requests: Some(requests), answers: BufReader::new(answers) };
         let greeting = process.line(PATIENCE)?;
@@ -52,10 +52,10 @@ impl Process {
         self.child.id()
     }
 
-    /// Makes a request and returns the answer without its first word.
+    /// Sends a request and returns the answer without its first word.
     ///
     /// # Errors
-    /// When it says that it failed, or nothing.
+    /// If it reports a failure or does not answer in time.
     pub(super) fn ask(&mut self, request: &str, limit: Duration) -> Result<String> {
         let requests = self.requests.as_mut().context("no pipe")?;
         requests.write_all(format!("{request}\n").as_bytes()).with_context(|| format!("request {request:?}"))?;
@@ -63,16 +63,16 @@ impl Process {
         match answer.split_once(' ').unwrap_or((&answer, "")) {
             ("ok" | "done", rest) => Ok(rest.to_owned()),
             ("failed", words) => bail!("{words}"),
-            _ => bail!("request {request:?}: it answered {answer:?}"),
+            _ => bail!("the engine answered {answer:?} to the request {request:?}"),
         }
     }
 
-    /// Lets it end.
+    /// Ends the engine.
     pub(super) fn end(&mut self) {
         drop(self.requests.take());
     }
 
-    /// Makes a request for whose answer nobody waits, and is gone; returns how it ends.
+    /// Sends a request, closes the connection without waiting for the answer, and returns the exit status.
     #[cfg(test)]
     pub(super) fn leave(&mut self, request: &str) -> Result<std::process::ExitStatus> {
         self.requests.as_mut().context("no pipe")?.write_all(request.as_bytes())?;
@@ -81,7 +81,7 @@ impl Process {
         self.child.wait_timeout(PATIENCE)?.context("it does not end")
     }
 
-    /// One line, without its end.
+    /// Reads one line, without the newline.
     fn line(&mut self, limit: Duration) -> Result<String> {
         let end = Instant::now() + limit;
         let mut line = Vec::new();
@@ -102,7 +102,7 @@ impl Process {
     fn wait_for_answer(&self, end: Instant) -> Result<()> {
         loop {
             let rest = end.saturating_duration_since(Instant::now());
-            ensure!(!rest.is_zero(), "it does not answer");
+            ensure!(!rest.is_zero(), "the engine does not answer");
             let mut files = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
             match rustix::event::poll(&mut files, Some(&Timespec::try_from(rest)?)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -116,7 +116,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
-        // It ends at the end of its input; if it does not, it is in a turn that nobody waits for.
+        // It ends at the end of its requests. If it is still in a turn, it is killed.
         if !matches!(self.child.wait_timeout(Duration::from_secs(2)), Ok(Some(_))) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -1,22 +1,22 @@
-//! The engines that are carried in this program: their sources, how they are made and how they are run.
+//! The engines embedded in this program: their sources, and how to build and run them.
 
 use super::super::contestant::Contestant;
 
-/// The engine of a contestant.
+/// The engine of a method.
 pub(super) struct Source {
     pub(super) contestant: Contestant,
     pub(super) file: &'static str,
     pub(super) text: &'static str,
-    /// How to make a program of it, if that must be done, in their directory.
+    /// The command that builds it in the directory of the engines, if any.
     pub(super) build: Option<&'static [&'static str]>,
-    /// The words that run it; `@` stands for its directory.
+    /// The command that runs it; `@` stands for its directory.
     pub(super) run: &'static [&'static str],
-    /// Variables of its environment; `@` stands for its directory.
+    /// Its environment variables; `@` stands for its directory.
     pub(super) environment: &'static [(&'static str, &'static str)],
 }
 
 impl Source {
-    /// Whether it is this program under the preload library.
+    /// Is it this program under the preload library?
     pub(super) fn is_preloaded(&self) -> bool {
         self.environment.iter().any(|(name, _)| *name == "LD_PRELOAD")
     }
@@ -49,7 +49,7 @@ const NODE: Source = Source {
     environment: &[],
 };
 
-/// Where the preload library is put, and the variable that has it loaded.
+/// The file name of the preload library, and the variable that loads it.
 pub(super) const PRELOAD: &str = "libforkless_preload.so";
 const LOADED: (&str, &str) = ("LD_PRELOAD", "@/libforkless_preload.so");
 
@@ -62,7 +62,7 @@ const PRELOADED: Source = Source {
     environment: &[LOADED],
 };
 
-/// All of them, a language's together.
+/// All engines, grouped by language.
 pub(super) const SOURCES: [Source; 23] = [
     Source {
         contestant: Contestant::Go,
@@ -85,7 +85,7 @@ pub(super) const SOURCES: [Source; 23] = [
         file: "Engine.java",
         text: include_str!("../../engines/java/Engine.java"),
         build: Some(&["javac", "-d", ".", "Engine.java"]),
-        // The memory that it is asked for is outside the heap.
+        // The requested memory is outside the heap.
         run: &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
         environment: &[],
     },

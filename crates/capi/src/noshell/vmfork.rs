@@ -1,4 +1,4 @@
-//! A function of the caller's in a child that shares its memory: `popen_noshell_vmfork`.
+//! Calls a function of the caller in a child that shares its memory: `popen_noshell_vmfork`.
 
 use crate::entry::as_libc;
 use crate::error::{Failure, bad};
@@ -10,10 +10,10 @@ use libc::{c_int, c_void, pid_t};
 use std::io;
 use std::ptr::null_mut;
 
-/// What the function may use: `POPEN_NOSHELL_STACK_SIZE`. Only what it touches is ever memory, and only until it has left.
+/// The stack of the function. Only pages that it touches are allocated, and only until it has returned.
 const STACK: usize = 8 << 20;
 
-/// Below the stack: memory that nobody may touch. Whole pages of any size that Linux has.
+/// The guard area below the stack: whole pages, with any page size of Linux.
 const GUARD: usize = 64 << 10;
 
 type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -27,17 +27,19 @@ unsafe extern "C" fn popen_noshell_vmfork(
     memory_to_free_on_child_exit: *mut *mut c_void,
 ) -> pid_t {
     as_libc(-1, || {
-        let function = function.ok_or(bad("a null pointer"))?;
+        let function = function.ok_or(bad("the function is a null pointer"))?;
         if memory_to_free_on_child_exit.is_null() {
-            return Err(bad("no place for the result"));
+            return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract. There is nothing to free: the child has left when this returns.
+        // SAFETY: the header's contract. There is nothing to free: the child no longer uses the memory when this
+        // returns.
         unsafe { memory_to_free_on_child_exit.write(null_mut()) };
         let stack = Stack::new()?;
         let mut called = Called { function, argument, mask: None };
-        // The function may change the child's ids; most do not, and are not to be refused where a filter forbids the care.
+        // The function may change the child's IDs. Most do not, so a failure (a seccomp filter may refuse the calls) is
+        // ignored.
         let keep = KeepDumpable::begin().ok();
-        // SAFETY: the header's contract, and the stack lives until the child has left.
+        // SAFETY: the header's contract; the stack lives until the child no longer uses it.
         let pid = unsafe { clone(&stack, &mut called) }.map_err(io::Error::from_raw_os_error)?;
         if let Some(keep) = keep {
             keep.end(pid);
@@ -46,12 +48,12 @@ unsafe extern "C" fn popen_noshell_vmfork(
     })
 }
 
-/// Clones; the caller stands still until the child has called exec or ended.
+/// Clones. The caller is suspended until the child has called exec or exited.
 ///
 /// # Safety
-/// The function may run as after `vfork(2)`.
+/// The function may run as in a child of `vfork(2)`.
 unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
-    // No exit signal, as it always was. Exec sets it to SIGCHLD.
+    // No exit signal, as in the original. Exec sets it to SIGCHLD.
     let flags = (uapi::CLONE_VM | uapi::CLONE_VFORK) as u64;
     let args = uapi::clone_args {
         flags: flags | uapi::CLONE_CLEAR_SIGHAND,
@@ -66,13 +68,14 @@ unsafe fn clone(stack: &Stack, called: &mut Called) -> Result<pid_t, i32> {
         set_tid_size: 0,
         cgroup: 0,
     };
-    // SAFETY: a stack of its own, and the caller stands still. 64 bytes are the first version, which has no set_tid.
+    // SAFETY: the child has its own stack, and the caller is suspended. 64 bytes are the first version of the
+    // structure, without set_tid.
     match unsafe { sys::clone3_call(&args, 64, call, called) } {
         Err(errno::ENOSYS | errno::EPERM | errno::EINVAL) => {}
         answer => return answer,
     }
-    // Refused: the handlers are put away in the child, and none may run before that.
-    // Put back below; by raw system call, since libc leaves its own two signals out.
+    // Without clone3 there is no CLONE_CLEAR_SIGHAND: the child resets the handlers, and none may run before. The mask
+    // is restored below. By raw system call, because libc's functions leave its own two signals out.
     let mask = sys::set_signal_mask(signals::blocked_in_caller())?;
     called.mask = Some(mask);
     // SAFETY: as above.
@@ -92,14 +95,14 @@ impl Stack {
             return Err(io::Error::last_os_error().into());
         }
         let stack = Self(start);
-        // SAFETY: the lower part of it.
+        // SAFETY: the lower part of the new mapping.
         if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
             return Err(io::Error::last_os_error().into());
         }
         Ok(stack)
     }
 
-    /// The lowest address that may be used.
+    /// The lowest usable address.
     fn bottom(&self) -> usize {
         self.0 as usize + GUARD
     }
@@ -107,7 +110,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; a child that used it has left.
+        // SAFETY: mapped by `new`; a child that used it no longer does.
         unsafe { libc::munmap(self.0, GUARD + STACK) };
     }
 }

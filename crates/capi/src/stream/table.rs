@@ -1,7 +1,7 @@
-//! Which child belongs to which stream.
+//! The table of streams and their children.
 //!
-//! By the stream's descriptor, in an array of arrays: opening and closing take the same time whatever the number of streams, and
-//! no lock that a forked copy of the process might find held for ever.
+//! It is indexed by the stream's descriptor, as an array of arrays: opening and closing take constant time, and there
+//! is no lock that a forked process might find held for ever.
 
 use super::Running;
 use crate::error::Failure;
@@ -11,25 +11,25 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A stream that is open.
+/// An open stream.
 pub struct Entry {
     /// The stream.
     pub stream: *mut FILE,
-    /// Its program.
+    /// Its child.
     pub running: Running,
 }
 
 const ROW: usize = 1024;
 
-/// The entries of so many descriptors in a row.
+/// The entries of consecutive descriptors.
 type Row = [AtomicPtr<Entry>; ROW];
 
-/// Room for 2^20 descriptors, as many as `/proc/sys/fs/nr_open` allows unless it was raised.
+/// Room for 2^20 descriptors, the default of `/proc/sys/fs/nr_open`.
 static ROWS: [AtomicPtr<Row>; ROW] = [const { AtomicPtr::new(null_mut()) }; ROW];
 
-/// The place of a stream, made if there is none and it is wanted.
+/// The entry of a stream; `make` allocates it if it does not exist.
 fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
-    // SAFETY: an open stream, says the header's contract.
+    // SAFETY: an open stream, by the header's contract.
     let fd = usize::try_from(unsafe { libc::fileno(stream) }).ok()?;
     let first = ROWS.get(fd / ROW)?;
     let mut row = first.load(Ordering::Acquire);
@@ -37,7 +37,7 @@ fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
         if !make {
             return None;
         }
-        // SAFETY: a layout of some bytes.
+        // SAFETY: the layout's size is not 0.
         let new = unsafe { alloc_zeroed(Layout::new::<Row>()) }.cast::<Row>();
         if new.is_null() {
             return None;
@@ -45,36 +45,39 @@ fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
         row = match first.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(theirs) => {
-                // SAFETY: allocated above with this layout, and nobody has seen it.
+                // SAFETY: allocated above with this layout, and not shared.
                 unsafe { std::alloc::dealloc(new.cast(), Layout::new::<Row>()) };
                 theirs
             }
         };
     }
-    // SAFETY: rows are null pointers at first, and are never freed.
+    // SAFETY: rows start as null pointers, and are never freed.
     Some(&unsafe { &*row }[fd % ROW])
 }
 
-/// Notes a stream. One that was closed by `fclose(3)` and so left its place taken loses its child here.
+/// Records a stream. If the entry is still used by a stream that was closed with `fclose(3)`, the handle of that
+/// stream's child is dropped.
 pub fn insert(entry: Entry) -> Result<(), Failure> {
-    let place = place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "no room to note the stream"))?;
+    let place =
+        place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
     if !stale.is_null() && !planted!("c-stale-stream-kept") {
-        // SAFETY: made by Box::into_raw, and out of the table.
+        // SAFETY: of Box::into_raw, and no longer in the table.
         drop(unsafe { Box::from_raw(stale) });
     }
     Ok(())
 }
 
-/// Takes a stream out; none if it is not one of ours.
+/// Removes a stream; None if this library has not opened it.
 pub fn remove(stream: *mut FILE) -> Option<Entry> {
     let place = place(stream, false)?;
     let found = place.load(Ordering::Acquire);
-    // SAFETY: not null, and in the table as long as its descriptor is open, which the stream that was given keeps so.
+    // SAFETY: not null, and in the table as long as its descriptor is open, which it is because the given stream has
+    // it.
     if found.is_null() || unsafe { (*found).stream } != stream && !planted!("c-stream-of-another") {
         return None;
     }
     let taken = place.compare_exchange(found, null_mut(), Ordering::AcqRel, Ordering::Relaxed).ok()?;
-    // SAFETY: made by Box::into_raw; who exchanges it has it alone.
+    // SAFETY: of Box::into_raw; the thread that exchanges the pointer owns it.
     Some(*unsafe { Box::from_raw(taken) })
 }

@@ -1,18 +1,18 @@
-//! The tests in C as hosts of other kinds: linked statically with all of libc, and built with a sanitizer.
+//! Runs the C tests in other kinds of processes: statically linked, and built with a sanitizer.
 
 use super::{WARNINGS, flags, must, prefix, say, temporary};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The tests that are run in each.
+/// The tests to run in each kind.
 const TESTS: [&str; 10] =
     ["child", "command", "nulls", "pipeline", "pty", "sets", "stream", "system", "threads", "zygote"];
 
-/// What a sanitizer exits with when it has found something.
+/// The exit status of a sanitizer that has reported an error.
 const FOUND: &str = "exitcode=77";
 
-/// Compiles a program with these options and `libforkless.a`; none, with what the compiler said, where that cannot be done.
+/// Compiles a program with these options and `libforkless.a`. Returns the compiler's message if that fails.
 fn compile(options: &[&str], source: &Path, program: &Path) -> Option<String> {
     let prefix = prefix()?;
     let mut command = Command::new("gcc");
@@ -24,7 +24,7 @@ fn compile(options: &[&str], source: &Path, program: &Path) -> Option<String> {
     (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Runs the tests, built with these options, but for one that is not possible there.
+/// Runs the tests, built with these options, except for one that is not possible there.
 fn tests(kind: &str, options: &[&str], impossible: Option<&str>) {
     if prefix().is_none() {
         return;
@@ -41,7 +41,7 @@ fn tests(kind: &str, options: &[&str], impossible: Option<&str>) {
     }
 }
 
-/// Why there are no such programs here, if there are none.
+/// The reason why such programs cannot be built or run here, if there is one.
 fn is_impossible(options: &[&str], directory: &Path) -> Option<String> {
     if std::env::var_os("FORKLESS_TEST_SLOW").is_some() {
         return Some("it takes too long on a machine that is slow (FORKLESS_TEST_SLOW)".to_owned());
@@ -51,12 +51,13 @@ fn is_impossible(options: &[&str], directory: &Path) -> Option<String> {
     if let Some(why) = compile(options, &source, &program) {
         return Some(format!("gcc cannot make one: {why}"));
     }
-    // Older sanitizers do not run on every kernel.
+    // Older sanitizers do not work on every kernel.
     let output = run(&program).output().expect("timeout");
     (!output.status.success()).then(|| format!("even an empty one fails: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// gcc 12's AddressSanitizer takes the end of a cancelled thread, whoever made it, for a fault where it has given that a stack for signals.
+/// gcc 12's AddressSanitizer reports the end of a cancelled thread as an error, in any program, if it has given the thread a
+/// signal stack.
 fn run(program: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.arg("300").arg(program).env("TSAN_OPTIONS", FOUND);
@@ -64,7 +65,7 @@ fn run(program: &Path) -> Command {
     command
 }
 
-/// Users by name are libc's name services, whose shared libraries a static program cannot count on: `docs/gotchas.md`.
+/// Looking up users needs libc's name services, shared libraries that a static program cannot rely on: `docs/gotchas.md`.
 #[test]
 fn static_hosts() {
     tests("a static host", &["-static"], Some("command"));
@@ -75,15 +76,15 @@ fn hosts_with_address_sanitizer() {
     tests("a host with AddressSanitizer", &["-fsanitize=address"], None);
 }
 
-/// A handler runs when the program next calls libc, so not while the library waits: `docs/gotchas.md`.
+/// ThreadSanitizer runs signal handlers at the next call of libc, so not while the library waits: `docs/gotchas.md`.
 #[test]
 fn hosts_with_thread_sanitizer() {
     tests("a host with ThreadSanitizer", &["-fsanitize=thread"], Some("stream"));
 }
 
-/// A sanitizer's silence means something: what is wrong beside launches is found.
+/// Negative control: the sanitizer reports errors outside of launches.
 #[test]
-fn sanitizers_find_what_is_wrong_in_a_host() {
+fn sanitizers_detect_planted_errors_in_a_host() {
     let Some(_) = prefix() else { return };
     let directory = temporary();
     for (kind, wrong) in [

@@ -1,4 +1,4 @@
-/* What its users rely on, in every mode. */
+/* Documented behaviour, in every mode. */
 #include "noshell.h"
 
 static void statuses(void) {
@@ -10,7 +10,7 @@ static void statuses(void) {
     EXPECT(4 << 8, pclose_noshell(&arg));
 }
 
-/* The stream that is not the caller's is /dev/null, whatever the caller has there. */
+/* The standard stream without a pipe is /dev/null, whatever the caller's is. */
 static void the_other_stream(void) {
     pclose_arg arg;
     expect_text("/dev/null\n", run(ARGV("readlink", "/proc/self/fd/0"), "r", &arg, 0), &arg, 0);
@@ -23,7 +23,7 @@ static void standard_error(void) {
     pclose_arg arg;
     expect_text("out\n", run(both, "r", &arg, 1), &arg, 0);
     expect_text("err\nout\n", run(both, "r", &arg, 2), &arg, 0);
-    /* Where it is written to, merging is with /dev/null. */
+    /* In mode "w", merged standard error is /dev/null. */
     run(ARGV("sh", "-c", "test \"$(readlink /proc/$$/fd/2)\" = /dev/null"), "w", &arg, 2);
     EXPECT(0, pclose_noshell(&arg));
     int ends[2], old = dup(2);
@@ -39,7 +39,7 @@ static void standard_error(void) {
     close(ends[0]);
 }
 
-/* The name that the program is told, its arguments as they are, its place in PATH at this moment. */
+/* argv[0], arguments, and the search in the current PATH. */
 static void programs(void) {
     pclose_arg arg;
     FILE *stream = popen_noshell("sh", ARGV("another", "-c", "echo $0"), "r", &arg, 0);
@@ -54,7 +54,7 @@ static void programs(void) {
     fclose(script);
     snprintf(with, sizeof with, "%s:%s", directory, old);
     setenv("PATH", with, 1);
-    /* A file that is no program is the shell's, as with execvp(3); by its name and by its path. */
+    /* A file without #! is run by the shell, as with execvp(3), by name and by path. */
     expect_text("script of 2\n", run(ARGV("script-without-a-head", "a", "b"), "r", &arg, 0), &arg, 0);
     expect_text("script of 1\n", run(ARGV(path, "a"), "r", &arg, 0), &arg, 0);
     setenv("PATH", old, 1);
@@ -67,7 +67,7 @@ static void programs(void) {
     EXPECT(1 << 8, pclose_noshell(&arg));
 }
 
-/* Every descriptor that is not close-on-exec, ignored signals and the mask: the rules of exec. */
+/* Inherited: every descriptor that is not close-on-exec, ignored signals and the signal mask, as by execve(2). */
 static void inherited(void) {
     pclose_arg arg, other;
     char line[128], want[128] = "";

@@ -1,4 +1,4 @@
-/* The known faults of the original, each mended, in every mode. */
+/* Known bugs of the original, which are fixed here, in every mode. */
 #include "noshell.h"
 #include <alloca.h>
 #include <dirent.h>
@@ -16,7 +16,7 @@ static void expect_refused(int errnum, FILE *stream, pclose_arg *arg) {
     EXPECT(EINVAL, errno);
 }
 
-/* A program that cannot be executed is an error at open, and nobody is told anything on standard error. */
+/* A program that cannot be executed is an error of opening, and nothing is printed on standard error. */
 static void exec_errors(void) {
     pclose_arg arg;
     int ends[2], old = dup(2), said = -1;
@@ -44,7 +44,7 @@ static void exec_errors(void) {
     expect_refused(ENOENT, popen_noshell_compat("''", "r", &arg), &arg);
 }
 
-/* What the caller has in its buffers is written once, by the caller. */
+/* Buffered output of the caller is written once, by the caller. */
 static void buffers_of_the_caller(void) {
     pclose_arg arg;
     int ends[2], there = -1;
@@ -72,7 +72,7 @@ static void buffers_of_the_caller(void) {
     fclose(own), close(ends[0]), close(ends[1]);
 }
 
-/* No stack of a child's stays mapped. */
+/* No stack of a child stays mapped. */
 static void stacks(void) {
     enum { STREAMS = 50 };
     pclose_arg args[STREAMS];
@@ -93,7 +93,7 @@ static long in_use(void) {
 #endif
 }
 
-/* No byte and no descriptor of one that failed, or of one that was closed, stays. */
+/* Failed and closed streams leak no memory and no descriptors. */
 static void leaks(void) {
     enum { ROUNDS = 300 };
     pclose_arg arg;
@@ -116,7 +116,7 @@ static void leaks(void) {
     expect_nothing_left(fds);
 }
 
-/* A storm of signals without SA_RESTART while it is closed: the status comes, and the last bytes arrive. */
+/* Closing during a storm of signals without SA_RESTART: the status is returned, and the last bytes arrive. */
 static void interrupted(void) {
     struct sigaction action, old;
     struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
@@ -138,7 +138,7 @@ static void interrupted(void) {
     snprintf(rest, sizeof rest, "wc -c >%s", path);
     hold(command, sizeof command, rest);
     FILE *stream = run(ARGV("sh", "-c", command), "w", &arg, 0);
-    /* The pipe is full, and some of it is in the stream still. */
+    /* The pipe is full, and the stream's buffer has more data. */
     int room = fcntl(fileno(stream), F_GETPIPE_SZ);
     CHECK(room >= 4096);
     for (int left = room; left > 0; left -= 4096) EXPECT(4096, write(fileno(stream), block, 4096));
@@ -154,7 +154,7 @@ static void interrupted(void) {
     sigaction(SIGALRM, &old, NULL);
 }
 
-/* What the program did not take is told, and the program has been waited for all the same. */
+/* Data that the program did not read is reported, and the program has been waited for. */
 static void broken_pipe(void) {
     pclose_arg arg;
     siginfo_t info;
@@ -176,8 +176,8 @@ static void empty_arguments(void) {
     expect_text("[][a][][bc][]", stream, &arg, 0);
 }
 
-/* A program that was started meanwhile does not hold another's input open. */
-static void streams_do_not_hold_each_other(void) {
+/* A program does not inherit another stream's pipe, and so does not keep its input open. */
+static void streams_are_not_inherited_by_later_programs(void) {
     pclose_arg first, second;
     run(ARGV("cat"), "w", &first, 0);
     run(ARGV("cat"), "w", &second, 0);
@@ -206,7 +206,7 @@ static void vmfork(void) {
     EXPECT(pid, waitpid(pid, &status, __WALL));
     EXPECT(9 << 8, status);
     CHECK(address_space() - before < 4096);
-    /* A handler of the caller's does not run in its memory. */
+    /* A signal handler of the caller does not run in the child, which shares its memory. */
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
     action.sa_handler = count_alarm;
@@ -224,7 +224,7 @@ static void vmfork(void) {
 
 int main(void) {
     int fds = open_fds();
-    /* Without directories that this user may not search, which would be EACCES. */
+    /* Without directories that this user may not search, which would return EACCES. */
     setenv("PATH", "/usr/bin:/bin", 1);
     in_every_mode(exec_errors);
     in_every_mode(buffers_of_the_caller);
@@ -233,7 +233,7 @@ int main(void) {
     in_every_mode(interrupted);
     in_every_mode(broken_pipe);
     in_every_mode(empty_arguments);
-    in_every_mode(streams_do_not_hold_each_other);
+    in_every_mode(streams_are_not_inherited_by_later_programs);
     vmfork();
     expect_nothing_left(fds);
     return 0;

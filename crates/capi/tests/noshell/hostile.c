@@ -1,4 +1,4 @@
-/* Bad input and bad surroundings, in every mode. */
+/* Invalid arguments and unusual environments, in every mode. */
 #include "noshell.h"
 
 static void bad_input(void) {
@@ -34,7 +34,7 @@ static void bad_input(void) {
     errno = 0;
     EXPECT(-1, pclose_noshell(&arg));
     EXPECT(EINVAL, errno);
-    /* Twice, and a stream of somebody else's, which stays open. */
+    /* Closing twice; closing a stream of other code, which stays open. */
     run(argv, "r", &arg, 0);
     EXPECT(0, pclose_noshell(&arg));
     errno = 0;
@@ -46,7 +46,7 @@ static void bad_input(void) {
     EXPECT(EINVAL, errno);
     EXPECT(EOF, fgetc(foreign));
     EXPECT(0, fclose(foreign));
-    /* One for which the caller has waited. */
+    /* A child that the caller has already waited for. */
     int status;
     run(argv, "r", &arg, 0);
     EXPECT(arg.pid, waitpid(arg.pid, &status, __WALL));
@@ -55,7 +55,7 @@ static void bad_input(void) {
     EXPECT(ECHILD, errno);
 }
 
-/* Lines of 8,192 characters and of 1 MiB, in many words and in one, which is more than the kernel takes. */
+/* Lines of 8,192 characters and of 1 MiB, in many words and in one. The latter exceeds the kernel's limit. */
 static void long_lines(void) {
     const size_t sizes[] = {8192, 1 << 20};
     pclose_arg arg;
@@ -85,7 +85,7 @@ static void long_lines(void) {
     }
 }
 
-/* Any of the standard streams closed, so that a pipe's own end has its number. */
+/* With a standard stream closed, so that a pipe's end has its number. */
 static void without_streams(int closed) {
     pclose_arg arg;
     char got[16];
@@ -105,7 +105,7 @@ static void closed_streams(void) {
     for (int closed = 1; closed < 8; closed++) IN_A_COPY(without_streams(closed));
 }
 
-/* The kernel reaps children itself: the status is kept by a pidfd (Linux 6.15), or said to be lost. */
+/* With SIGCHLD ignored the kernel reaps children: a pidfd keeps the status (Linux 6.15), or it is reported as lost. */
 static void sigchld_ignored(void) {
     pclose_arg arg;
     signal(SIGCHLD, SIG_IGN);
@@ -116,7 +116,7 @@ static void sigchld_ignored(void) {
     signal(SIGCHLD, SIG_DFL);
 }
 
-/* With no room for a pipe, with room for half of one, and for little more. */
+/* With no free descriptor, with one, and with a few more. */
 static void few_descriptors(void) {
     struct rlimit old, few;
     pclose_arg arg;
@@ -156,13 +156,13 @@ static void *many(void *argument) {
 
 static volatile int is_done;
 
-/* Another thread changes the mode all the time. */
+/* A thread that keeps changing the mode. */
 static void *changes_mode(void *argument) {
     for (int n = 0; !is_done; n++) popen_noshell_set_fork_mode(n % 3), usleep(100);
     return argument;
 }
 
-/* Another thread forks all the time; some copies live on for a while, some use the library themselves. */
+/* A thread that keeps forking; some children live for a while, some use the library themselves. */
 static void *forks(void *argument) {
     for (int n = 0; !is_done; n++) {
         pid_t pid = fork();
@@ -194,7 +194,7 @@ static void in_threads(void) {
     beside(forks);
 }
 
-/* In a forked copy the child is not its own. */
+/* A forked process cannot close the stream: the child is not its child. */
 static void forked_copy(void) {
     pclose_arg arg;
     run(ARGV("sh", "-c", "exit 7"), "r", &arg, 0);
@@ -202,7 +202,7 @@ static void forked_copy(void) {
     EXPECT(7 << 8, pclose_noshell(&arg));
 }
 
-/* It is kept, and is the first one's. */
+/* An unknown mode is stored, and means the first mode. */
 static void no_such_mode(void) {
     pclose_arg arg;
     popen_noshell_set_fork_mode(99);

@@ -1,4 +1,4 @@
-/* Names, numbers and layout, as programs have them compiled in. C99 and C++11. */
+/* Names, numbers and the layout that programs have compiled in. C99 and C++11. */
 #include <popen_noshell.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ AT(popen_noshell_clone_arg, argv, 1, 4);
 IS(clone_arg, sizeof(struct popen_noshell_clone_arg) == 2 * sizeof(void *) + 4 * sizeof(int));
 
 int main(void) {
-    /* Their types: none of these is a warning. */
+    /* The types of the functions: none of these assignments causes a warning. */
     FILE *(*open_argv)(const char *, const char *const *, const char *, struct popen_noshell_pass_to_pclose *, int) = popen_noshell;
     FILE *(*open_line)(const char *, const char *, struct popen_noshell_pass_to_pclose *) = popen_noshell_compat;
     int (*close_either)(struct popen_noshell_pass_to_pclose *) = pclose_noshell;

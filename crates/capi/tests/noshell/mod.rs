@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the header declares.
+/// The functions of the header.
 const NAMES: [&str; 6] = [
     "pclose_noshell",
     "popen_noshell",
@@ -20,7 +20,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/noshell/{name}.c"))
 }
 
-/// Compiles a program with these words of a compiler's, with the shared and with the static library, and runs both.
+/// Compiles a program with these compiler options, with the shared and with the static library, and runs both.
 fn both_ways(compiler: &[&str], source: &Path) {
     let Some(prefix) = prefix() else { return };
     let directory = temporary();
@@ -49,9 +49,9 @@ macro_rules! c_tests {
     ($($name:ident)*) => {
         $(#[test] fn $name() { both_ways(&["cc", "-std=c99"], &source(stringify!($name))); })*
 
-        /// None is forgotten here.
+        /// Every C file in the directory has a test here.
         #[test]
-        fn every_test_of_it_is_run() {
+        fn every_test_of_popen_noshell_is_run() {
             let named: BTreeSet<String> = [$(stringify!($name).to_owned()),*].into();
             let there = super::sources("tests/noshell");
             assert_eq!(named, there.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into()).collect());
@@ -62,7 +62,7 @@ macro_rules! c_tests {
 c_tests! { behaviour faults hostile layout relink usage }
 
 #[test]
-fn the_header_is_for_cpp_too_and_pedants() {
+fn the_header_compiles_as_cpp_without_pedantic_warnings() {
     both_ways(&["cc", "-std=c99", "-pedantic", "-xc"], &source("layout"));
     if Command::new("c++").arg("--version").output().is_err() {
         say("SKIPPED: popen_noshell.h in C++ because c++ is not installed");
@@ -72,7 +72,7 @@ fn the_header_is_for_cpp_too_and_pedants() {
 }
 
 #[test]
-fn only_its_names_are_exported_with_a_version() {
+fn only_names_of_popen_noshell_are_exported_with_a_version() {
     let Some(prefix) = prefix() else { return };
     let header = fs::read_to_string(prefix.join("include/popen_noshell.h")).expect("the header");
     let declared = header.split(['*', ' ']).filter_map(|word| word.split_once('(')).map(|(name, _)| name);
@@ -97,9 +97,9 @@ fn only_its_names_are_exported_with_a_version() {
     assert_eq!(global, NAMES.map(str::to_owned).into());
 }
 
-/// Memory that is not ours, read or freed twice, or left behind, in the one mode that valgrind can follow.
+/// Finds invalid accesses, double frees and leaks, in the only mode that valgrind supports.
 #[test]
-fn it_runs_clean_under_valgrind() {
+fn popen_noshell_runs_clean_under_valgrind() {
     let Some(prefix) = prefix() else { return };
     if Command::new("valgrind").arg("--version").output().is_err() {
         say("SKIPPED: popen_noshell under valgrind because it is not installed");
@@ -115,9 +115,9 @@ fn it_runs_clean_under_valgrind() {
     must(run(prefix, &valgrind, &program).env("NOSHELL_TEST_MODE", "1"));
 }
 
-/// Both libraries in one program, and both archives.
+/// Both libraries can be used in one program, also as archives.
 #[test]
-fn it_lives_beside_forkless() {
+fn both_libraries_work_in_one_program() {
     let Some(prefix) = prefix() else { return };
     let directory = temporary();
     let source = directory.path().join("both.c");

@@ -1,10 +1,10 @@
-/* What the tests of popen_noshell.h share. */
+/* Shared by the tests of popen_noshell. */
 #include "../expect.h"
 #include <popen_noshell.h>
 
 typedef struct popen_noshell_pass_to_pclose pclose_arg;
 
-/* The arguments of a program, the first of which is the program. */
+/* An argument list that begins with the program. */
 #define ARGV(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static inline FILE *run(const char *const *argv, const char *type, pclose_arg *arg, int stderr_mode) {
@@ -14,7 +14,7 @@ static inline FILE *run(const char *const *argv, const char *type, pclose_arg *a
     return stream;
 }
 
-/* Reads to the end, compares, closes. */
+/* Reads until end of file, compares, closes. */
 static inline void expect_text(const char *text, FILE *stream, pclose_arg *arg, int status) {
     char got[4096];
     CHECK(stream != NULL);
@@ -27,7 +27,7 @@ static inline void expect_text(const char *text, FILE *stream, pclose_arg *arg, 
     EXPECT(status, pclose_noshell(arg));
 }
 
-/* In a copy of this process, for what would be in the way of others. */
+/* Runs the statement in a forked process, if it would affect later tests. */
 #define IN_A_COPY(work)                                  \
     do {                                                 \
         fflush(NULL);                                    \
@@ -41,14 +41,14 @@ static inline void expect_text(const char *text, FILE *stream, pclose_arg *arg, 
         EXPECT(0, copy_status);                          \
     } while (0)
 
-/* No descriptor more than before, and no child. */
+/* Expects no more descriptors than before, and no child. */
 static inline void expect_nothing_left(int fds) {
     EXPECT(fds, open_fds());
     EXPECT(-1, waitpid(-1, NULL, WNOHANG | __WALL));
     EXPECT(ECHILD, errno);
 }
 
-/* KiB of address space. */
+/* The size of the address space in KiB. */
 static inline long address_space(void) {
     long pages = 0;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -57,7 +57,7 @@ static inline long address_space(void) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* Calls it in each of the three modes, or in the one that the environment names: valgrind knows no other than fork. */
+/* Calls the test in each of the three modes, or in that of the environment: valgrind only supports fork. */
 static inline void in_every_mode(void (*test)(void)) {
     const char *only = getenv("NOSHELL_TEST_MODE");
     for (int mode = POPEN_NOSHELL_MODE_CLONE; mode <= POPEN_NOSHELL_MODE_POSIX_SPAWN; mode++) {

@@ -1,4 +1,4 @@
-/* A program that was compiled with another header: these declarations are its own. It is linked with our library. */
+/* A program that was compiled with the original header: the declarations are its own. It is linked with this library. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
@@ -17,7 +17,7 @@ extern int pclose_noshell(struct popen_noshell_pass_to_pclose *);
 extern void popen_noshell_set_fork_mode(int);
 extern int popen_noshell_get_fork_mode();
 
-/* What lies around the structure stays as it is. */
+/* Bytes around the structure, which must not change. */
 struct guarded {
     char before[64];
     struct popen_noshell_pass_to_pclose pclose_arg;

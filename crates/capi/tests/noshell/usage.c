@@ -1,4 +1,4 @@
-/* popen_noshell as its users were shown to use it: a list or a line, reading and writing, and both directions by vmfork. */
+/* The usage examples of the original: a list or a command line, reading and writing, and both directions with vmfork. */
 #include <err.h>
 #include <popen_noshell.h>
 #include <stdlib.h>

@@ -1,20 +1,20 @@
-//! The questions of the advice as a chart: where each box stands, and which were passed through. Drawn as text and as a picture
-//! from the same places, which are columns and rows of characters.
+//! The questions of the advice as a flow chart: the positions of all boxes, and the path taken. Both the text and the SVG are
+//! drawn from these positions, which are columns and rows of characters.
 
 use forkless::{Advice, Next, Question, Way};
 
 /// Width in characters.
 pub(crate) const WIDTH: usize = 80;
 
-/// Left column: the questions that one comes to from above; then those beside them; then where they lead.
+/// Columns: questions reached from above, follow-up questions, and results.
 const LEFT: Column = Column { x: 0, width: 28 };
 const MIDDLE: Column = Column { x: 36, width: 24 };
 const RIGHT: Column = Column { x: 66, width: 14 };
 
-/// Rows of a box with a question, and with a choice.
+/// Height of a question and of a result, in rows.
 const ASKED: usize = 4;
 const TAKEN: usize = 3;
-/// Rows between boxes in the left column, for the arrow and its word.
+/// Rows between boxes in the left column, for the arrow and its label.
 const BETWEEN: usize = 2;
 
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ struct Column {
     width: usize,
 }
 
-/// A box with words in it.
+/// A box with text.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) x: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) lines: Vec<String>,
-    /// A choice and no question.
+    /// A result, not a question.
     pub(crate) is_end: bool,
     pub(crate) taken: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Arrow {
     pub(crate) taken: bool,
 }
 
-/// The way of an arrow, in characters; ends are included.
+/// The path of an arrow, in characters, including both ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Line {
     /// To the right in row `y`.
@@ -55,7 +55,7 @@ pub(crate) enum Line {
     Corner { x: usize, from: usize, y: usize, to: usize },
 }
 
-/// All of it.
+/// The whole chart.
 #[derive(Debug, Default)]
 pub(crate) struct Chart {
     pub(crate) nodes: Vec<Node>,
@@ -64,7 +64,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// The questions, and the way through them where there is one.
+    /// The questions and, with `advice`, the path taken.
     pub(crate) fn of(advice: Option<&Advice>) -> Self {
         let mut chart = Self::default();
         let mut question = Question::FIRST;
@@ -86,13 +86,13 @@ impl Chart {
                     chart.height = y + TAKEN;
                     return chart;
                 }
-                // Of a newer library: nothing to draw it with.
+                // An unknown variant of a newer library.
                 _ => return chart,
             }
         }
     }
 
-    /// What is to the right of a question, and how many rows that takes.
+    /// Draws the boxes to the right of a question; returns their height in rows.
     fn aside(&mut self, question: Question, answer: bool, y: usize, advice: Option<&Advice>) -> usize {
         let taken = answered(advice, question) == Some(answer);
         let arrow = |to: Column| Line::Right { y: y + 1, from: LEFT.x + LEFT.width, to: to.x - 1 };
@@ -133,12 +133,12 @@ impl Chart {
     }
 }
 
-/// The answer that the advice gave, if it came to the question.
+/// The answer to the question, if the advice reached it.
 fn answered(advice: Option<&Advice>, question: Question) -> Option<bool> {
     advice?.path.iter().find(|answer| answer.question == question).map(|answer| answer.yes)
 }
 
-/// Which answer leads to the right, and which down: to the right is what is further from the first choice.
+/// Which answer leads to the right, and which down. Down leads towards the preferred launcher.
 fn directions(question: Question) -> (bool, bool) {
     let right = question == Question::Code;
     (right, !right)
@@ -148,7 +148,7 @@ fn word(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-/// Words in lines of at most so many characters.
+/// Wraps text at `width` characters.
 pub(crate) fn wrap(words: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {
@@ -163,7 +163,7 @@ pub(crate) fn wrap(words: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// In words, a line for each question: for who cannot see the picture.
+/// A text description of the chart for screen readers.
 pub(crate) fn description() -> String {
     let end = |question: Question, yes| match question.then(yes) {
         Next::Ask(next) => format!("ask: {}", next.words()),
@@ -176,7 +176,7 @@ pub(crate) fn description() -> String {
     Question::ALL.map(line).join(" ").replace("?.", "?")
 }
 
-/// As text, with heavy lines for the way taken.
+/// The chart as text, with heavy lines for the path taken.
 pub(crate) fn text(chart: &Chart) -> String {
     let mut canvas = Canvas { rows: vec![vec![' '; WIDTH]; chart.height] };
     for node in &chart.nodes {
@@ -248,9 +248,8 @@ mod tests {
 
     use super::*;
 
-    /// Every box is in its own place, in 80 columns, with all of its words.
     #[test]
-    fn it_fits_and_nothing_covers_anything() {
+    fn chart_fits_80_columns_without_overlaps() {
         let chart = Chart::of(None);
         let drawn = text(&chart);
         assert!(drawn.lines().all(|line| line.chars().count() <= WIDTH), "\n{drawn}");
@@ -265,12 +264,11 @@ mod tests {
             };
             assert!(chart.nodes.iter().skip(index + 1).all(apart), "{node:?}\n{drawn}");
         }
-        assert!(!drawn.contains(['━', '┃']), "no way was taken\n{drawn}");
+        assert!(!drawn.contains(['━', '┃']), "no path was taken\n{drawn}");
     }
 
-    /// All questions and both answers to each are there.
     #[test]
-    fn it_is_whole() {
+    fn chart_has_all_questions_answers_and_launchers() {
         let chart = Chart::of(None);
         let asked = chart.nodes.iter().filter(|node| !node.is_end).count();
         assert_eq!(asked, Question::ALL.len());
@@ -281,9 +279,8 @@ mod tests {
         assert!(description().contains(Question::Allowed.words()));
     }
 
-    /// One way is marked: as many arrows as questions, and one choice, the advice's.
     #[test]
-    fn the_way_taken_is_marked() {
+    fn chart_marks_exactly_the_path_taken() {
         for (support, code, threads, may_share) in [
             (Support::ALL, false, 1, true),
             (Support::ALL, false, 1, false),

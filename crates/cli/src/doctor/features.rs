@@ -1,6 +1,6 @@
-//! What launches rest on, found by trying it: with the library's own probe, and with small launches and harmless calls.
+//! Kernel features, found by trying them: with the library's own probe, small launches and harmless system calls.
 //!
-//! Nothing is believed because of a version number, since containers and service managers refuse what the kernel has.
+//! Version numbers are not used: containers and service managers refuse system calls that the kernel has.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use super::{
     trial::Trial,
 };
 
-/// What a probe found.
+/// The result of a probe.
 struct Found {
     state: State,
     detail: Option<String>,
@@ -35,8 +35,8 @@ impl Found {
         Self { state: State::Untried, detail: Some(why.to_owned()) }
     }
 
-    /// From the library's probe, which tells no more.
-    fn told(has: impl Into<Option<bool>>, why_not_tried: &str) -> Self {
+    /// A result of the library's probe, which gives no reason.
+    fn reported(has: impl Into<Option<bool>>, why_not_tried: &str) -> Self {
         match has.into() {
             Some(true) => Self::here(None),
             Some(false) => Self { state: State::Missing, detail: None },
@@ -52,90 +52,90 @@ impl Found {
     }
 }
 
-/// Name, first kernel, purpose, what happens without.
+/// Name, first kernel version, purpose, consequence of its absence.
 type Words = (&'static str, &'static str, &'static str, &'static str);
 
-/// What every launch rests on, in the order in which a launch uses it.
+/// Features that every launch uses, in the order of use.
 const LAUNCHES: [Words; 6] = [
     (
         "CLONE_VM",
         "2.0",
-        "a child shares the caller's memory until exec: no page table is copied",
-        "nothing can be launched by Clone; posix_spawn and fork may be left",
+        "a child shares the caller's memory until exec, so no page table is copied",
+        "the Clone launcher fails; posix_spawn and fork may still work",
     ),
     (
         "clone3",
         "5.5",
-        "the child has none of the caller's signal handlers (CLONE_CLEAR_SIGHAND)",
-        "signals are blocked around each clone, and 64 more system calls are made in the child",
+        "the kernel resets signal handlers in the child (CLONE_CLEAR_SIGHAND)",
+        "signals are blocked around each clone, and the child makes 64 more system calls",
     ),
     (
         "close_range",
         "5.9",
-        "the child makes itself a small descriptor table (CLOSE_RANGE_UNSHARE)",
-        "the whole descriptor table is copied for each child: slow with thousands of open files",
+        "the child gets a small file-descriptor table (CLOSE_RANGE_UNSHARE)",
+        "each child copies the whole file-descriptor table: slow with thousands of open files",
     ),
     (
         "pidfd_getfd",
         "5.6",
-        "descriptors are passed whatever their number",
-        "pipes are opened anew through /proc, and for others the table is copied up to their number",
+        "the child inherits descriptors of any number without a copy of the table",
+        "the child opens pipes again through /proc, and copies the table up to the number of any other descriptor",
     ),
     (
         "PIDFD_THREAD",
         "6.9",
-        "the same from a thread that is not the first",
-        "launches from other threads than the first pass descriptors as without pidfd_getfd",
+        "pidfd_getfd in launches from threads other than the main thread",
+        "launches from other threads work as without pidfd_getfd",
     ),
     (
         "pidfd_open",
         "5.3",
-        "waiting with a time limit, for many children, and in a runtime",
-        "waits with a limit look again and again; WaitSet and forkless::tokio do not work",
+        "wait with a timeout, for many children, or in an async runtime",
+        "a wait with a timeout polls; WaitSet and forkless::tokio fail",
     ),
 ];
 
-/// What some settings and promises rest on.
+/// Features that some settings and guarantees need.
 const SETTINGS: [Words; 11] = [
     (
         "PIDFD_GET_INFO",
         "6.15",
-        "an exit status that nobody else can take away (PIDFD_INFO_EXIT)",
-        "a status is lost, with an error that says so, if others reap our children",
+        "the exit status survives if other code reaps the child (PIDFD_INFO_EXIT)",
+        "if other code reaps the child, wait returns an error instead of its status",
     ),
-    ("CLONE_INTO_CGROUP", "5.7", "a child is born in its control group", "Command::cgroup is an error"),
-    ("CLONE_AUTOREAP", "7.1", "the kernel reaps a child that nobody waits for", "Command::autoreap is an error"),
+    ("CLONE_INTO_CGROUP", "5.7", "start a child in its cgroup", "Command::cgroup fails"),
+    ("CLONE_AUTOREAP", "7.1", "the kernel reaps a child that is not waited for", "Command::autoreap fails"),
     (
         "CLONE_PIDFD_AUTOKILL",
         "7.1",
-        "the kernel kills a child whose caller ends, however it ends",
-        "Command::pidfd_autokill and run --pidfd-autokill are errors",
+        "the kernel kills a child when its caller ends, even by SIGKILL",
+        "Command::pidfd_autokill and run --pidfd-autokill fail",
     ),
     (
         "CLONE_NNP",
         "7.1",
         "CLONE_PIDFD_AUTOKILL without CAP_SYS_ADMIN, for a child with no_new_privs",
-        "Command::pidfd_autokill with no_new_privs is an error",
+        "Command::pidfd_autokill with no_new_privs fails",
     ),
-    ("execveat", "3.19", "a program is executed by its descriptor", "Command::program_fd is an error"),
-    ("memfd", "3.17", "captured output and programs are kept in memory", "Capture::memory_file is an error"),
+    ("execveat", "3.19", "execute a program by its descriptor", "Command::program_fd fails"),
+    ("memfd", "3.17", "keep captured output and programs in memory", "Capture::memory_file fails"),
     (
         "user namespaces",
         "3.8",
-        "an ordinary user has sandboxes: namespaces, mounts",
-        "run --unshare-user and what needs it are errors",
+        "sandboxes for ordinary users: namespaces, mounts",
+        "run --unshare-user and the options that need it fail",
     ),
-    ("Landlock", "5.13", "files that a program may use are limited", "run --landlock-access is an error"),
-    ("seccomp", "4.14", "system calls that a program may use are limited", "run --system-call-filter is an error"),
+    ("Landlock", "5.13", "restrict which files a program can access", "run --landlock-access fails"),
+    ("seccomp", "4.14", "restrict which system calls a program can make", "run --system-call-filter fails"),
     (
         "/proc",
         "1.0",
-        "id maps, pipes without pidfd_getfd, this report",
-        "id maps, and much of this report, are missing",
+        "ID maps, pipes without pidfd_getfd, parts of this report",
+        "ID maps fail, and parts of this report are missing",
     ),
 ];
 
-/// All of them.
+/// Probes all features.
 pub(crate) fn probe(support: Option<Support>) -> Vec<Feature> {
     let make = |needed_for| {
         move |((name, since, purpose, without), found): (Words, Found)| Feature {
@@ -156,18 +156,18 @@ pub(crate) fn probe(support: Option<Support>) -> Vec<Feature> {
 /// In the order of [`LAUNCHES`].
 fn launch_probes(support: Option<Support>) -> [Found; 6] {
     let Some(support) = support else {
-        return std::array::from_fn(|_| Found::untried("no process could be made just now"));
+        return std::array::from_fn(|_| Found::untried("no process can be created"));
     };
     let shares = |has: bool| Some(has).filter(|_| support.shared_memory);
-    const NO_CHILD: &str = "there is no child to try it";
-    const COPIED: &str = "not used where the table is copied";
+    const NO_CHILD: &str = "needs a child that shares memory";
+    const COPIED: &str = "not used without close_range";
     let why = if support.shared_memory { COPIED } else { NO_CHILD };
     [
-        Found::told(support.shared_memory, ""),
-        Found::told(shares(support.clone3), NO_CHILD),
-        Found::told(shares(support.close_range), NO_CHILD),
-        Found::told(support.pidfd_getfd, why),
-        Found::told(support.pidfd_thread, why),
+        Found::reported(support.shared_memory, ""),
+        Found::reported(shares(support.clone3), NO_CHILD),
+        Found::reported(shares(support.close_range), NO_CHILD),
+        Found::reported(support.pidfd_getfd, why),
+        Found::reported(support.pidfd_thread, why),
         Found::of(pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map(drop).map_err(io::Error::from)),
     ]
 }
@@ -178,7 +178,7 @@ fn setting_probes(support: Option<Support>) -> [Found; 11] {
     let trial = if launches { Trial::find() } else { None };
     let by_launch = |probe: fn(&Trial) -> Found| match &trial {
         Some(trial) => probe(trial),
-        None => Found::untried("nothing can be launched to try it"),
+        None => Found::untried("needs a launch, which does not work here"),
     };
     let in_memory = |trial: io::Result<Trial>| Found::of(trial.and_then(|trial| trial.run(|_| ())));
     [
@@ -189,7 +189,7 @@ fn setting_probes(support: Option<Support>) -> [Found; 11] {
         clone3_flags(NNP),
         by_launch(|trial| match trial {
             Trial::Memory(_) | Trial::Open(_) => Found::here(None),
-            // That another way had to be found says nothing about why.
+            // `Trial::find` fell back to a path for some other reason, so try execveat itself.
             Trial::Named => Found::of(Trial::open().and_then(|trial| trial.run(|_| ()))),
         }),
         if trial.is_some() { in_memory(Trial::in_memory()) } else { Found::of(Trial::in_memory().map(drop)) },
@@ -200,7 +200,7 @@ fn setting_probes(support: Option<Support>) -> [Found; 11] {
     ]
 }
 
-/// The reason alone, where the error is a launch's.
+/// The error without the prefix "failed to start …".
 fn reason(error: &io::Error) -> String {
     match Error::of(error) {
         Some(error) => {
@@ -211,7 +211,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A child that has been waited for, and is asked for its status once more.
+/// Waits for a child, then asks for its status again.
 ///
 /// Source: `pidfd_info` in linux/pidfd.h.
 fn kept_status(trial: &Trial) -> Found {
@@ -226,17 +226,17 @@ fn kept_status(trial: &Trial) -> Found {
         Ok(child) => child,
         Err(error) => return Found::missing(reason(&error)),
     };
-    let Some(pidfd) = child.pidfd() else { return Found::missing("there are no pidfds") };
+    let Some(pidfd) = child.pidfd() else { return Found::missing("the kernel has no pidfds") };
     let mut info = [PIDFD_INFO_EXIT, 0, 0, 0, 0, 0, 0, 0];
     match ioctl(pidfd, PIDFD_GET_INFO, &mut info) {
         Err(error) => Found::missing(error),
         Ok(()) if info[0] & PIDFD_INFO_EXIT != 0 => Found::here(None),
-        Ok(()) => Found::missing("it tells of the living only"),
+        Ok(()) => Found::missing("it reports running processes only"),
     }
 }
 
 fn ioctl(pidfd: BorrowedFd<'_>, request: u64, info: &mut [u64; 8]) -> io::Result<()> {
-    // SAFETY: the kernel reads and writes the 64 bytes that the request's number says, which `info` has.
+    // SAFETY: the request number encodes a size of 64 bytes, which is the size of `info`.
     let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), request as _, info.as_mut_ptr()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -246,7 +246,7 @@ const AUTOREAP: u64 = 1 << 34;
 const NNP: u64 = 1 << 35;
 const PIDFD_AUTOKILL: u64 = 1 << 36;
 
-/// Into a group that does not exist: a kernel that knows that flag and the given ones says EBADF, and makes no child.
+/// Clones into a cgroup that does not exist: a kernel that knows all the flags returns EBADF and creates no child.
 ///
 /// Source: `cgroup_css_set_fork()` in kernel/cgroup/cgroup.c.
 fn clone3_flags(flags: u64) -> Found {
@@ -255,7 +255,7 @@ fn clone3_flags(flags: u64) -> Found {
     // Flags first, the pidfd's place second, the group eleventh and last: clone_args in linux/sched.h.
     let mut args = [0_u64; 11];
     (args[0], args[1], args[10]) = (CLONE_INTO_CGROUP | flags, &raw mut pidfd as u64, i32::MAX as u64);
-    // SAFETY: no memory is shared, and were there a child after all, it would end here at once.
+    // SAFETY: no memory is shared. If the kernel does create a child, it exits at once.
     let answer = unsafe {
         let answer = libc::syscall(libc::SYS_clone3, args.as_mut_ptr(), size_of_val(&args));
         if answer == 0 {
@@ -265,16 +265,16 @@ fn clone3_flags(flags: u64) -> Found {
     };
     match io::Error::last_os_error() {
         _ if answer > 0 => {
-            // SAFETY: our own child, which nobody else knows of.
+            // SAFETY: a child of this process that no other code knows.
             unsafe { libc::waitpid(answer as libc::pid_t, ptr::null_mut(), libc::__WALL) };
-            Found::missing("the kernel takes no notice of it")
+            Found::missing("the kernel ignores it")
         }
         error if error.raw_os_error() == Some(libc::EBADF) => Found::here(None),
         error => Found::missing(error),
     }
 }
 
-/// With a map and a mount namespace, as a sandbox has them: some systems allow one that may do nothing.
+/// Also tries a map and a mount namespace: some systems allow a user namespace without any privileges in it.
 fn user_namespaces(trial: &Trial) -> Found {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Found::of(trial.run(|command| {
@@ -282,10 +282,10 @@ fn user_namespaces(trial: &Trial) -> Found {
     }))
 }
 
-/// `landlock_create_ruleset(2)`, which tells the version of its interface.
+/// The ABI version of Landlock, from `landlock_create_ruleset(2)`.
 fn landlock() -> Found {
     const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
-    // SAFETY: with this flag nothing is read or made.
+    // SAFETY: with this flag the kernel reads no memory and creates nothing.
     let answer = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0_usize, LANDLOCK_CREATE_RULESET_VERSION)
     };
@@ -296,41 +296,36 @@ fn landlock() -> Found {
 fn seccomp() -> Found {
     const SECCOMP_GET_ACTION_AVAIL: u32 = 2;
     let action: u32 = libc::SECCOMP_RET_ERRNO;
-    // SAFETY: the kernel reads the four bytes of `action`, and sets nothing.
+    // SAFETY: the kernel only reads the four bytes of `action`.
     let answer = unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0_u32, &raw const action) };
     if answer < 0 { Found::missing(io::Error::last_os_error()) } else { Found::here(None) }
 }
 
-/// Is /proc what it should be?
+/// Is procfs mounted on /proc?
 pub(crate) fn is_proc() -> io::Result<()> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0;
     let kind = rustix::fs::statfs("/proc")?.f_type as u64;
-    if kind == PROC_SUPER_MAGIC {
-        Ok(())
-    } else {
-        Err(io::Error::other("something else, or nothing, is mounted there"))
-    }
+    if kind == PROC_SUPER_MAGIC { Ok(()) } else { Err(io::Error::other("procfs is not mounted there")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Whatever a probe says, the list is whole, and a word that a name stands for is there once.
     #[test]
-    fn every_feature_is_in_the_list_whatever_the_library_finds() {
+    fn every_feature_is_listed_once_whatever_the_probe_returns() {
         for support in [None, Some(Support::NONE), Some(Support::ALL)] {
             let list = probe(support);
             assert_eq!(list.len(), LAUNCHES.len() + SETTINGS.len());
             for feature in &list {
                 assert_eq!(list.iter().filter(|other| other.name == feature.name).count(), 1);
                 let told = feature.state != State::Untried || feature.detail.is_some();
-                assert!(told, "{} is not tried, and nobody says why", feature.name);
+                assert!(told, "{} is untried without a reason", feature.name);
             }
         }
         let missed = |support| probe(support).iter().filter(|f| f.is_missed()).map(|f| f.name).collect::<Vec<_>>();
         assert!(missed(Some(Support::NONE)).contains(&"CLONE_VM"));
         assert!(!missed(Some(Support::ALL)).contains(&"CLONE_VM"));
-        assert!(!missed(None).contains(&"CLONE_VM"), "what could not be tried is not missing");
+        assert!(!missed(None).contains(&"CLONE_VM"), "an untried feature is not missing");
     }
 }

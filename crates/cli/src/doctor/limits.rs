@@ -1,4 +1,4 @@
-//! Limits and settings of the system that a launch can run into. What is not there, or cannot be read, is null and no error.
+//! Limits and system settings that can make a launch fail. One that does not exist or cannot be read is null, not an error.
 
 use std::{
     fs,
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use super::report::Limit;
 
-/// From here on, in percent of what is allowed, a limit is near.
+/// A limit is nearly reached from this percentage on.
 const NEAR: u64 = 90;
 
-/// Whose they are, and what is known of it.
+/// The process whose limits are read.
 pub(crate) struct Holder {
     /// `/`.
     pub(crate) root: PathBuf,
     /// A running process, or this one.
     pub(crate) pid: Option<u32>,
-    /// What it has open.
+    /// The number of its open files.
     pub(crate) files: u64,
 }
 
@@ -35,7 +35,7 @@ impl Holder {
 /// Reads them all.
 pub(crate) fn read(holder: &Holder) -> Vec<Limit> {
     let mut limits =
-        vec![open_files(holder), resource(holder, "RLIMIT_NPROC", Resource::Nproc, "processes of its user").0];
+        vec![open_files(holder), resource(holder, "RLIMIT_NPROC", Resource::Nproc, "processes of the user").0];
     limits.extend(groups(holder));
     limits.extend(sysctls(&holder.root));
     limits.extend(flags(holder));
@@ -43,7 +43,7 @@ pub(crate) fn read(holder: &Holder) -> Vec<Limit> {
     limits
 }
 
-/// Memory that may be used before one of them is reached, in MiB.
+/// Memory left before a limit is reached, in MiB.
 pub(crate) fn memory_left_mib(limits: &[Limit]) -> u64 {
     limits.iter().filter_map(|limit| limit.memory_left).min().unwrap_or(0) >> 20
 }
@@ -52,7 +52,7 @@ fn limit(name: &str, value: Value, words: &str) -> Limit {
     Limit { name: name.to_owned(), value, words: words.to_owned(), warning: None, memory_left: None }
 }
 
-/// The soft one, and as a number: that of a running process is in its `/proc/PID/limits`, `proc_pid_limits(5)`.
+/// The soft limit, as an entry and as a number. For another process it is in `/proc/PID/limits`, `proc_pid_limits(5)`.
 fn resource(holder: &Holder, name: &str, resource: Resource, words: &str) -> (Limit, Option<u64>) {
     let title = if resource == Resource::Nofile { "Max open files" } else { "Max processes" };
     let (soft, hard) = match holder.pid {
@@ -71,22 +71,22 @@ fn resource(holder: &Holder, name: &str, resource: Resource, words: &str) -> (Li
 }
 
 fn open_files(holder: &Holder) -> Limit {
-    let (found, most) = resource(holder, "RLIMIT_NOFILE", Resource::Nofile, "open files of a process");
-    // A launch with three pipes and a pidfd needs some numbers more.
+    let (found, most) = resource(holder, "RLIMIT_NOFILE", Resource::Nofile, "open files per process");
+    // A launch with three pipes needs up to eight more descriptors.
     let warning = most.filter(|&most| holder.files.saturating_add(8) > most).map(|most| {
         let files = holder.files;
-        format!("RLIMIT_NOFILE: {files} open files and the pipes to a child do not fit in {most}")
+        format!("RLIMIT_NOFILE: {files} open files, and the limit of {most} leaves no room for the pipes to a child")
     });
     Limit { warning, ..found }
 }
 
-/// What each control group up the tree allows, by version 1 or 2: the lowest number counts.
+/// The limits of each cgroup up to the root, of version 1 and 2. The lowest one applies.
 fn groups(holder: &Holder) -> Vec<Limit> {
     let kinds = [
-        ("pids", "pids.max", "pids.current", "processes and threads in this control group"),
-        ("memory", "memory.max", "memory.current", "memory of this control group, in bytes"),
-        ("memory", "memory.high", "memory.current", "memory from which on it is slowed down, in bytes"),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory of this control group, in bytes"),
+        ("pids", "pids.max", "pids.current", "processes and threads in this cgroup"),
+        ("memory", "memory.max", "memory.current", "memory of this cgroup, in bytes"),
+        ("memory", "memory.high", "memory.current", "memory above which this cgroup is throttled, in bytes"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory of this cgroup, in bytes"),
     ];
     let mut limits = Vec::new();
     for directory in kinds.iter().flat_map(|(controller, ..)| own_groups(holder, controller)).collect::<Vec<_>>() {
@@ -104,12 +104,12 @@ fn groups(holder: &Holder) -> Vec<Limit> {
 }
 
 fn group(name: String, value: Value, now: Option<Value>, words: &str) -> Limit {
-    /// What version 1 writes for no limit: the largest number of whole pages.
+    /// Version 1 writes the largest number of whole pages for no limit; anything above this means no limit.
     const NONE: u64 = 1 << 62;
     let used = now.as_ref().and_then(Value::as_u64);
     let most = value.as_u64().filter(|most| *most < NONE);
     let value = if most.is_none() { json!("unlimited") } else { value };
-    let words = used.map_or_else(|| words.to_owned(), |used| format!("{words}; {used} now"));
+    let words = used.map_or_else(|| words.to_owned(), |used| format!("{words}; {used} in use"));
     let is_near = |(used, most): &(u64, u64)| u128::from(*used) * 100 >= u128::from(*most) * u128::from(NEAR);
     let warning = used.zip(most).filter(is_near).map(|(used, most)| format!("{name}: {used} of {most} are used"));
     let is_memory = name.rsplit('/').next().is_some_and(|file| file.starts_with("memory."));
@@ -117,11 +117,11 @@ fn group(name: String, value: Value, now: Option<Value>, words: &str) -> Limit {
     Limit { name, value, words, warning, memory_left }
 }
 
-/// The directories of its groups from its own up to the root, of version 2 and of this controller of version 1:
+/// The directories of the cgroups from the process up to the root, for version 2 and for this controller of version 1:
 /// `proc_pid_mountinfo(5)`, `cgroups(7)`.
 fn own_groups(holder: &Holder, controller: &str) -> Vec<PathBuf> {
     let root = &holder.root;
-    // Its paths are told from where we are, so the mounts are ours.
+    // /proc/PID/cgroup shows paths relative to the cgroup namespace of the reader, so the reader's mounts apply.
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
     let groups = holder.text("cgroup").unwrap_or_default();
     let mut found = Vec::new();
@@ -144,19 +144,19 @@ fn own_groups(holder: &Holder, controller: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Name, what it means.
+/// Name and meaning.
 const SYSCTLS: [(&str, &str); 11] = [
-    ("kernel.pid_max", "process ids"),
-    ("kernel.threads-max", "threads of the whole system"),
-    ("vm.overcommit_memory", "with 2 a fork needs as much free memory as the caller has; others do not"),
-    ("vm.max_map_count", "mappings of a process"),
-    ("vm.memfd_noexec", "with 2 files in memory cannot be executed"),
-    ("kernel.yama.ptrace_scope", "from 1 on pidfd_getfd on the parent is refused to ordinary users"),
+    ("kernel.pid_max", "PIDs are below this number"),
+    ("kernel.threads-max", "threads on the system"),
+    ("vm.overcommit_memory", "2: fork needs as much free memory as the caller uses; other launchers do not"),
+    ("vm.max_map_count", "mappings per process"),
+    ("vm.memfd_noexec", "2: a memfd cannot be executed"),
+    ("kernel.yama.ptrace_scope", "1 or more: ordinary users cannot use pidfd_getfd on the parent"),
     ("user.max_user_namespaces", "user namespaces"),
-    ("kernel.unprivileged_userns_clone", "with 0 user namespaces are for root only"),
-    ("kernel.apparmor_restrict_unprivileged_userns", "with 1 user namespaces of ordinary users may do next to nothing"),
-    ("kernel.seccomp.actions_avail", "what filters may answer"),
-    ("fs.nr_open", "the most that RLIMIT_NOFILE can be"),
+    ("kernel.unprivileged_userns_clone", "0: only root can create user namespaces"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1: user namespaces of ordinary users have almost no privileges"),
+    ("kernel.seccomp.actions_avail", "actions that seccomp filters can return"),
+    ("fs.nr_open", "highest possible RLIMIT_NOFILE"),
 ];
 
 fn sysctls(root: &Path) -> impl Iterator<Item = Limit> {
@@ -166,7 +166,7 @@ fn sysctls(root: &Path) -> impl Iterator<Item = Limit> {
     })
 }
 
-/// Our own are asked for by prctl(2), which needs no /proc; whether another process is dumpable is not told.
+/// For this process, prctl(2) returns them without /proc. For another one, /proc does not show whether it is dumpable.
 fn flags(holder: &Holder) -> [Limit; 3] {
     let status = holder.pid.and_then(|_| holder.text("status")).unwrap_or_default();
     let ask = |own: fn() -> rustix::io::Result<u32>, name: &str| {
@@ -177,9 +177,9 @@ fn flags(holder: &Holder) -> [Limit; 3] {
         own().map_or(Value::Null, |answer| json!(answer))
     };
     let words = [
-        "with 2 a filter decides over its system calls and those of its children",
-        "with 1 set-user-id programs give its children nothing",
-        "unless 1 its /proc/self is root's, and id maps need privileges",
+        "2: a seccomp filter restricts the process and its children",
+        "1: setuid programs give its children no privileges",
+        "other than 1: root owns its /proc/self, and ID maps need privileges",
     ];
     [
         limit("seccomp", ask(|| Ok(secure_computing_mode()? as u32), "Seccomp"), words[0]),
@@ -195,15 +195,16 @@ fn memory(root: &Path) -> Option<Limit> {
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     };
     let (total, available) = (kib("MemTotal")?, kib("MemAvailable")?);
-    let words = format!("memory that is left, in bytes, of {} MiB", total >> 10);
-    // What is left fills with caches, so this is nearer than the limits above may come.
+    let words = format!("available memory, in bytes, of {} MiB", total >> 10);
+    // A machine in good order may use most of its memory, so warn later than for other limits.
     let near = available * 100 < total * 3;
-    let warning = near.then(|| format!("MemAvailable: {} MiB of {} MiB are left", available >> 10, total >> 10));
+    let warning =
+        near.then(|| format!("MemAvailable: only {} MiB of {} MiB are available", available >> 10, total >> 10));
     let memory_left = Some(available << 10);
     Some(Limit { warning, memory_left, ..limit("MemAvailable", json!(available << 10), &words) })
 }
 
-/// What the file says, as a number where it is one.
+/// The contents of the file, as a number if they are one.
 fn number_or_word(path: &Path) -> Option<Value> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_read_nothing_breaks() {
+    fn unreadable_limits_are_null() {
         let root = tempfile::tempdir().expect("temporary directory");
         let limits = read(&Holder { root: root.path().to_path_buf(), pid: None, files: 3 });
         assert_eq!(find(&limits, "kernel.yama.ptrace_scope").value, Value::Null);
@@ -231,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn more_files_than_may_be_open_are_told() {
+    fn too_many_open_files_are_a_warning() {
         let limits = read(&Holder { root: "/nonexistent".into(), pid: None, files: u64::MAX });
         let unlimited = getrlimit(Resource::Nofile).current.is_none();
         assert_eq!(find(&limits, "RLIMIT_NOFILE").warning.is_some(), !unlimited);
     }
 
-    /// A tree of both versions, as hybrid systems have it.
+    /// With cgroups of both versions, as on hybrid systems.
     #[test]
-    fn control_groups_are_followed_up_to_the_root() {
+    fn cgroups_are_followed_up_to_the_root() {
         let root = tempfile::tempdir().expect("temporary directory");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -275,7 +276,7 @@ mod tests {
         );
         assert_eq!(limits[0].value, "unlimited");
         assert_eq!((limits[1].value.as_u64(), &limits[1].warning), (Some(100), &None));
-        assert!(limits[1].words.ends_with("; 89 now"), "{}", limits[1].words);
+        assert!(limits[1].words.ends_with("; 89 in use"), "{}", limits[1].words);
         let near = limits[2].warning.as_deref().expect("nine of ten");
         assert_eq!(near, "/sys/fs/cgroup/unified/user/one/pids.max: 9 of 10 are used");
         assert_eq!(limits[3].warning, None);

@@ -1,4 +1,4 @@
-//! What each launcher takes on this machine, in a few seconds: a short race of `forkless bench`.
+//! Measures each launcher in a few seconds, with a short race of `forkless bench`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use forkless::Way;
 use super::report::{Measured, Measurements};
 use forkless_bench::{Brief, Contestant, Parentage};
 
-/// Who is measured, and which launcher it stands for. The floor is what the others are compared with.
+/// The methods to measure, and the launcher of each. The first one is the vfork baseline.
 const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (None, Contestant::Floor),
     (Some(Way::Clone), Contestant::ForklessSpawn),
@@ -20,25 +20,25 @@ const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
     (Some(Way::Fork), Contestant::Fork),
 ];
 
-/// Time for all of them. Setting up, and fork in a larger parent, which has the time of two, come on top.
+/// Time for all methods. Setup, and fork in a larger parent (the time of two methods), are extra.
 const TIME: Duration = Duration::from_millis(1_800);
 
-/// Measures all that can launch here; `shared_memory`: ours can. `memory_mib` may be used.
+/// Measures the launchers that work here. `shared_memory`: Clone works. `memory_mib`: memory that may be used.
 pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Option<Parentage>) {
     let can = |way: &Option<Way>| shared_memory || *way != Some(Way::Clone);
     let list: Vec<Contestant> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, one)| *one).collect();
     match Brief::measure(&list, TIME / list.len() as u32, memory_mib) {
-        Ok(brief) => (told(&brief), brief.fork()),
+        Ok(brief) => (measurements(&brief), brief.fork()),
         Err(error) => (none(&format!("{error:#}")), None),
     }
 }
 
-/// Nothing, and why.
+/// No measurements, and the reason.
 pub(crate) fn none(why: &str) -> Measurements {
     Measurements { none: Some(why.to_owned()), debug_build: cfg!(debug_assertions), ..Measurements::default() }
 }
 
-fn told(brief: &Brief) -> Measurements {
+fn measurements(brief: &Brief) -> Measurements {
     let way_of = |name| LAUNCHERS.iter().find(|(_, one)| one.name() == name).and_then(|(way, _)| *way);
     let row = |row: &forkless_bench::Row| Measured {
         launcher: way_of(row.launcher).map(Way::name),

@@ -1,7 +1,7 @@
-//! `forkless doctor`: what this machine has for launching, which way suits, and why.
+//! `forkless doctor`: checks the machine for what launches need and recommends a launcher.
 //!
-//! In story order: what is asked, what the machine has and allows, which way that leads to, what each takes, and how it is
-//! told. `docs/doctor.md` is the page for users.
+//! The modules in order: options, report, probes (features, limits, system), measurements, and output as chart, SVG and
+//! text. `docs/doctor.md` is the page for users.
 
 mod options;
 mod report;
@@ -35,15 +35,15 @@ use self::{
 };
 use forkless_bench::{Parentage, search};
 
-/// A bad question, or an answer that cannot be written.
+/// Exit code for bad options and for a report that cannot be written.
 const FAILED: u8 = 2;
 
-/// Says it all, and how we are to exit.
+/// Prints the report and returns the exit code.
 pub(crate) fn main(options: &DoctorOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // Where standard error is gone there is nobody to be told.
+            // There is nowhere to report that standard error is closed.
             let _ = writeln!(io::stderr(), "forkless: {error:#}");
             ExitCode::from(FAILED)
         }
@@ -51,7 +51,7 @@ pub(crate) fn main(options: &DoctorOptions) -> ExitCode {
 }
 
 fn run(options: &DoctorOptions) -> Result<u8> {
-    // Where no process can be made just now nothing is known, and nothing can be measured either.
+    // If no process can be created, nothing can be probed or measured.
     let (support, trouble) = match Support::probe() {
         Ok(support) => (Some(support), None),
         Err(error) => (None, Some(error)),
@@ -69,7 +69,7 @@ fn run(options: &DoctorOptions) -> Result<u8> {
     let limits = limits::read(&Holder { root: root.to_path_buf(), pid: options.pid, files: situation.files });
     let (measurements, fork) = match (support, options.no_measure) {
         (_, true) => (measure::none("--no-measure"), None),
-        (None, _) => (measure::none("no process can be made just now"), None),
+        (None, _) => (measure::none("no process can be created"), None),
         (Some(support), _) => measure::measure(support.shared_memory, limits::memory_left_mib(&limits)),
     };
     let report = Report {
@@ -82,7 +82,7 @@ fn run(options: &DoctorOptions) -> Result<u8> {
         measurements,
     };
     if let Some(path) = &options.svg {
-        fs::write(path, picture::svg(&chart)).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(path, picture::svg(&chart)).with_context(|| format!("--svg: cannot write {}", path.display()))?;
     }
     let answer = match options.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
@@ -95,7 +95,7 @@ fn run(options: &DoctorOptions) -> Result<u8> {
     Ok(report.verdict.exit_status)
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// A reader that closes the pipe early (`| head`) is not an error.
 fn written(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -104,11 +104,11 @@ fn written(text: &str) -> Result<()> {
     }
 }
 
-/// The caller that was described.
+/// The caller that the options describe.
 fn situation(options: &DoctorOptions, support: Support) -> Result<Situation> {
     let mut situation = match options.pid {
         Some(pid) => Situation::of_process(pid).with_context(|| format!("--pid: process {pid}"))?,
-        // Without /proc nothing is known of ourselves; we are small.
+        // Without /proc, assume a small caller.
         None => Situation::of_caller().unwrap_or_else(|_| Situation::small(support)),
     };
     situation.threads = options.threads.unwrap_or(situation.threads);
@@ -119,10 +119,10 @@ fn situation(options: &DoctorOptions, support: Support) -> Result<Situation> {
     Ok(situation)
 }
 
-/// The command that was asked about; it is compiled and never run.
+/// The command to launch. It is compiled but never run.
 fn prepared(options: &DoctorOptions) -> Result<Option<Prepared>> {
     let Some((program, args)) = options.words.split_first() else { return Ok(None) };
-    // A plan holds for a program that is yet to come; who asks about one has mistyped it.
+    // A plan can be made for a program that does not exist yet, but here that is most likely a typing error.
     let path = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { search(program)? };
     access(&path, Access::EXEC_OK).with_context(|| format!("cannot run {}", path.display()))?;
     Ok(Some(Command::new(program).args(args).prepare()?))
@@ -162,12 +162,12 @@ fn launch(
     }
 }
 
-/// Another user's process does not show its open files.
+/// May the open files be listed? Not those of another user's process.
 fn may_look(pid: Option<u32>) -> bool {
     pid.is_none_or(|pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok())
 }
 
-/// What `ps` calls RSS.
+/// Resident memory: RSS in ps(1).
 fn resident(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let rest = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -6,73 +6,74 @@ use clap::Args;
 
 use crate::run::amount;
 
-/// Say what this machine has for launching, and which way suits
+/// Check this machine and recommend a launcher
 ///
-/// Probes the kernel, reads the limits, and says which launcher suits PROGRAM and a caller like the one described, and
-/// why. PROGRAM is not run.
+/// Probes the kernel, reads limits, measures the launchers, and recommends one for PROGRAM and for a caller like the one
+/// described, with the reasons. PROGRAM is not run.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless doctor [OPTIONS] [PROGRAM [ARGS]...]")]
 pub(crate) struct DoctorOptions {
-    /// As JSON, for programs (see docs/doctor.md)
+    /// Print JSON instead of text (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Also write the chart as a picture (- for standard output, which then has nothing else)
+    /// Write the chart as SVG to FILE, too (-: write only the chart, to standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Do not mark in the chart which way was taken
+    /// Do not mark the path taken in the chart
     #[arg(long)]
     pub(crate) no_path: bool,
 
-    /// Measure each launcher on this machine, for some seconds: the default
+    /// Measure each launcher for a few seconds (default)
     #[arg(long, overrides_with = "no_measure")]
     pub(crate) measure: bool,
 
-    /// Do not
+    /// Skip the measurements
     #[arg(long)]
     pub(crate) no_measure: bool,
 
-    /// The caller is like the running process PID: its memory, threads, open files
+    /// Assume the memory, threads and open files of the running process PID
     #[arg(help_heading = CALLER, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pid: Option<u32>,
 
-    /// The caller has that many threads
+    /// Assume a caller with COUNT threads
     #[arg(help_heading = CALLER, long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) threads: Option<u64>,
 
-    /// The caller has that much memory of its own, in bytes (suffixes K, M, G, T)
+    /// Assume a caller with SIZE bytes of private memory (suffixes K, M, G, T)
     #[arg(help_heading = CALLER, long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
 
-    /// The caller has that many open files
+    /// Assume a caller with COUNT open files
     #[arg(help_heading = CALLER, long, value_name = "COUNT")]
     pub(crate) files: Option<u64>,
 
-    /// Code of the caller's own is to run in the child before the exec, as with pre_exec
+    /// Assume that code of the caller must run in the child before exec, as with pre_exec
     #[arg(help_heading = CALLER, long)]
     pub(crate) closures: bool,
 
-    /// No child may share the caller's memory, not even until its exec
+    /// Forbid a child to share the caller's memory, even until exec
     #[arg(help_heading = CALLER, long)]
     pub(crate) no_shared_memory: bool,
 
-    /// The program to be launched, with its arguments
+    /// Program to launch and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,
 }
 
-const CALLER: &str = "The caller (default: a process like this one)";
+const CALLER: &str = "Caller (default: a process like this one)";
 
 const EXIT_CODES: &str = "\
 Exit code:
-  0    everything that launches rest on is here
-  1    something is missing, or a limit is near: what that costs is said first
-  2    a bad option, no such program or process, or the answer could not be written";
+  0    all required kernel features are available
+  1    a feature is missing or a limit is nearly reached; the report starts with
+       the consequences
+  2    bad option, no such program or process, or the report cannot be written";
 
 fn size(word: &str) -> Result<u64, String> {
     match amount(word) {
-        Ok(u64::MAX) | Err(_) => Err(format!("{word:?} is no size: must be a number, with K, M, G or T")),
+        Ok(u64::MAX) | Err(_) => Err(format!("{word:?} is not a size: must be a number, optionally with K, M, G or T")),
         fits => fits,
     }
 }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read() {
+    fn size_accepts_suffixes_but_not_unlimited() {
         assert_eq!(size("2G"), Ok(2 << 30));
         assert!(size("unlimited").is_err() && size("1X").is_err() && size("18446744073709551615").is_err());
     }

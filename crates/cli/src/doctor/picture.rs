@@ -1,15 +1,15 @@
-//! The chart as a picture: SVG that needs nothing else, on light and on dark pages, with its words for who cannot see it.
+//! The chart as a self-contained SVG for light and dark pages, with a text description for screen readers.
 
 use std::fmt::Write;
 
 use super::chart::{Chart, Line, Node, WIDTH, description};
 
-/// A character of the chart, in pixels, and what is left free around it.
+/// The size of a character of the chart, and the margin, in pixels.
 const ACROSS: usize = 10;
 const DOWN: usize = 18;
 const MARGIN: usize = 20;
 
-/// Colours are classes; the page's own background is not relied on, since a picture does not know it.
+/// Colours, as classes. The chart has its own background: an image does not know that of the page.
 const STYLE: &str = "\
     .page{fill:#fff}.box{fill:#f4f6f8;stroke:#5b6770}.end{fill:#e3eefc;stroke:#2b5fa8}\
     .line{fill:none;stroke:#5b6770}.head{fill:#5b6770}text{fill:#1b2228}.word{fill:#4a555d}\
@@ -19,19 +19,19 @@ const STYLE: &str = "\
     .line{stroke:#93a1ab}.head{fill:#93a1ab}text{fill:#eef2f5}.word{fill:#c0cad1}\
     .taken{stroke:#ff9a5c}.head.taken{fill:#ff9a5c}.box.taken,.end.taken{fill:#43291a}}";
 
-/// The whole file.
+/// The SVG file.
 pub(crate) fn svg(chart: &Chart) -> String {
     let (width, height) = (WIDTH * ACROSS + 2 * MARGIN, chart.height * DOWN + 2 * MARGIN);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\" \
          font-family=\"Verdana,'DejaVu Sans',sans-serif\" font-size=\"14\">\n\
-         <title id=\"title\">Which launcher?</title>\n<desc id=\"desc\">{}</desc>\n<style>{STYLE}</style>\n\
+         <title id=\"title\">Choice of launcher</title>\n<desc id=\"desc\">{}</desc>\n<style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>\n\
          <g transform=\"translate({MARGIN} {MARGIN})\">\n",
         escaped(&description())
     );
-    // What was taken comes last, over the rest.
+    // The path taken is drawn last, on top.
     for taken in [false, true] {
         for arrow in chart.arrows.iter().filter(|arrow| arrow.taken == taken) {
             out += &line(arrow.way, arrow.answer, taken);
@@ -49,7 +49,7 @@ fn node(node: &Node) -> String {
     let mut out =
         format!("<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"{round}\"/>\n");
     let middle = x + width / 2;
-    // The lines together stand in the middle; 5 is from the middle of a line of this size down to its foot.
+    // Centre the block of lines; 5 is the distance from the middle of a line to its baseline.
     let first = y + height / 2 + 5 - (node.lines.len().saturating_sub(1)) * DOWN / 2;
     let weight = if node.is_end { " font-weight=\"bold\"" } else { "" };
     for (index, words) in node.lines.iter().enumerate() {
@@ -60,7 +60,7 @@ fn node(node: &Node) -> String {
     out
 }
 
-/// The line ends where its head begins, which ends at the box.
+/// An arrow: the line ends where the head begins, and the head ends at the box.
 fn line(way: Line, answer: &str, taken: bool) -> String {
     const HEAD: usize = 9;
     let half_down = DOWN / 2;

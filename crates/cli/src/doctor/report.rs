@@ -1,14 +1,14 @@
-//! What doctor says: one structure, of which both the text and the JSON are made. `docs/doctor.md` describes every field.
+//! The report, from which both the text and the JSON are made. `docs/doctor.md` describes every field.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Version of the format; it grows when a field goes or changes its meaning.
+/// Version of the format; increased when a field is removed or changes its meaning.
 pub(crate) const FORMAT_VERSION: u32 = 2;
 
-/// All of it, the most important first.
+/// The whole report, the most important part first.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) version: u32,
@@ -20,32 +20,32 @@ pub(crate) struct Report {
     pub(crate) measurements: Measurements,
 }
 
-/// How this machine is.
+/// The overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Health {
-    /// Everything that launches rest on is here.
+    /// All required features are available.
     Well,
-    /// Something is missing or nearly used up; launches work.
+    /// A feature is missing or a limit is nearly reached; launches work.
     Losses,
     /// The library cannot launch.
     Broken,
 }
 
-/// The first words.
+/// The first lines of the report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) health: Health,
     pub(crate) words: String,
-    /// What is lost, a sentence each.
+    /// The consequences of what is missing, one sentence each.
     pub(crate) losses: Vec<String>,
-    /// What cannot be asked for here.
+    /// Missing features that only some settings need.
     pub(crate) settings_missing: Vec<&'static str>,
     pub(crate) exit_status: u8,
 }
 
 impl Verdict {
-    /// From what is missing of what launches rest on, and from limits that are near; `trouble`: why nothing could be tried.
+    /// From missing features and nearly reached limits. `trouble`: the error if no process could be created.
     pub(crate) fn of(features: &[Feature], limits: &[Limit], trouble: Option<&io::Error>) -> Self {
         let missing: Vec<&Feature> = features.iter().filter(|feature| feature.is_missed()).collect();
         let near = limits.iter().filter_map(|limit| limit.warning.clone());
@@ -54,15 +54,15 @@ impl Verdict {
         let (health, words) = match (trouble, broken, losses.len()) {
             (Some(error), ..) => (
                 Health::Broken,
-                format!("No process can be made just now ({error}): what follows supposes that one could."),
+                format!("No process can be created ({error}). The rest of this report assumes that one can."),
             ),
             (_, true, _) => (
                 Health::Broken,
-                "The usual way to launch does not work here: no child can share its caller's memory.".to_owned(),
+                "The default launcher does not work here: a child cannot share its caller's memory.".to_owned(),
             ),
-            (_, _, 0) => (Health::Well, "Everything forkless needs is here.".to_owned()),
-            (_, _, 1) => (Health::Losses, "forkless works here, with one loss.".to_owned()),
-            _ => (Health::Losses, "forkless works here, with losses.".to_owned()),
+            (_, _, 0) => (Health::Well, "All kernel features that forkless requires are available.".to_owned()),
+            (_, _, 1) => (Health::Losses, "forkless works here, with one restriction:".to_owned()),
+            _ => (Health::Losses, "forkless works here, with restrictions:".to_owned()),
         };
         let absent = features.iter().filter(|feature| feature.state == State::Missing && !feature.is_missed());
         let settings_missing = absent.map(|feature| feature.name).collect();
@@ -70,27 +70,27 @@ impl Verdict {
     }
 }
 
-/// Whether something is here.
+/// Whether a feature is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     Here,
     Missing,
-    /// It could not be tried, or would not be used.
+    /// Not tried: it could not be, or it would not be used.
     Untried,
 }
 
-/// What needs it.
+/// What needs a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Need {
     /// Every launch, or its speed.
     Launches,
-    /// Some things that can be asked for.
+    /// Some settings.
     Settings,
 }
 
-/// Something of the kernel's, found by trying it.
+/// A kernel feature, found by trying it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Feature {
     pub(crate) name: &'static str,
@@ -100,12 +100,12 @@ pub(crate) struct Feature {
     pub(crate) since: &'static str,
     pub(crate) purpose: &'static str,
     pub(crate) without: &'static str,
-    /// What the kernel said, or a version.
+    /// The error of the kernel, or a version.
     pub(crate) detail: Option<String>,
 }
 
 impl Feature {
-    /// Does its absence cost every launch something?
+    /// Is it missing although every launch needs it?
     pub(crate) fn is_missed(&self) -> bool {
         self.state == State::Missing && self.needed_for == Need::Launches
     }
@@ -115,22 +115,22 @@ impl Feature {
     }
 }
 
-/// A limit or a setting of the system.
+/// A limit or a system setting.
 #[derive(Debug, Serialize)]
 pub(crate) struct Limit {
     pub(crate) name: String,
-    /// A number, a word, or null where it cannot be read or does not exist.
+    /// A number, a string, or null if it cannot be read or does not exist.
     pub(crate) value: Value,
     /// What it means.
     pub(crate) words: String,
-    /// What is wrong with it.
+    /// A warning if the limit is nearly reached.
     pub(crate) warning: Option<String>,
-    /// Bytes before it is reached, where it is one of memory.
+    /// For a memory limit: the bytes left until it is reached.
     #[serde(skip)]
     pub(crate) memory_left: Option<u64>,
 }
 
-/// Where we are.
+/// The system that the report is about.
 #[derive(Debug, Serialize)]
 pub(crate) struct System {
     pub(crate) forkless: String,
@@ -139,11 +139,11 @@ pub(crate) struct System {
     pub(crate) libc: String,
     pub(crate) cores: usize,
     pub(crate) memory_mib: u64,
-    /// Signs of a container, a virtual machine, an emulator.
+    /// Signs of a container, a virtual machine or an emulator.
     pub(crate) hints: Vec<String>,
 }
 
-/// The launch that was asked about.
+/// The launch that the options describe.
 #[derive(Debug, Serialize)]
 pub(crate) struct Launch {
     pub(crate) program: Option<Vec<String>>,
@@ -151,21 +151,21 @@ pub(crate) struct Launch {
     pub(crate) launcher: &'static str,
     pub(crate) words: &'static str,
     pub(crate) path: Vec<Step>,
-    /// What the child would do, as `forkless run --explain` tells it.
+    /// The steps of the child, as in `forkless run --explain`.
     pub(crate) steps: Vec<String>,
-    /// What fork would hold such a caller for, in microseconds, from what was measured here.
+    /// How long fork would block such a caller, in microseconds, by the measurements on this machine.
     pub(crate) fork_us: Option<f64>,
 }
 
-/// Who launches.
+/// The calling process.
 #[derive(Debug, Serialize)]
 pub(crate) struct Caller {
     pub(crate) pid: Option<u32>,
     pub(crate) threads: u64,
     pub(crate) memory_bytes: u64,
-    /// All that is resident, shared with others or not; only with a pid.
+    /// All resident memory, private or shared; only with a PID.
     pub(crate) resident_bytes: Option<u64>,
-    /// None where they may not be looked at.
+    /// None if they may not be listed.
     pub(crate) files: Option<u64>,
     pub(crate) closures: bool,
     pub(crate) may_share: bool,
@@ -180,22 +180,22 @@ pub(crate) struct Step {
     pub(crate) why: String,
 }
 
-/// What each launcher takes here.
+/// The time that each launcher takes on this machine.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Measurements {
-    /// Why there are none.
+    /// Why nothing was measured.
     pub(crate) none: Option<String>,
     pub(crate) rows: Vec<Measured>,
-    /// What fork takes more for each GiB of the caller's, in microseconds.
+    /// The additional time of fork for each GiB of the caller's memory, in microseconds.
     pub(crate) fork_us_per_gib: Option<f64>,
-    /// Ours are slower than they would be.
+    /// This is a debug build: the methods of forkless are slower than in a release build.
     pub(crate) debug_build: bool,
 }
 
-/// One way to launch; held: until the caller goes on, total: until the child has been waited for.
+/// One method. Held: the time until the caller continues. Total: the time until the child has been waited for.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
-    /// As in `launch.launcher`; null for what is measured only to compare with.
+    /// As in `launch.launcher`; null for the vfork baseline.
     pub(crate) launcher: Option<&'static str>,
     /// As in `forkless bench`.
     pub(crate) contestant: &'static str,

@@ -1,11 +1,11 @@
-//! Where we are: kernel, libc, and signs of what stands between us and the machine.
+//! The system: kernel, libc, and signs of containers, virtual machines and emulators.
 
 use std::{fs, path::Path};
 
 use super::report::System;
 use forkless_bench::Machine;
 
-/// Reads it; `root` is `/`.
+/// Reads it below `root`, which is `/` except in tests.
 pub(crate) fn read(root: &Path) -> System {
     let machine = Machine::read();
     System {
@@ -19,7 +19,7 @@ pub(crate) fn read(root: &Path) -> System {
     }
 }
 
-/// None of them proves anything: what can be done is found by trying it.
+/// Hints for people only. The probes, not these hints, decide what works.
 fn hints(root: &Path, kernel: &str) -> Vec<String> {
     let text = |path: &str| fs::read_to_string(root.join(path)).map(|text| text.trim().to_owned()).ok();
     let mut hints = Vec::new();
@@ -28,31 +28,31 @@ fn hints(root: &Path, kernel: &str) -> Vec<String> {
             hints.push(format!("in a container: {name} (/{file})"));
         }
     }
-    // systemd writes it down for all to read; the variable is only in init's own environment.
+    // systemd writes this file; the variable `container` is in the environment of init only.
     if let Some(name) = text("run/systemd/container").filter(|name| !name.is_empty()) {
         hints.push(format!("in a container: {name} (/run/systemd/container)"));
     }
     if root.join("var/run/secrets/kubernetes.io").exists() {
-        hints.push("in a pod of Kubernetes".to_owned());
+        hints.push("in a Kubernetes pod".to_owned());
     }
-    // PROC_PID_INIT_INO and its like in linux/nsfs.h: what the first namespaces are numbered, always.
+    // The fixed inode numbers of the initial namespaces: PROC_PID_INIT_INO and others in linux/nsfs.h.
     for (name, first, words) in [
-        ("pid", "pid:[4026531836]", "a process-id namespace"),
-        ("user", "user:[4026531837]", "a user namespace"),
-        ("cgroup", "cgroup:[4026531835]", "a control-group namespace"),
+        ("pid", "pid:[4026531836]", "PID"),
+        ("user", "user:[4026531837]", "user"),
+        ("cgroup", "cgroup:[4026531835]", "cgroup"),
     ] {
         let link = fs::read_link(root.join("proc/self/ns").join(name));
         if link.is_ok_and(|link| link.as_os_str() != first) {
-            hints.push(format!("in {words} of its own"));
+            hints.push(format!("not in the initial {words} namespace"));
         }
     }
     if kernel.contains("Microsoft") {
-        hints.push("WSL1: system calls are translated, and CLONE_VM shares nothing".to_owned());
+        hints.push("WSL1: translated system calls; CLONE_VM shares no memory".to_owned());
     } else if kernel.contains("microsoft") {
         hints.push("WSL2: a Linux kernel in a virtual machine".to_owned());
     }
     if text("proc/version").is_some_and(|version| version.contains("gVisor")) {
-        hints.push("gVisor: another kernel in Linux's place".to_owned());
+        hints.push("gVisor: a user-space kernel instead of Linux".to_owned());
     }
     let maker = text("sys/class/dmi/id/sys_vendor").filter(|maker| !maker.is_empty());
     let flag = |line: &str| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor");
@@ -64,12 +64,12 @@ fn hints(root: &Path, kernel: &str) -> Vec<String> {
         });
     }
     if !running_natively(&text("proc/cpuinfo").unwrap_or_default()) {
-        hints.push(format!("this program is for {}, the processor is not: emulated", std::env::consts::ARCH));
+        hints.push(format!("emulated: this program is built for {}, but the CPU is not", std::env::consts::ARCH));
     }
     hints
 }
 
-/// Under user-mode emulation /proc/cpuinfo is mostly that of the real processor. Where nothing is known, nothing is said.
+/// False under user-mode emulation, where /proc/cpuinfo is usually that of the real CPU. True if nothing is known.
 fn running_natively(cpus: &str) -> bool {
     let (x86, arm) = (cpus.contains("vendor_id"), cpus.contains("CPU implementer"));
     match std::env::consts::ARCH {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_read_and_none_is_needed() {
+    fn hints_are_read_and_may_be_absent() {
         let root = tempfile::tempdir().expect("temporary directory");
         assert_eq!(hints(root.path(), "6.1.0"), Vec::<String>::new());
         fs::write(root.path().join(".dockerenv"), "").expect("written");
@@ -93,7 +93,7 @@ mod tests {
         std::os::unix::fs::symlink("user:[4026531837]", root.path().join("proc/self/ns/user")).expect("a link");
         fs::write(root.path().join("proc/version"), "Linux version 4.4.0 (gVisor)").expect("written");
         let hints = hints(root.path(), "5.15.0-microsoft-standard-WSL2");
-        let wanted = ["Docker", "process-id namespace", "WSL2", "gVisor"];
+        let wanted = ["Docker", "PID namespace", "WSL2", "gVisor"];
         assert_eq!(hints.len(), wanted.len(), "{hints:?}");
         assert!(hints.iter().zip(wanted).all(|(hint, part)| hint.contains(part)), "{hints:?}");
     }

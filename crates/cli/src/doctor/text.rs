@@ -1,4 +1,4 @@
-//! What doctor says, for people: the most important line first.
+//! The report as text, the most important line first.
 
 use std::fmt::Write;
 
@@ -12,18 +12,21 @@ use forkless_bench::{figure, new_table, thousands};
 
 const WIDTH: usize = super::chart::WIDTH;
 
-/// All of it.
+/// The whole report.
 pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
     let mut out = format!("{}\n", report.verdict.words);
     report.verdict.losses.iter().for_each(|loss| out += &item("!", loss));
     if !report.verdict.settings_missing.is_empty() {
         out += &item(
             "-",
-            &format!("Some settings cannot be had, for want of: {}.", report.verdict.settings_missing.join(", ")),
+            &format!(
+                "Some settings are not available. Missing kernel features: {}.",
+                report.verdict.settings_missing.join(", ")
+            ),
         );
     }
     launch(&mut out, &report.launch);
-    let _ = write!(out, "\nWhich launcher? (heavy lines: the way taken)\n{chart}");
+    let _ = write!(out, "\nChoice of launcher (heavy lines: the path taken)\n{chart}");
     features(&mut out, &report.features);
     measured(&mut out, &report.measurements, colour);
     limits(&mut out, &report.limits);
@@ -31,7 +34,7 @@ pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
     if colour { painted(&out) } else { out }
 }
 
-/// The signs in colour.
+/// Colours the signs at the start of lines.
 fn painted(text: &str) -> String {
     let paint = |line: &str| {
         let sign = line.strip_prefix("  ").and_then(|rest| rest.chars().next());
@@ -47,7 +50,7 @@ fn painted(text: &str) -> String {
     text.lines().map(paint).collect()
 }
 
-/// A sign, then words that keep to the right of it.
+/// A list item: a sign, then text with a hanging indent.
 fn item(sign: &str, words: &str) -> String {
     let lines = wrap(words, WIDTH - 4);
     let first = lines.first().map_or("", String::as_str);
@@ -57,7 +60,7 @@ fn item(sign: &str, words: &str) -> String {
 
 fn launch(out: &mut String, launch: &Launch) {
     let what = launch.program.as_ref().map_or_else(|| "a program".to_owned(), |words| words.join(" "));
-    let heading = format!("To launch {what} from {}: {}", caller(&launch.caller), launch.launcher);
+    let heading = format!("Launcher for {what}, started by {}: {}", caller(&launch.caller), launch.launcher);
     let _ = writeln!(out, "\n{}", wrap(&heading, WIDTH).join("\n"));
     *out += &item(" ", launch.words);
     for step in &launch.path {
@@ -66,25 +69,25 @@ fn launch(out: &mut String, launch: &Launch) {
     if let Some(us) = launch.fork_us {
         let files = match launch.caller.files {
             None | Some(..100) => String::new(),
-            Some(many) => format!(", and it would copy a table of {} open files", thousands(many)),
+            Some(many) => format!(" and copy a table of {} file descriptors", thousands(many)),
         };
-        *out += &item("-", &format!("fork would hold such a caller for about {} each time{files}.", duration(us)));
+        *out += &item("-", &format!("fork would block such a caller for about {} per launch{files}.", duration(us)));
     }
     if !launch.steps.is_empty() {
-        *out += "\nWhat the child does\n";
+        *out += "\nSteps of the child\n";
         for (number, step) in (1..).zip(&launch.steps) {
             let _ = writeln!(out, "{number:3}. {step}");
         }
     }
 }
 
-/// In words: what differs from a small caller.
+/// Describes the caller.
 fn caller(caller: &Caller) -> String {
     let who = caller.pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
     let plural = |count: u64, one: &str| format!("{} {one}{}", thousands(count), if count == 1 { "" } else { "s" });
     let memory = match caller.memory_bytes >> 20 {
-        0 => "little memory of its own".to_owned(),
-        mib => format!("{} MiB of its own memory", thousands(mib)),
+        0 => "less than 1 MiB of private memory".to_owned(),
+        mib => format!("{} MiB of private memory", thousands(mib)),
     };
     let mut parts = vec![memory];
     parts.extend(caller.resident_bytes.map(|bytes| format!("{} MiB resident", thousands(bytes >> 20))));
@@ -98,8 +101,9 @@ fn duration(us: f64) -> String {
 }
 
 fn features(out: &mut String, features: &[Feature]) {
-    for (need, title) in [(Need::Launches, "What every launch rests on"), (Need::Settings, "What some things rest on")]
-    {
+    let titles =
+        [(Need::Launches, "Kernel features for every launch"), (Need::Settings, "Kernel features for some settings")];
+    for (need, title) in titles {
         let _ = writeln!(out, "\n{title}");
         for feature in features.iter().filter(|feature| feature.needed_for == need) {
             let (sign, name) = (sign(feature.state), feature.name);
@@ -144,22 +148,20 @@ fn measured(out: &mut String, found: &Measurements, colour: bool) {
         .lines()
         .map(|line| format!("{}\n", line.chars().skip(1).collect::<String>().trim_end()))
         .collect();
-    *out +=
-        "\nMeasured here in a small process, in µs (held: until the caller goes on;\nratio: of total, to the floor)\n";
+    *out += "\nLaunch times from a small process, in µs (held: until the caller continues;\ntotal: until the child has been waited for; ratio: total / vfork baseline)\n";
     *out += &rows;
     if found.debug_build {
-        *out +=
-            &item("!", "this forkless is a debug build, and slower than it would be; posix_spawn and fork are not.");
+        *out += &item("!", "This is a debug build: the methods of forkless are slower than in a release build.");
     }
     if let Some(us) = found.fork_us_per_gib {
-        *out += &item("-", &format!("fork holds its caller for {} more for each GiB that this has.", duration(us)));
+        *out += &item("-", &format!("fork blocks its caller {} longer for each GiB of memory.", duration(us)));
     }
 }
 
-/// "Clone (status)": the launcher, and the function of it; the library's own fork is not the one in C.
+/// The launcher and its form, such as "Clone (status)". "(in C)" marks the functions of the C library.
 fn name(row: &Measured) -> String {
     match (row.launcher, row.contestant.strip_prefix("forkless-")) {
-        (None, _) => format!("{} (vfork in C)", row.contestant),
+        (None, _) => "vfork baseline (in C)".to_owned(),
         (Some(launcher), None) => format!("{launcher} (in C)"),
         (Some(launcher), Some(form)) => {
             let letters = form.chars().filter(char::is_ascii_alphanumeric);
@@ -170,7 +172,7 @@ fn name(row: &Measured) -> String {
 }
 
 fn limits(out: &mut String, limits: &[Limit]) {
-    *out += "\nLimits\n";
+    *out += "\nLimits and system settings\n";
     for limit in limits {
         let value = match &limit.value {
             serde_json::Value::Null => continue,
@@ -184,10 +186,10 @@ fn limits(out: &mut String, limits: &[Limit]) {
 
 fn system(out: &mut String, report: &Report) {
     let system = &report.system;
-    let _ = writeln!(out, "\nThis system");
-    let cores = if system.cores == 1 { "core" } else { "cores" };
+    let _ = writeln!(out, "\nSystem");
+    let cpus = if system.cores == 1 { "CPU" } else { "CPUs" };
     let words = format!(
-        "Linux {}, {}, {}, {} {cores}, {} MiB; forkless {}",
+        "Linux {}, {}, {}, {} {cpus}, {} MiB; forkless {}",
         system.kernel, system.architecture, system.libc, system.cores, system.memory_mib, system.forkless
     );
     *out += &item(" ", &words);
@@ -195,7 +197,7 @@ fn system(out: &mut String, report: &Report) {
     if report.verdict.health == Health::Well {
         return;
     }
-    *out += "\nWhat each missing thing means, and which kernels have it, is in docs/platforms.md.\n";
+    *out += "\nSee docs/platforms.md for the kernel versions that have each feature.\n";
 }
 
 #[cfg(test)]
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_painted_and_nothing_else() {
+    fn only_signs_are_coloured() {
         let text = "first\n  ✓ here\n    ✓ not a sign\n  - item\n  ! near\n";
         let painted = painted(text);
         assert_eq!(painted.matches('\u{1b}').count(), 4);
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_named_by_launcher() {
+    fn row_names_start_with_the_launcher() {
         let named = |launcher, contestant| {
             let us = 1.0;
             name(&Measured {
@@ -225,14 +227,14 @@ mod tests {
                 ratio_to_floor: None,
             })
         };
-        assert_eq!(named(None, "floor"), "floor (vfork in C)");
+        assert_eq!(named(None, "floor"), "vfork baseline (in C)");
         assert_eq!(named(Some("Clone"), "forkless-status"), "Clone (status)");
         assert_eq!(named(Some("PosixSpawn"), "posix_spawn"), "PosixSpawn (in C)");
         assert_eq!(named(Some("PosixSpawn"), "forkless-posix_spawn"), "PosixSpawn (forkless)");
     }
 
     #[test]
-    fn items_keep_to_the_right_of_their_sign() {
+    fn items_have_a_hanging_indent() {
         let text = item("!", &"word ".repeat(40));
         assert!(text.starts_with("  ! word") && text.lines().skip(1).all(|line| line.starts_with("    word")));
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH));

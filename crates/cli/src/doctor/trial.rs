@@ -1,4 +1,4 @@
-//! The program that probes launch: the bench's own that only exits, in memory, or ourselves.
+//! The program that the probes launch: the bench's target, which only exits, as a memfd, or this executable.
 
 use std::{
     fs::File,
@@ -11,50 +11,50 @@ use rustix::{fs::MemfdFlags, io::Errno};
 
 use forkless_bench::TARGET_PROGRAM;
 
-/// Ourselves, however the path to us may be closed.
+/// This executable. Works even if its path is not accessible.
 const SELF: &str = "/proc/self/exe";
 
-/// A program that ends with 0 and writes nothing that is seen.
+/// A program that exits with 0.
 #[derive(Debug)]
 pub(crate) enum Trial {
-    /// An executable file in memory.
+    /// An executable memfd.
     Memory(OwnedFd),
-    /// Ourselves by descriptor.
+    /// This executable, by descriptor.
     Open(OwnedFd),
-    /// Ourselves by name.
+    /// This executable, by path.
     Named,
 }
 
 impl Trial {
-    /// The file in memory. It is not executable where `vm.memfd_noexec` says so.
+    /// The memfd. It is not executable if `vm.memfd_noexec` is 2.
     pub(crate) fn in_memory() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC;
-        // Kernels before 6.3 do not know EXEC, and do not ask for it.
+        // Kernels before 6.3 neither know nor need EXEC.
         let memory = match rustix::fs::memfd_create("forkless-doctor", flags | MemfdFlags::EXEC) {
             Err(Errno::INVAL) => rustix::fs::memfd_create("forkless-doctor", flags),
             answer => answer,
         }?;
         let mut file = File::from(memory);
         file.write_all(TARGET_PROGRAM)?;
-        // A file that is open for writing cannot be executed, but one in memory may.
+        // execve(2) returns ETXTBSY for other files open for writing, but not for a memfd.
         Ok(Self::Memory(file.into()))
     }
 
-    /// Ourselves, opened.
+    /// This executable, opened.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self::Open(File::open(SELF)?.into()))
     }
 
-    /// Something that runs here, to try other things with.
+    /// The first of the three that can be launched here.
     pub(crate) fn find() -> Option<Self> {
         let kinds: [fn() -> io::Result<Self>; 3] = [Self::in_memory, Self::open, || Ok(Self::Named)];
         kinds.into_iter().filter_map(|kind| kind().ok()).find(|trial| trial.run(|_| ()).is_ok())
     }
 
-    /// Launches it with what `ask` adds, and waits.
+    /// Launches it with the settings that `ask` adds, and waits.
     ///
     /// # Errors
-    /// When it was not launched, or did not end with 0.
+    /// If the launch fails or the exit code is not 0.
     pub(crate) fn run(&self, ask: impl FnOnce(&mut Command)) -> io::Result<()> {
         let mut command = self.command()?;
         ask(&mut command);
@@ -62,7 +62,7 @@ impl Trial {
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("the program ended with {status}"))) }
     }
 
-    /// The command, with none of our streams.
+    /// The command, with its standard streams on /dev/null.
     pub(crate) fn command(&self) -> io::Result<Command> {
         let mut command = match self {
             Self::Memory(program) => {

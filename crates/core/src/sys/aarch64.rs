@@ -1,8 +1,8 @@
 //! aarch64: the `svc` instruction and the two clone trampolines.
 //!
 //! # Safety
-//! As for the parent module. The trampolines return once in the parent. The child leaves by calling `entry`, which
-//! never returns; it starts on a stack of its own, so nothing of the parent's stack is written by it.
+//! As for the parent module. The trampolines return once, in the parent. The child calls `entry`, which never returns.
+//! It starts on its own stack, so it does not write to the parent's.
 
 use core::arch::asm;
 use linux_raw_sys::general::{__NR_clone, __NR_clone3, clone_args};
@@ -18,7 +18,7 @@ pub(super) unsafe fn syscall6(nr: usize, args: [usize; 6]) -> isize {
     ret
 }
 
-/// Ends the process by SIGILL, which it cannot have a handler for.
+/// Ends the process with SIGILL, for which it cannot have a handler.
 pub(super) unsafe fn trap() -> ! {
     // SAFETY: the instruction does not return.
     unsafe { asm!("udf #0", options(noreturn, nomem, nostack)) }
@@ -47,8 +47,8 @@ pub(super) unsafe fn clone(
     argument: usize,
 ) -> isize {
     let ret: isize;
-    // SAFETY: as in `clone3`. The argument order of clone on aarch64 is flags, stack, parent_tid, tls, child_tid; x5
-    // and x6 are not arguments of it, so they carry the entry and its argument over.
+    // SAFETY: as in `clone3`. The argument order of clone on aarch64 is flags, stack, parent_tid, tls, child_tid. x5
+    // and x6 are not arguments of it, so they carry the entry and its argument.
     unsafe {
         asm!("svc 0", "cbnz x0, 2f", "mov x29, xzr", "mov x0, x6", "blr x5", "brk #1", "2:",
             in("x8") __NR_clone as usize, inlateout("x0") flags as isize => ret, in("x1") stack_top,

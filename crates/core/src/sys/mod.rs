@@ -1,11 +1,11 @@
 //! System calls without libc.
 //!
-//! A libc wrapper writes `errno`, which in the child is the parent's; it may be a cancellation point, and a preloaded
-//! or sanitizing library may have replaced it. So both sides of a launch enter the kernel here.
+//! A libc wrapper writes `errno`, which in the child is the parent's. It may be a cancellation point, and a preloaded
+//! library or a sanitizer may have replaced it. So both sides of a launch make system calls here.
 //!
 //! # Safety
-//! A system call does what its manual page says to the memory and the descriptors it is given; that is what each
-//! caller answers for.
+//! A system call does what its manual page says to the memory and the descriptors it is given; each caller is
+//! responsible for that.
 //!
 //! Sources: syscall(2) for the register conventions, clone(2), futex(2), close_range(2), pidfd_open(2), pidfd_getfd(2).
 
@@ -35,7 +35,7 @@ pub use linux_raw_sys::mempolicy;
 
 use uapi::*;
 
-/// What a system call gives: a value, or an errno as a positive number.
+/// The result of a system call: a value, or an errno as a positive number.
 pub type Result<T> = core::result::Result<T, i32>;
 
 /// Signals by the kernel's names, with the sign and width that `kill(2)` uses.
@@ -50,7 +50,7 @@ pub mod signal {
     }
 }
 
-/// Error numbers, with the sign and width that `io::Error` uses.
+/// Error numbers, with the type that `io::Error` uses.
 pub mod errno {
     macro_rules! errnos { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, errno(3)")]
         pub const $name: i32 = linux_raw_sys::errno::$name as i32;)* } }
@@ -68,13 +68,13 @@ fn split(ret: isize) -> Result<usize> {
 /// A system call of up to six arguments, by number.
 #[inline(always)]
 pub unsafe fn syscall(nr: u32, args: [usize; 6]) -> Result<usize> {
-    // SAFETY: the caller answers for what this call does.
+    // SAFETY: the caller is responsible for what this call does.
     split(unsafe { arch::syscall6(nr as usize, args) })
 }
 
-/// Makes a child by `clone3(2)` that calls `entry(argument)` on the stack named in `args`, and never returns from it.
+/// Creates a child with `clone3(2)`. The child calls `entry(argument)` on the stack in `args` and never returns.
 ///
-/// Returns the child's pid. With `CLONE_VM` the child runs beside the caller in the same memory.
+/// Returns the child's pid. With `CLONE_VM` the child runs concurrently with the caller in the same memory.
 #[inline]
 pub unsafe fn clone3_call<A>(args: &clone_args, size: usize, entry: Entry<A>, argument: *mut A) -> Result<i32> {
     // SAFETY: the stack in `args` is the child's own (caller), and `entry` never returns (its type).
@@ -82,7 +82,7 @@ pub unsafe fn clone3_call<A>(args: &clone_args, size: usize, entry: Entry<A>, ar
     split(ret).map(|pid| pid as i32)
 }
 
-/// The same by `clone(2)`, for kernels and filters that refuse `clone3`. `stack_top` is the end of the child's stack.
+/// The same with `clone(2)`, for kernels and filters that refuse `clone3`. `stack_top` is the end of the child's stack.
 #[inline]
 pub unsafe fn clone_call<A>(
     flags: u64,
@@ -99,15 +99,15 @@ pub unsafe fn clone_call<A>(
     split(ret).map(|pid| pid as i32)
 }
 
-/// Where a child begins.
+/// The entry function of a child.
 pub type Entry<A> = unsafe extern "C-unwind" fn(*mut A) -> !;
 
-/// `exit_group(2)`: ends the calling process. In a child of `clone` that is the child alone.
+/// `exit_group(2)`: ends the calling process. In a child of `clone` that is only the child.
 ///
-/// Where a filter refuses that with an error, `exit(2)`, and then an instruction that no program survives.
+/// If a filter refuses it with an error: `exit(2)`, and then an instruction that is always fatal.
 #[inline]
 pub fn exit(code: i32) -> ! {
-    // SAFETY: ends the caller; nothing of it runs afterwards.
+    // SAFETY: ends the caller; none of its code runs afterwards.
     unsafe {
         let _ = syscall(__NR_exit_group, [code as usize, 0, 0, 0, 0, 0]);
         let _ = syscall(__NR_exit, [code as usize, 0, 0, 0, 0, 0]);
@@ -115,18 +115,18 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
-/// `nanosleep(2)`: not as long where a signal is handled, and not at all where a filter refuses it. (The standard library's sleep
-/// panics then.)
+/// `nanosleep(2)`: shorter if a signal is handled, and not at all if a filter refuses the call. (The standard library's
+/// sleep panics then.)
 pub fn pause(time: core::time::Duration) {
     let time = uapi::__kernel_timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos() as i64 };
     // SAFETY: the kernel reads the time.
     let _ = unsafe { syscall(__NR_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// `close_range(2)`: first make the caller's descriptor table its own, without the range (linux/close_range.h).
+/// `close_range(2)`: first unshare the caller's file-descriptor table, without the range (linux/close_range.h).
 pub const CLOSE_RANGE_UNSHARE: u32 = 2;
 
-/// `close_range(2)`: close-on-exec, and not closed now. Linux 5.11.
+/// `close_range(2)`: set close-on-exec instead of closing. Linux 5.11.
 pub const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
 
 /// `close_range(2)`.
@@ -136,14 +136,14 @@ pub unsafe fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
     unsafe { syscall(__NR_close_range, [first as usize, last as usize, flags as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// `close(2)`. The descriptor is gone whatever the answer.
+/// `close(2)`. The descriptor is closed whatever the result.
 #[inline]
 pub unsafe fn close(fd: i32) -> Result<()> {
     // SAFETY: the caller answers for the descriptor.
     unsafe { syscall(__NR_close, [fd as usize, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `dup3(2)`: `to` becomes a copy of `from`; `flags` is 0 or `O_CLOEXEC`.
+/// `dup3(2)`: `to` becomes a duplicate of `from`; `flags` is 0 or `O_CLOEXEC`.
 #[inline]
 pub unsafe fn dup3(from: i32, to: i32, flags: u32) -> Result<i32> {
     // SAFETY: the caller answers for the descriptors.
@@ -160,11 +160,11 @@ pub unsafe fn fcntl(fd: i32, command: u32, argument: usize) -> Result<i32> {
 /// `fcntl(2)` F_GETFD: FD_CLOEXEC or 0.
 #[inline]
 pub fn descriptor_flags(fd: i32) -> Result<i32> {
-    // SAFETY: asks about a number.
+    // SAFETY: only reads a flag.
     unsafe { fcntl(fd, F_GETFD, 0) }
 }
 
-/// `openat(2)` from the current directory. `path` ends in NUL.
+/// `openat(2)` from the working directory. `path` ends in NUL.
 #[inline]
 pub unsafe fn open(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
     let at = AT_FDCWD as isize as usize;
@@ -172,10 +172,11 @@ pub unsafe fn open(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
     unsafe { syscall(__NR_openat, [at, path as usize, flags as usize, mode as usize, 0, 0]) }.map(|fd| fd as i32)
 }
 
-/// `openat2(2)` from the current directory, RESOLVE_NO_MAGICLINKS: ELOOP where a link of procfs' leads further. `path` ends in NUL.
+/// `openat2(2)` from the working directory with RESOLVE_NO_MAGICLINKS: ELOOP if a component is a magic link of procfs.
+/// `path` ends in NUL.
 #[inline]
 pub unsafe fn open_without_magic(path: *const u8, flags: u32, mode: u32) -> Result<i32> {
-    // It takes no mode that is not used, and none that is no mode, which open(2) passes over.
+    // openat2 refuses a mode that is not used, and invalid mode bits, which open(2) ignores.
     let makes = flags & (O_CREAT | O_TMPFILE & !O_DIRECTORY) != 0;
     let mode = if makes { mode & 0o7777 } else { 0 };
     let how = open_how { flags: flags.into(), mode: mode.into(), resolve: RESOLVE_NO_MAGICLINKS.into() };
@@ -185,14 +186,14 @@ pub unsafe fn open_without_magic(path: *const u8, flags: u32, mode: u32) -> Resu
         .map(|fd| fd as i32)
 }
 
-/// `fstatfs(2)`: is the file in procfs?
+/// `fstatfs(2)`: whether the file is in procfs.
 #[inline]
 pub fn is_in_procfs(fd: i32) -> Result<bool> {
-    // Not zeroed first: that would be a call of memset.
+    // Not zeroed first: that would compile to a call of memset.
     let mut found = core::mem::MaybeUninit::<statfs>::uninit();
     // SAFETY: the kernel writes one statfs.
     unsafe { syscall(__NR_fstatfs, [fd as usize, found.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
-    // SAFETY: it has, or failed; only this field is read.
+    // SAFETY: the kernel has filled it; only this field is read.
     Ok(unsafe { (*found.as_ptr()).f_type } == PROC_SUPER_MAGIC.into())
 }
 
@@ -210,17 +211,17 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
     unsafe { syscall(__NR_pidfd_open, [pid as usize, flags as usize, 0, 0, 0, 0]) }.map(|fd| fd as i32)
 }
 
-/// `pidfd_open(2)`: of a thread, whatever thread it is (Linux 6.9; linux/pidfd.h).
+/// `pidfd_open(2)`: a pidfd of any thread (Linux 6.9; linux/pidfd.h).
 pub const PIDFD_THREAD: u32 = 0x80;
 
-/// `pidfd_getfd(2)`: a close-on-exec copy of another process's descriptor.
+/// `pidfd_getfd(2)`: a close-on-exec duplicate of another process's descriptor.
 #[inline]
 pub fn pidfd_getfd(pidfd: i32, fd: i32) -> Result<i32> {
     // SAFETY: makes a new descriptor, touches nothing else.
     unsafe { syscall(__NR_pidfd_getfd, [pidfd as usize, fd as usize, 0, 0, 0, 0]) }.map(|fd| fd as i32)
 }
 
-/// `getppid(2)`; 0 where the parent is outside this pid namespace.
+/// `getppid(2)`; 0 if the parent is outside of this PID namespace.
 #[inline]
 pub fn getppid() -> i32 {
     // SAFETY: reads a number, cannot fail.
@@ -241,7 +242,7 @@ pub fn gettid() -> i32 {
     unsafe { syscall(__NR_gettid, [0; 6]) }.unwrap_or(0) as i32
 }
 
-/// `futex(2)` FUTEX_WAIT, not process-private, as the kernel's own wake at exec is not. `timeout` is relative.
+/// `futex(2)` FUTEX_WAIT, not process-private, because the kernel's wake at exec is not. `timeout` is relative.
 #[inline]
 pub fn futex_wait(
     word: &core::sync::atomic::AtomicU32,
@@ -249,7 +250,7 @@ pub fn futex_wait(
     timeout: Option<&__kernel_timespec>,
 ) -> Result<()> {
     let limit = timeout.map_or(0, |t| t as *const _ as usize);
-    // SAFETY: the word and the time-out live for the length of the call.
+    // SAFETY: the word and the timeout live for the length of the call.
     unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAIT as usize, expected as usize, limit, 0, 0]) }
         .map(drop)
 }
@@ -257,38 +258,38 @@ pub fn futex_wait(
 /// `futex(2)` FUTEX_WAKE of one waiter, not process-private.
 #[inline]
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
-    // SAFETY: the kernel uses the word's address as a name only.
+    // SAFETY: the kernel only uses the word's address as a key.
     let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
-/// The same of every waiter.
+/// `futex(2)` FUTEX_WAKE of all waiters, not process-private.
 #[inline]
 pub fn futex_wake_all(word: &core::sync::atomic::AtomicU32) {
     let all = i32::MAX as usize;
-    // SAFETY: the kernel uses the word's address as a name only.
+    // SAFETY: the kernel only uses the word's address as a key.
     let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, all, 0, 0, 0]) };
 }
 
-/// `wait4(2)`: gives the pid (0 with `WNOHANG` and nothing to report).
+/// `wait4(2)`: returns the pid (0 with `WNOHANG` and nothing to report).
 #[inline]
 pub fn wait4(pid: i32, status: &mut i32, options: u32, usage: Option<&mut rusage>) -> Result<i32> {
     let usage = usage.map_or(0, |u| u as *mut _ as usize);
-    // SAFETY: the kernel writes a status and a usage, both of which the caller lent for the call.
+    // SAFETY: the kernel writes a status and a usage, both borrowed for the call.
     unsafe { syscall(__NR_wait4, [pid as isize as usize, status as *mut _ as usize, options as usize, usage, 0, 0]) }
         .map(|pid| pid as i32)
 }
 
-/// `waitid(2)`; `info` is cleared first, so that its `pid` of 0 means "nothing to report".
+/// `waitid(2)`. `info` is cleared first, so that a `pid` of 0 means "nothing to report".
 #[inline]
 pub fn waitid(kind: u32, id: i32, info: &mut SignalInfo, options: u32, usage: Option<&mut rusage>) -> Result<()> {
     *info = SignalInfo::EMPTY;
     let usage = usage.map_or(0, |u| u as *mut _ as usize);
     let args = [kind as usize, id as usize, info as *mut _ as usize, options as usize, usage, 0];
-    // SAFETY: the kernel writes 128 bytes, which is what SignalInfo has, and a usage, both lent for the call.
+    // SAFETY: the kernel writes 128 bytes, the size of SignalInfo, and a usage, both borrowed for the call.
     unsafe { syscall(__NR_waitid, args) }.map(drop)
 }
 
-/// `kill(2)`. The caller answers for what the pid names: a process, or a negative number for a group.
+/// `kill(2)`. The caller is responsible for the pid: a process, or a negative number for a group.
 #[inline]
 pub fn kill(pid: i32, signal: i32) -> Result<()> {
     // SAFETY: no memory of the caller's is touched.
@@ -298,20 +299,21 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
 /// `pidfd_send_signal(2)`.
 #[inline]
 pub fn pidfd_send_signal(pidfd: i32, signal: i32) -> Result<()> {
-    // SAFETY: a pidfd names one process for ever; nothing else is touched.
+    // SAFETY: a pidfd refers to one process for ever; nothing else is affected.
     unsafe { syscall(__NR_pidfd_send_signal, [pidfd as usize, signal as usize, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `pidfd_send_signal(2)` PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9: to the group whose leader the pidfd names, be it there or not.
+/// `pidfd_send_signal(2)` PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9: to the group whose leader the pidfd refers to, even if
+/// the leader has ended.
 #[inline]
 pub fn pidfd_signal_group(pidfd: i32, signal: i32) -> Result<()> {
     const PIDFD_SIGNAL_PROCESS_GROUP: usize = 4;
     let args = [pidfd as usize, signal as usize, 0, PIDFD_SIGNAL_PROCESS_GROUP, 0, 0];
-    // SAFETY: a pidfd names one process, and its group, for ever; nothing else is touched.
+    // SAFETY: a pidfd refers to one process, and its group, for ever; nothing else is affected.
     unsafe { syscall(__NR_pidfd_send_signal, args) }.map(drop)
 }
 
-/// `rt_sigprocmask(2)` with SIG_SETMASK; gives the mask as it was. Bit n-1 is signal n.
+/// `rt_sigprocmask(2)` with SIG_SETMASK; returns the previous mask. Bit n-1 is signal n.
 #[inline]
 pub fn set_signal_mask(mask: u64) -> Result<u64> {
     let mut old = 0u64;
@@ -321,7 +323,7 @@ pub fn set_signal_mask(mask: u64) -> Result<u64> {
     Ok(old)
 }
 
-/// `rt_sigprocmask(2)`: the mask as it is.
+/// `rt_sigprocmask(2)`: reads the mask.
 #[inline]
 pub fn signal_mask() -> Result<u64> {
     let mut mask = 0u64;
@@ -337,7 +339,7 @@ pub fn block_signals(mask: u64) -> Result<()> {
     unsafe { syscall(__NR_rt_sigprocmask, [SIG_BLOCK as usize, &raw const mask as usize, 0, 8, 0, 0]) }.map(drop)
 }
 
-/// `rt_sigaction(2)`: what `signal` does now.
+/// `rt_sigaction(2)`: reads the action of `signal`.
 #[inline]
 pub fn signal_action(signal: u32) -> Result<kernel_sigaction> {
     // SAFETY: all zeroes is a valid kernel_sigaction (default action, no flags).
@@ -347,14 +349,14 @@ pub fn signal_action(signal: u32) -> Result<kernel_sigaction> {
     Ok(action)
 }
 
-/// `rt_sigaction(2)`: sets what `signal` does.
+/// `rt_sigaction(2)`: sets the action of `signal`.
 #[inline]
 pub unsafe fn set_signal_action(signal: u32, action: &kernel_sigaction) -> Result<()> {
     // SAFETY: the caller answers for the action; the kernel copies it.
     unsafe { syscall(__NR_rt_sigaction, [signal as usize, action as *const _ as usize, 0, 8, 0, 0]) }.map(drop)
 }
 
-/// What `waitid(2)` tells, laid out as `siginfo_t` for SIGCHLD.
+/// The result of `waitid(2)`, with the layout of `siginfo_t` for SIGCHLD.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct SignalInfo {
@@ -365,9 +367,9 @@ pub struct SignalInfo {
     /// One of CLD_EXITED, CLD_KILLED, CLD_DUMPED, CLD_STOPPED, CLD_CONTINUED.
     pub code: i32,
     pad: i32,
-    /// The child, or 0 where there was nothing to report.
+    /// The child, or 0 if there is nothing to report.
     pub pid: i32,
-    /// Its real user id.
+    /// Its real user ID.
     pub uid: u32,
     /// Exit code or signal.
     pub status: i32,

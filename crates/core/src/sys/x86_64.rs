@@ -1,8 +1,8 @@
 //! x86-64: the `syscall` instruction and the two clone trampolines.
 //!
 //! # Safety
-//! As for the parent module. The trampolines return once in the parent. The child leaves by calling `entry`, which
-//! never returns; it starts on a stack of its own, so nothing of the parent's stack is written by it.
+//! As for the parent module. The trampolines return once, in the parent. The child calls `entry`, which never returns.
+//! It starts on its own stack, so it does not write to the parent's.
 
 use core::arch::asm;
 use linux_raw_sys::general::{__NR_clone, __NR_clone3, clone_args};
@@ -18,7 +18,7 @@ pub(super) unsafe fn syscall6(nr: usize, args: [usize; 6]) -> isize {
     ret
 }
 
-/// Ends the process by SIGILL, which it cannot have a handler for.
+/// Ends the process with SIGILL, for which it cannot have a handler.
 pub(super) unsafe fn trap() -> ! {
     // SAFETY: the instruction does not return.
     unsafe { asm!("ud2", options(noreturn, nomem, nostack)) }
@@ -47,8 +47,8 @@ pub(super) unsafe fn clone(
     argument: usize,
 ) -> isize {
     let ret: isize;
-    // SAFETY: as in `clone3`. The argument order of clone on x86-64 is flags, stack, parent_tid, child_tid, tls; r9
-    // and r12 are not arguments of it, so they carry the entry and its argument over.
+    // SAFETY: as in `clone3`. The argument order of clone on x86-64 is flags, stack, parent_tid, child_tid, tls. r9 and
+    // r12 are not arguments of it, so they carry the entry and its argument.
     unsafe {
         asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "mov rdi, r12", "call r9", "ud2", "2:",
             inlateout("rax") __NR_clone as isize => ret, in("rdi") flags, in("rsi") stack_top, in("rdx") parent_tid,

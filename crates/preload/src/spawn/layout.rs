@@ -1,6 +1,6 @@
-//! How glibc lays out the objects of `posix_spawn(3)`, which are filled here and by glibc's own functions alike.
+//! The layout of glibc's `posix_spawn(3)` objects, which are filled both here and by glibc's own functions.
 //!
-//! Their sizes are part of its ABI; what is inside is not, so it is compared once with what glibc's functions write.
+//! Their sizes are part of glibc's ABI. Their content is not, so it is compared once with what glibc's functions write.
 //! Source: spawn.h for the outer structures.
 
 use crate::next::{self, Opaque};
@@ -34,7 +34,7 @@ pub(crate) struct Actions {
 const _: () = assert!(size_of::<Attributes>() == size_of::<libc::posix_spawnattr_t>());
 const _: () = assert!(size_of::<Actions>() == size_of::<libc::posix_spawn_file_actions_t>());
 
-/// What an action is.
+/// An action and its operands.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Action {
@@ -45,7 +45,7 @@ pub(crate) struct Action {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union What {
-    /// Of all that have only numbers.
+    /// Operands of all actions that only have numbers.
     pub(crate) numbers: [c_int; 2],
     pub(crate) open: Open,
     pub(crate) path: *mut c_char,
@@ -68,23 +68,23 @@ pub(crate) const FCHDIR: c_int = 4;
 pub(crate) const CLOSEFROM: c_int = 5;
 pub(crate) const TCSETPGRP: c_int = 6;
 
-/// Does glibc write what is said here? Then its objects and ours are the same; if not they are all its own.
+/// Whether glibc's functions write this layout. If not, all objects are left to glibc.
 pub(crate) fn is_known() -> bool {
     const UNKNOWN: u8 = 2;
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
     let mut answer = ANSWER.load(Ordering::Relaxed);
     if answer == UNKNOWN {
-        // SAFETY: objects of libc's sizes, initialised by its own functions.
+        // SAFETY: objects of libc's sizes, initialized by its own functions.
         answer = unsafe { actions_agree().unwrap_or(false) && attributes_agree().unwrap_or(false) } as u8;
         ANSWER.store(answer, Ordering::Relaxed);
     }
     answer == 1
 }
 
-/// None where libc lacks a function.
+/// Compares file actions. None if libc lacks a function.
 ///
 /// # Safety
-/// None but what stands at each call.
+/// None beyond what each call requires.
 unsafe fn actions_agree() -> Option<bool> {
     // SAFETY: all zeroes is a valid value, and libc initialises it.
     unsafe {
@@ -135,7 +135,7 @@ unsafe fn actions_agree() -> Option<bool> {
 /// The same for attributes.
 ///
 /// # Safety
-/// None but what stands at each call.
+/// None beyond what each call requires.
 unsafe fn attributes_agree() -> Option<bool> {
     // SAFETY: all zeroes is a valid value, and libc initialises it.
     unsafe {

@@ -1,7 +1,8 @@
-//! `posix_spawn(3)` and its like.
+//! `posix_spawn(3)`, `posix_spawnp(3)` and the pidfd variants.
 //!
-//! What the objects say is put into a command, whose child takes the steps in libc's order: scheduler, session, process group,
-//! actions, signals. libc itself is asked where this library has nothing better: another user's ids, an action it does not know.
+//! The objects are converted to a command, whose child makes the steps in libc's order: scheduler, session, process
+//! group, file actions, signals. Calls that this library cannot improve or does not know, such as resetting IDs or an
+//! unknown action, are left to libc.
 
 use crate::inherit::{self, Flat};
 use crate::log::Story;
@@ -27,17 +28,17 @@ pub(crate) mod layout;
 
 pub(crate) mod objects;
 
-/// What one of the functions was called with.
+/// The arguments of a call.
 pub(crate) struct Call {
-    /// Its name.
+    /// The function's name.
     pub(crate) name: &'static str,
-    /// PATH is searched.
+    /// Whether PATH is searched.
     pub(crate) searches: bool,
-    /// A file that is no program is a script for the shell, as the first version of the functions had it.
+    /// Whether a file without #! is run by the shell, as in the old version of the functions.
     pub(crate) takes_scripts: bool,
-    /// What is given out is a pidfd.
+    /// Whether the result is a pidfd instead of a pid.
     pub(crate) gives_pidfd: bool,
-    /// libc's own.
+    /// libc's function.
     pub(crate) libc: Option<next::Spawn>,
     pub(crate) out: *mut c_int,
     pub(crate) file: *const c_char,
@@ -50,36 +51,36 @@ pub(crate) struct Call {
 /// Why a call is left to libc.
 type Aside = &'static str;
 
-/// What comes of a call that is served here.
+/// The result of a call that is handled here.
 enum Answer {
-    /// Its pid, or pidfd.
+    /// The pid, or the pidfd.
     Started(c_int),
     Failed(c_int),
-    /// It was killed by this signal before it could run the program.
+    /// The child was killed by this signal before it could run the program.
     Killed(c_int),
 }
 
 /// # Safety
-/// As `posix_spawn(3)` says of what the call holds.
+/// As `posix_spawn(3)` says of the arguments.
 pub(crate) unsafe fn spawn(call: &Call) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     match unsafe { try_here(call) } {
         Ok(Answer::Started(number)) => {
             if !call.out.is_null() {
-                // SAFETY: the caller's place.
+                // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
             0
         }
         Ok(Answer::Failed(error)) => error,
-        // To the caller it has been started, and then killed. It was never visible, so another one is, by the same signal.
-        // SAFETY: the caller's.
+        // To the caller, the child was started and then killed. That child was never visible, so another one is started
+        // and killed by the same signal. SAFETY: the caller's contract.
         Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
         Err(why) => {
             if why != OFF {
                 Story::begin().left(call.name, why);
             }
-            // SAFETY: the caller's.
+            // SAFETY: the caller's contract.
             unsafe { left_to_libc(call, None) }
         }
     }
@@ -88,7 +89,7 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
 /// FORKLESS=off.
 const OFF: Aside = "of FORKLESS";
 
-/// Our children open nothing there.
+/// Children that share the caller's memory open nothing in procfs, because /proc/self would be the caller.
 const IN_PROCFS: Aside = "of a file in procfs";
 
 /// # Safety
@@ -97,17 +98,17 @@ unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
     let Some(libc) = call.libc else { return libc::ENOSYS };
     let mut number = -1;
     let (actions, attributes) = (call.actions.cast::<Opaque>(), call.attributes.cast::<Opaque>());
-    // SAFETY: libc's own function, called as ours was.
+    // SAFETY: libc's own function, with the caller's arguments.
     let error = unsafe { libc(&mut number, call.file, actions, attributes, call.argv, call.envp) };
     if error != 0 {
         return error;
     }
     if let Some(signal) = signal {
-        // A child that has not been waited for: the number is still its own.
+        // The child has not been waited for, so the number is still its own.
         let _ = if call.gives_pidfd { sys::pidfd_send_signal(number, signal) } else { sys::kill(number, signal) };
     }
     if !call.out.is_null() {
-        // SAFETY: the caller's place.
+        // SAFETY: `out` is a valid pointer of the caller.
         unsafe { call.out.write(number) };
     }
     0
@@ -121,14 +122,14 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
         return Err(OFF);
     }
     if !layout::is_known() {
-        return Err("its objects are laid out in an unknown way");
+        return Err("the layout of libc's objects is unknown");
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
     if actions.iter().any(inherit::opens_procfs) {
         return Err(IN_PROCFS);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let words = match unsafe { Words::of(call) } {
         Ok(words) => words,
         Err(error) => return Ok(Answer::Failed(error)),
@@ -137,7 +138,7 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     let started = shielded(|| {
         if let Some(flat) = Flat::of(&actions, &settings.inherit) {
             let launched = launch(call, &words, &request, Descriptors::Flat(flat));
-            // Then all are copied, and the steps say whether that is an error.
+            // Otherwise the whole table is copied, and the steps determine whether this is an error.
             if !misses_descriptor(&launched, &actions) {
                 return Ok(launched);
             }
@@ -161,9 +162,9 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     };
     match Error::of(&error) {
         Some(detail) if detail.step() == Step::Probe => {
-            return Err("this kernel, or a filter, does not allow the other way");
+            return Err("the kernel or a seccomp filter does not allow it");
         }
-        // By a name that does not say so. What the child has done by then is done again.
+        // The path led to procfs without showing it. Steps that the child has already made are repeated.
         Some(detail) if detail.step() == Step::Open && detail.errno() == Some(libc::EOPNOTSUPP) => {
             return Err(IN_PROCFS);
         }
@@ -175,8 +176,9 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     })
 }
 
-/// Failed for a descriptor that was not there, or is not any more; or maybe for a link that leads to one by a number which it has not
-/// got in a table of its own. To try that again must not meet what the first one has made.
+/// Whether the launch failed because of a missing descriptor, or maybe because of a link such as /dev/fd/N to a number
+/// that the child's private table does not have. A second attempt must not fail because of a file that the first has
+/// created.
 fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
     let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
     launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
@@ -186,13 +188,13 @@ fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bo
     })
 }
 
-/// Where a child's descriptors come from.
+/// The source of a child's descriptors.
 enum Descriptors {
     All(Vec<FileAction>),
     Flat(Flat),
 }
 
-/// Starts a child; a script too, where that was meant.
+/// Starts a child; with a shell if the file is a script without #! and the call allows that.
 fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descriptors) -> io::Result<Child> {
     let mut command = Command::new(&words.name);
     like_libc(&mut command).pidfd(call.gives_pidfd);
@@ -200,7 +202,7 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
         Descriptors::All(actions) => _ = command.inherit_all(true).file_actions(actions),
         Descriptors::Flat(flat) => {
             for (source, number) in flat.passed {
-                // SAFETY: descriptors of the caller of posix_spawn(3), whose child is to have them.
+                // SAFETY: descriptors of the caller of posix_spawn(3), which its child inherits.
                 command.fd(unsafe { Stdio::fd(source) }, number);
             }
             command.file_actions(flat.actions);
@@ -234,7 +236,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Or an errno.
+    /// Returns an errno on failure.
     ///
     /// # Safety
     /// As for [`spawn`].
@@ -242,10 +244,10 @@ impl Words<'_> {
         if call.file.is_null() {
             return Err(libc::EFAULT);
         }
-        // SAFETY: a text.
+        // SAFETY: a string.
         let name = OsStr::from_bytes(unsafe { CStr::from_ptr(call.file) }.to_bytes());
         let paths = if call.searches { candidates(name) } else { vec![name.to_owned()] };
-        // SAFETY: lists of texts that end in a null pointer.
+        // SAFETY: lists of strings that end in a null pointer.
         let (args, env) = unsafe { (texts(call.argv), texts(call.envp)) };
         let args = args.iter().map(|arg| OsStr::from_bytes(arg.to_bytes()).to_owned()).collect();
         let env = env.into_iter().filter_map(|entry| inherited(entry, Settings::get())).collect();
@@ -253,7 +255,8 @@ impl Words<'_> {
     }
 }
 
-/// An entry of the environment as the program gets it: without this library, if the user wants that.
+/// An entry of the environment as the program gets it: LD_PRELOAD without this library, if FORKLESS_CHILDREN asks for
+/// that.
 fn inherited<'a>(entry: &'a CStr, settings: &Settings) -> Option<Cow<'a, CStr>> {
     let Some(list) = entry.to_bytes().strip_prefix(b"LD_PRELOAD=").filter(|_| settings.spares_children) else {
         return Some(Cow::Borrowed(entry));
@@ -266,45 +269,45 @@ fn inherited<'a>(entry: &'a CStr, settings: &Settings) -> Option<Cow<'a, CStr>> 
 }
 
 /// # Safety
-/// Null, or a list of texts that ends in a null pointer.
+/// Null, or a list of strings that ends in a null pointer.
 unsafe fn texts<'a>(list: *const *const c_char) -> Vec<&'a CStr> {
     if list.is_null() {
         return Vec::new();
     }
-    // SAFETY: up to the null pointer there are texts.
+    // SAFETY: all entries before the null pointer are strings.
     let text = |n: usize| unsafe { (*list.add(n)).as_ref().map(|first| CStr::from_ptr(first)) };
     (0..).map_while(text).collect()
 }
 
-/// The files that `execvp(3)` would try: from the caller's PATH, whatever the new environment says.
+/// The files that `execvp(3)` would try: from the caller's PATH, not that of the new environment.
 ///
-/// libc's child searches when it has done its actions, so a name that cannot be found is an error of exec, not of the call.
+/// libc's child searches after its file actions, so a name that is not found is an error of exec, not of the call.
 fn candidates(name: &OsStr) -> Vec<OsString> {
     const NAME_MAX: usize = 255;
     let as_given = vec![name.to_owned()];
-    // An empty name is not there (ENOENT), and a long one is too long (ENAMETOOLONG), also to the kernel.
+    // An empty name is ENOENT and a long one ENAMETOOLONG, also from the kernel.
     if name.is_empty() || name.len() > NAME_MAX || name.as_bytes().contains(&b'/') {
         return as_given;
     }
-    // SAFETY: a name; the value is gone through at once, as libc's own function does.
+    // SAFETY: the name ends in NUL; the value is read at once, as libc's own function does.
     let path = unsafe {
         let path = libc::getenv(c"PATH".as_ptr());
         if path.is_null() { DEFAULT_PATH } else { CStr::from_ptr(path).to_bytes() }
     };
     let path = if planted!("preload-search-of-the-default-path") { DEFAULT_PATH } else { path };
     let paths = places_in(path, name);
-    // Every directory's name was too long: nothing is found.
+    // Every directory was too long: nothing is found.
     if paths.is_empty() { vec![OsString::new()] } else { paths }
 }
 
 /// # Safety
 /// Null, or an object that was initialised.
 unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     let Some(list) = (unsafe { actions.as_ref() }) else { return Ok(Vec::new()) };
     let mut found = Vec::with_capacity(usize::try_from(list.used).unwrap_or(0));
     for n in 0..list.used {
-        // SAFETY: as many as are used are there, and each has the fields of its tag.
+        // SAFETY: `used` entries are initialized, and each has the fields of its tag.
         found.push(unsafe {
             let action = &*list.first.add(n as usize);
             let [fd, new] = action.what.numbers;
@@ -321,7 +324,7 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
                 layout::FCHDIR => FileAction::Fchdir(fd),
                 layout::CLOSEFROM => FileAction::CloseRange(fd, -1),
                 layout::TCSETPGRP => FileAction::Foreground(fd),
-                _ => return Err("of an action that is not known"),
+                _ => return Err("of an unknown file action"),
             }
         });
     }
@@ -331,14 +334,14 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
     Ok(found)
 }
 
-/// What the attributes ask for.
+/// The settings of the attributes.
 #[derive(Default)]
 struct Request {
     session: bool,
     group: Option<pid_t>,
     default: Vec<c_int>,
     mask: Option<Vec<c_int>>,
-    /// Policy, none to keep the caller's, and priority.
+    /// The policy (none: the caller's) and the priority.
     scheduler: Option<(Option<c_int>, c_int)>,
     cgroup: Option<c_int>,
 }
@@ -347,18 +350,18 @@ impl Request {
     /// # Safety
     /// Null, or an object that was initialised.
     unsafe fn of(attributes: *const Attributes) -> Result<Self, Aside> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's contract.
         let Some(given) = (unsafe { attributes.as_ref() }) else { return Ok(Self::default()) };
         let has = |flag| given.flags & flag != 0;
         // SAFETY: numbers.
         let (user, group) = unsafe { (libc::getuid() != libc::geteuid(), libc::getgid() != libc::getegid()) };
         if has(objects::RESETIDS) && (user || group) && !planted!("preload-ids-not-reset") {
-            return Err("ids are to be reset");
+            return Err("POSIX_SPAWN_RESETIDS changes the IDs");
         }
         if has(objects::SETSID) && has(objects::SETPGROUP) && !planted!("preload-session-and-group") {
-            return Err("a session's leader is to change its group, which fails");
+            return Err("a session leader cannot change its process group");
         }
-        // With both flags the policy's includes the priority.
+        // If both flags are set, setting the policy includes the priority.
         let policy = has(objects::SETSCHEDULER).then_some(given.policy);
         let schedules = policy.is_some() || has(objects::SETSCHEDPARAM);
         Ok(Self {
@@ -401,20 +404,20 @@ impl Request {
             if group < 0 {
                 return Err(io::Error::from_raw_os_error(libc::EBADF));
             }
-            // SAFETY: a number that the caller calls a descriptor; one that is not open fails here.
+            // SAFETY: the caller names this number as a descriptor; if it is closed, the duplication fails.
             command.cgroup(unsafe { BorrowedFd::borrow_raw(group) }.try_clone_to_owned()?);
         }
         Ok(())
     }
 }
 
-/// Used by glibc itself, which leaves them ignored in what it starts, and never blocks them.
+/// glibc uses these signals itself. It leaves them ignored in children, and never blocks them.
 pub(crate) const RESERVED: [c_int; 2] = [32, 33];
 
 /// The signals of a set.
 fn members(set: &sigset_t) -> Vec<c_int> {
-    // A set begins with a word in which bit n-1 is signal n, whoever wrote it: libc's own functions leave 32 and 33 out.
-    // SAFETY: a set is longer than a word.
+    // A set begins with a word in which bit n-1 is signal n. libc's own functions skip 32 and 33, so the word is read
+    // directly. SAFETY: a set is longer than a word.
     let word = unsafe { (&raw const *set).cast::<u64>().read() };
     (1..=64).filter(|signal| word & 1 << (signal - 1) != 0).collect()
 }

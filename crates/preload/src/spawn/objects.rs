@@ -1,6 +1,7 @@
 //! The functions that fill `posix_spawn_file_actions_t` and `posix_spawnattr_t`.
 //!
-//! They answer with an errno, as libc's do, and leave `errno` alone. Memory is libc's, so that either may free it.
+//! They return an errno and leave `errno` unchanged, as libc's functions do. Memory is allocated with libc's malloc, so
+//! that either library may free it.
 
 use super::layout::{self, Action, Actions, Attributes, Open, What};
 use crate::next;
@@ -17,7 +18,7 @@ pub(crate) const SETSCHEDULER: c_short = 0x20;
 pub(crate) const USEVFORK: c_short = 0x40;
 pub(crate) const SETSID: c_short = 0x80;
 pub(crate) const SETCGROUP: c_short = 0x100;
-/// Those of every glibc.
+/// The flags that all versions of glibc support.
 const COMMON: c_short =
     RESETIDS | SETPGROUP | SETSIGDEF | SETSIGMASK | SETSCHEDPARAM | SETSCHEDULER | USEVFORK | SETSID;
 
@@ -28,7 +29,7 @@ pub(crate) unsafe extern "C" fn actions_init(actions: *mut Actions) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn actions_destroy(actions: *mut Actions) -> c_int {
-    // SAFETY: an object that was initialised; texts and list were allocated by libc.
+    // SAFETY: an initialized object; strings and list were allocated by libc.
     unsafe {
         for n in 0..usize::try_from((*actions).used).unwrap_or(0) {
             let action = &*(*actions).first.add(n);
@@ -43,9 +44,9 @@ pub(crate) unsafe extern "C" fn actions_destroy(actions: *mut Actions) -> c_int 
     0
 }
 
-/// Is it a number that a descriptor could have?
+/// Whether the number is below the limit of open files.
 fn is_valid(fd: c_int) -> bool {
-    // SAFETY: a name of a limit.
+    // SAFETY: _SC_OPEN_MAX is a valid name.
     let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
     fd >= 0 && (limit < 0 || i64::from(fd) < limit || planted!("preload-any-number"))
 }
@@ -71,29 +72,29 @@ unsafe fn add(actions: *mut Actions, tag: c_int, what: What) -> c_int {
     0
 }
 
-/// An action that has one descriptor.
+/// An action with one descriptor.
 ///
 /// # Safety
-/// The object was initialised.
+/// The object is initialized.
 unsafe fn add_one(actions: *mut Actions, tag: c_int, fd: c_int) -> c_int {
     if !is_valid(fd) {
         return libc::EBADF;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     unsafe { add(actions, tag, What { numbers: [fd, 0] }) }
 }
 
-/// An action with a text, which is copied.
+/// An action with a path, which is copied.
 ///
 /// # Safety
-/// The object was initialised, and the path is a text.
+/// The object is initialized, and the path is a string.
 unsafe fn add_path(
     actions: *mut Actions,
     tag: c_int,
     path: *const c_char,
     what: impl FnOnce(*mut c_char) -> What,
 ) -> c_int {
-    // SAFETY: the caller's text and object; the copy is ours as long as it is not in the list.
+    // SAFETY: the caller's string and object; the copy is owned here until it is in the list.
     unsafe {
         let copy = libc::strdup(path);
         if copy.is_null() {
@@ -140,8 +141,7 @@ pub(crate) unsafe extern "C" fn actions_addchdir(actions: *mut Actions, path: *c
 }
 
 pub(crate) unsafe extern "C" fn actions_addfchdir(actions: *mut Actions, fd: c_int) -> c_int {
-    // glibc does not look at this one.
-    // SAFETY: posix_spawn_file_actions_addfchdir_np(3)'s contract.
+    // glibc does not check this descriptor. SAFETY: posix_spawn_file_actions_addfchdir_np(3)'s contract.
     unsafe { add(actions, layout::FCHDIR, What { numbers: [fd, 0] }) }
 }
 
@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn attr_destroy(_: *mut Attributes) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn attr_setflags(attributes: *mut Attributes, flags: c_short) -> c_int {
-    // glibc has cgroups since 2.39.
+    // glibc has POSIX_SPAWN_SETCGROUP since 2.39.
     let known = if next::attr_setcgroup_np().is_some() { COMMON | SETCGROUP } else { COMMON };
     if flags & !known != 0 {
         return libc::EINVAL;
@@ -185,11 +185,11 @@ pub(crate) unsafe extern "C" fn attr_setschedpolicy(attributes: *mut Attributes,
     0
 }
 
-/// Values that are passed by their address.
+/// Functions for values that are passed by address.
 macro_rules! object {
     ($($get:ident $($set:ident)? => $field:ident: $type:ty;)*) => {$(
         pub(crate) unsafe extern "C" fn $get(attributes: *const Attributes, value: *mut $type) -> c_int {
-            // SAFETY: the caller's object and place.
+            // SAFETY: the caller's object and a valid pointer.
             unsafe { value.write((*attributes).$field) };
             0
         }
@@ -210,11 +210,11 @@ object! {
     attr_getschedparam attr_setschedparam => param: sched_param;
 }
 
-/// Values that are passed as they are.
+/// Functions for values that are passed directly.
 macro_rules! value {
     ($($get:ident $set:ident $field:ident: $type:ty;)*) => {$(
         pub(crate) unsafe extern "C" fn $get(attributes: *const Attributes, value: *mut $type) -> c_int {
-            // SAFETY: the caller's object and place.
+            // SAFETY: the caller's object and a valid pointer.
             unsafe { value.write((*attributes).$field) };
             0
         }

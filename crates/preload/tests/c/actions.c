@@ -1,4 +1,4 @@
-/* `posix_spawn(3)` with lists of actions made by chance: `actions FACTS REPORT SEED COUNT [close-on-exec]`. */
+/* `posix_spawn(3)` with random lists of file actions: `actions FACTS REPORT SEED COUNT [close-on-exec]`. */
 
 #include "common.h"
 

@@ -1,4 +1,5 @@
-/* What the programs of these tests share. Each prints what it finds, once with the library and once without, and the two are compared. */
+/* Shared by the test programs. Each program reports what it observes; it is run with and without the library, and
+ * the reports are compared. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 extern char **environ;
 
-/* Where everything is said: a file, so that the standard streams can be whatever a test wants. */
+/* All output goes to a file, so that the tests can change the standard streams. */
 static const char *facts, *report;
 
 static void say(const char *format, ...) {
@@ -45,7 +46,7 @@ static const char *status_words(int status) {
     return words;
 }
 
-/* How a call and its child ended. */
+/* Reports the result of a call and its child's status. */
 static void outcome(const char *what, int error, const pid_t *pid) {
     int status = 0;
     if (error) {
@@ -63,12 +64,13 @@ static void begin(int argc, char **argv) {
         exit(99);
     facts = argv[1];
     report = argv[2];
-    /* Whatever the test harness was started with. */
+    /* Close descriptors that the test harness left open. */
     for (int fd = 3; fd < 1024; fd++)
         close(fd);
 }
 
-/* Files `0` to `59` of the present directory, open at 3 to 9 and some higher numbers; every third is close-on-exec. */
+/* Opens files `0` to `59` of the working directory, at 3 to 9 and at some higher numbers. Every third is
+ * close-on-exec. */
 static void open_some(int all_close_on_exec) {
     static const int numbers[] = {3, 4, 5, 6, 7, 8, 9, 15, 20, 33, 59};
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {

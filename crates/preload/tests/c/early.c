@@ -1,4 +1,4 @@
-/* Launches before main and after it. */
+/* Launches in a constructor, before main, and in a destructor, after it. */
 
 #include "common.h"
 

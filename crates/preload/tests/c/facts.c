@@ -1,5 +1,5 @@
-/* What a program finds when it starts, appended to the file that is its first argument: `facts FILE [ARG…]`. Linked statically, so
-   that the library under test is not in it. */
+/* Appends what a program inherits to the file in its first argument: `facts FILE [ARG…]`. Linked statically, so that
+ * it never contains the library under test. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -24,7 +24,7 @@ static void line_of_status(FILE *out, const char *name) {
 int main(int argc, char **argv) {
     if (argc < 2)
         return 99;
-    /* First, while nothing of our own is open. */
+    /* Before this program opens any file. */
     char targets[64][256];
     int flags[64];
     for (int fd = 0; fd < 64; fd++) {
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     fputc('\n', out);
     for (int fd = 0; fd < 64; fd++)
         if (targets[fd][0]) {
-            /* Pipes and sockets have numbers of their own. */
+            /* Remove the numbers of pipes and sockets, which differ from run to run. */
             char *number = strchr(targets[fd], '[');
             if (number)
                 *number = 0;

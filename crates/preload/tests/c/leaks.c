@@ -1,4 +1,4 @@
-/* Nothing of a launch stays: memory, descriptors, children; in a forked copy neither. `leaks FACTS REPORT` */
+/* Launches leak no memory, descriptors or children, in this process and in a forked one. `leaks FACTS REPORT` */
 
 #include "common.h"
 #include <dirent.h>
@@ -43,7 +43,8 @@ static void round_of(int times) {
 
 enum { TIMES = 40 };
 
-/* What is allocated once, or in steps, is no leak: of several rounds one must not add what the smallest leak would, 32 bytes a time. */
+/* Memory that is allocated once, or in steps, is no leak: at least one of several rounds must add less than the
+ * smallest leak, 32 bytes per launch. */
 static void both(const char *who) {
     int open_before = descriptors(), grew = 1;
     for (int n = 0; n < 14 && grew; n++) {
@@ -56,7 +57,7 @@ static void both(const char *who) {
 }
 
 int main(int argc, char **argv) {
-    /* What malloc keeps for its threads counts as in use. */
+    /* malloc counts its per-thread caches as in use: turn them off. */
     if (!getenv("GLIBC_TUNABLES")) {
         setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
         execv("/proc/self/exe", argv);

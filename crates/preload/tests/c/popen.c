@@ -1,4 +1,4 @@
-/* popen(3), pclose(3), fclose(3) of such a stream. */
+/* Tests popen(3), pclose(3), and fclose(3) of its streams. */
 
 #include "common.h"
 #include <poll.h>
@@ -14,7 +14,7 @@ static void child(const char *what, const char *command, const char *mode, int c
         return;
     }
     int flags = fcntl(fileno(stream), F_GETFD), bytes = 0, c;
-    /* What does not read may be gone before it is written to, or not. */
+    /* A program that does not read may have ended before this write, or not. */
     if (strchr(mode, 'w') && !strncmp(command, "cat", 3) && !strstr(command, "<4"))
         fprintf(stream, "for the program\n");
     else if (strchr(mode, 'r'))
@@ -38,7 +38,7 @@ static void commands(void) {
         child(modes[n], "echo mode", modes[n], 1);
 }
 
-/* Sets `line` to what the child of a stream finds. */
+/* Runs `facts` in a child of a stream. */
 static void find(const char *what, const char *mode) {
     char command[600];
     say("%s, %s\n", what, mode);
@@ -53,7 +53,7 @@ static void inheritance(void) {
     say("at %d %d %d\n", fileno(one), fileno(two), fileno(three));
     find("beside three", "r");
     find("beside three", "w");
-    /* Programs that are started otherwise find them. */
+    /* Other children inherit the streams. */
     pid_t pid;
     char *argv[] = {"facts", (char *)report, NULL};
     outcome("spawned", posix_spawn(&pid, facts, NULL, NULL, argv, environ), &pid);
@@ -65,7 +65,7 @@ static void inheritance(void) {
     find("beside one", "r");
     say("closed: %d\n", pclose(three));
 
-    /* A hundred at a time, closed in another order. */
+    /* A hundred streams at a time, closed in another order. */
     FILE *many[100];
     for (int n = 0; n < 100; n++)
         many[n] = popen(n % 2 ? "cat >/dev/null" : "sleep 0.01", n % 2 ? "w" : "r");
@@ -78,7 +78,7 @@ static void inheritance(void) {
     find("after a hundred", "r");
 }
 
-/* Waits until nobody has the other end open. */
+/* Waits until the other end is closed. */
 static void unread(FILE *stream) {
     struct pollfd end = {fileno(stream), 0, 0};
     while (poll(&end, 1, -1) != 1 || !(end.revents & POLLERR)) {
@@ -125,7 +125,8 @@ static void closed_streams(void) {
     }
 }
 
-/* A stream whose descriptor is 0 or 1, since the caller had that closed, and a second one beside it. (2 would get the log.) */
+/* A stream whose descriptor is 0 or 1, because the caller had closed that, and a second stream. (At 2 it would
+ * receive the log.) */
 static void low_streams(void) {
     int kept[3];
     for (int fd = 0; fd < 3; fd++)
@@ -228,7 +229,8 @@ static void interrupted(void) {
     setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* A later program has no earlier stream, or that one's program never sees the end of its input: looked at before any waits for that. */
+/* A later program does not inherit an earlier stream. Otherwise the earlier program would never see end of file;
+ * this checks before anything waits for that. */
 static void earlier(void) {
     char looks[60];
     FILE *first = popen("exec cat >/dev/null", "w");
@@ -243,10 +245,10 @@ static void earlier(void) {
 
 int main(int argc, char **argv) {
     begin(argc, argv);
-    /* Not every program reads what it is sent. */
+    /* Some programs end without reading their input. */
     signal(SIGPIPE, SIG_IGN);
     open_some(0);
-    /* The first stream of the process is one that is close-on-exec. */
+    /* The first stream of the process is close-on-exec. */
     child("first", "exit 3", "re", 1);
     earlier();
     commands();

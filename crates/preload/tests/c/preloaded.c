@@ -1,4 +1,4 @@
-/* What programs find in LD_PRELOAD. */
+/* Reports the LD_PRELOAD that started programs have. */
 
 #include "common.h"
 

@@ -1,4 +1,4 @@
-/* `posix_spawn(3)`: attributes, errors, the search for a program. */
+/* Tests posix_spawn(3): attributes, errors, the search for a program. */
 
 #include "common.h"
 #include <sys/prctl.h>
@@ -65,7 +65,7 @@ static void attributes(void) {
     with("session and group", &attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_RESETIDS | POSIX_SPAWN_USEVFORK);
     with("ids, vfork", &attributes);
-    /* Of a program that has put its privileges aside. */
+    /* In a program whose effective user is not its real user. */
     if (geteuid() == 0 && seteuid(65534) == 0) {
         pid_t pid;
         int error = posix_spawn(&pid, facts, NULL, &attributes, words, environ);
@@ -99,7 +99,7 @@ static void attributes(void) {
     posix_spawnattr_destroy(&attributes);
 }
 
-/* prctl(2) goes through the library. */
+/* The library wraps prctl(2). */
 static void controls(void) {
     static const unsigned long values[] = {0, 1, 2, 7, 1ul << 32, 1};
     for (size_t n = 0; n < sizeof values / sizeof *values; n++) {
@@ -115,12 +115,12 @@ static void controls(void) {
     set = prctl(-1, 1ul, 2ul, 3ul, 4ul);
     say("no such option: %d %s\n", set, strerrorname_np(errno));
     errno = 0;
-    /* All five arguments count here: a mistake in any but the first is EINVAL. */
+    /* All five arguments must be passed: this option fails with EINVAL unless the last three are 0. */
     set = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 1);
     say("a fifth argument: %d %s\n", set, strerrorname_np(errno));
 }
 
-/* Whether the actions were done before the step that failed: one of them makes a file. */
+/* Reports whether the file actions were made before the step that failed: one of them creates a file. */
 static void after_actions(const char *what, const char *path, posix_spawnattr_t *attributes) {
     posix_spawn_file_actions_t actions;
     pid_t pid;
@@ -168,7 +168,7 @@ static void order(void) {
     free(path);
     setenv("PATH", "/usr/bin:/bin", 1);
     for (size_t n = 0; n < sizeof policies / sizeof *policies; n++) {
-        /* As a program may that knows of more policies than the function lets it say. */
+        /* Set directly: a program may use policies that posix_spawnattr_setschedpolicy refuses. */
         attributes.__policy = policies[n];
         for (int priority = 0; priority < 2; priority++) {
             param.sched_priority = priority;
@@ -179,7 +179,7 @@ static void order(void) {
             after_actions(what, facts, &attributes);
         }
     }
-    /* Bits that sigfillset(3) leaves out. */
+    /* Signals that sigfillset(3) leaves out. */
     static const int own[] = {32, 33, 34};
     for (size_t n = 0; n < sizeof own / sizeof *own; n++) {
         memset(&attributes.__ss, 0, sizeof attributes.__ss);
@@ -205,7 +205,7 @@ static void file(const char *name, const char *text, mode_t mode) {
     close(fd);
 }
 
-/* As programs that were linked long ago have them. */
+/* The symbol versions of programs that were linked long ago. */
 __asm__(".symver old_spawn, posix_spawn@GLIBC_2.2.5");
 __asm__(".symver old_spawnp, posix_spawnp@GLIBC_2.2.5");
 extern __typeof__(posix_spawn) old_spawn, old_spawnp;
@@ -238,7 +238,7 @@ static void search(void) {
             outcome(" old p", old_spawnp(&pid, names[n], NULL, NULL, script, environ), &pid);
         }
     }
-    /* The caller's PATH counts, not the new one. */
+    /* The caller's PATH is searched, not that of the new environment. */
     char *other[] = {"PATH=/nowhere", NULL};
     setenv("PATH", "/usr/bin:/bin", 1);
     outcome("sh", posix_spawnp(&pid, "true", NULL, NULL, script, other), &pid);
@@ -254,7 +254,7 @@ static void search(void) {
         outcome(path, posix_spawn(&pid, path, NULL, NULL, script, environ), &pid);
         outcome(" old", old_spawn(&pid, path, NULL, NULL, script, environ), &pid);
     }
-    /* As many arguments as there are, and none. */
+    /* The maximum number of arguments, and none. */
     outcome("empty environment", posix_spawn(&pid, facts, NULL, NULL, words, none), &pid);
     outcome("no environment", posix_spawn(&pid, facts, NULL, NULL, words, NULL), &pid);
     outcome("no file", posix_spawn(&pid, NULL, NULL, NULL, words, environ), &pid);
@@ -272,7 +272,7 @@ static void search(void) {
     free(long_path);
 }
 
-/* Each descriptor must be one that could be open. */
+/* The functions refuse descriptors that are out of range. */
 static void refusals(void) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -295,7 +295,7 @@ static void refusals(void) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
-/* Files of procfs, by its own names and by links: 4 is inherited, 6 is close-on-exec. */
+/* Files of procfs, by their paths and by links: 4 is inherited, 6 is close-on-exec. */
 static void procfs(void) {
     static const char *const paths[] = {"/dev/fd/4", "/dev/fd/6", "fds/4", "fds/6", "fds/40", "/dev/stdin", "/proc/sys/kernel/ostype", "ostype"};
     if (symlink("/dev/fd", "fds") || symlink("/proc/sys/kernel/ostype", "ostype"))

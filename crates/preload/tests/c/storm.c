@@ -1,5 +1,5 @@
-/* Signals to the whole group while children are made: each is started, and is killed or not, but is never lost.
-   `storm FACTS REPORT COUNT` */
+/* Signals are sent to the whole group while children are created. Each child is started, and may be killed, but none
+ * is lost. `storm FACTS REPORT COUNT` */
 
 #include "common.h"
 

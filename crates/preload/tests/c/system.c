@@ -1,4 +1,4 @@
-/* system(3): statuses, signals, cancellation, threads. */
+/* Tests system(3): statuses, signals, cancellation, threads. */
 
 #include "common.h"
 #include <stdatomic.h>
@@ -29,7 +29,7 @@ static void commands(void) {
     signal(SIGINT, SIG_DFL);
 }
 
-/* What a line reads or writes in procfs is the shell's, and not the caller's: 6 is close-on-exec. */
+/* In a command line, /proc/self must be the shell and not the caller. 6 is close-on-exec. */
 static void procfs(void) {
     static char secret[] = "a secret of the caller's";
     char read_it[200], write_it[200], text[200];
@@ -61,7 +61,7 @@ static void show_seen(const char *what) {
     memset((void *)seen, 0, sizeof seen);
 }
 
-/* What is sent to the caller while it waits. */
+/* Signals to the caller while it waits. */
 static void signals(void) {
     static const int all[] = {SIGINT, SIGQUIT, SIGCHLD, SIGUSR1};
     struct sigaction action = {.sa_handler = note}, after;
@@ -90,12 +90,13 @@ static void *waits(void *line) {
     return NULL;
 }
 
-/* A thread that is cancelled while it waits: its program is killed, nothing is left, signals are as before. */
+/* A thread is cancelled while it waits: its program is killed and reaped, and signal dispositions and mask are
+ * restored. */
 static void cancelled(void) {
-    /* A number that is nobody else's. */
+    /* A number that no other process uses. */
     char lines[2][40], kill_it[80];
     snprintf(lines[0], sizeof lines[0], "sleep 8.%d", getpid());
-    /* It leaves a mark if it goes on. */
+    /* It creates a file if it continues. */
     snprintf(lines[1], sizeof lines[1], "sleep 8.%d; echo >went-on", getpid());
     snprintf(kill_it, sizeof kill_it, "pkill -f '^sleep 8.%d' 2>/dev/null", getpid());
     for (int n = 0; n < 2; n++) {
@@ -110,10 +111,10 @@ static void cancelled(void) {
         say("cancelled: %d; INT at its default: %d; a child: %d\n", result == PTHREAD_CANCELED, action.sa_handler == SIG_DFL,
             waitpid(-1, NULL, WNOHANG | __WALL));
     }
-    /* With the shell killed its program goes on; that is how it is. */
+    /* Only the shell is killed: a program that it started continues. libc does the same. */
     system(kill_it);
     say("it went on: %d\n", access("went-on", F_OK) == 0);
-    /* Cancelled before it begins: at the first wait. */
+    /* Cancelled before the call: it takes effect at the first wait. */
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     say("cancellation off: %s\n", status_words(system("exit 5")));
@@ -125,7 +126,7 @@ static void *closes(void *stream) {
     return NULL;
 }
 
-/* A thread that is cancelled while a stream that is no program's is flushed: fclose is a point for that. */
+/* A thread is cancelled while a stream of a file is flushed: fclose is a cancellation point then. */
 static void cancelled_in_fclose(void) {
     int ends[2];
     pthread_t thread;
@@ -148,8 +149,8 @@ static void cancelled_in_fclose(void) {
 
 static atomic_int wrong;
 
-/* In a forked copy of a process with threads system(3) of glibc may wait for ever: a lock of its own that another thread held at the
-   fork is nobody's there (sysdeps/posix/system.c). The library's must not; libc's is not asked. */
+/* In a forked child of a process with threads, glibc's system(3) may wait for ever for its lock, if another thread
+ * held it at the fork (sysdeps/posix/system.c). The library's must not; libc's is not tested. */
 static int in_forked_copy(void) {
     const char *mode = getenv("FORKLESS");
     return getenv("LD_PRELOAD") && !(mode && !strcmp(mode, "off")) ? system("exit 3") >> 8 : 3;

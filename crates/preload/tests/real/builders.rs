@@ -1,4 +1,4 @@
-//! Programs that start others with `posix_spawn`: make, ninja, Java, and what is written in Rust.
+//! Programs that use `posix_spawn`: make, ninja, Java, and programs written in Rust.
 
 use super::compare::{Place, Way, say};
 use std::path::Path;
@@ -12,7 +12,7 @@ fn makefiles() -> Option<Place> {
     Some(place.file("Makefile", MAKEFILE).file("deep.mk", DEEP).file("deep/empty", "").file("not_executable", "text\n"))
 }
 
-/// The jobs of a make below a make wait for each other: they have the pipe that says how many may run.
+/// A recursive make shares its jobserver pipe: the jobs of the inner one wait for tokens.
 #[test]
 fn make() {
     let Some(place) = makefiles() else { return };
@@ -28,9 +28,9 @@ fn make() {
     assert!(seen.status.success(), "{seen:?}");
 }
 
-/// What the test above would see if descriptors were lost on the way.
+/// Negative control: without the pipe, the inner make reports that.
 #[test]
-fn make_without_its_pipe_says_so() {
+fn make_without_its_jobserver_pipe_reports_it() {
     let Some(place) = makefiles() else { return };
     let words = ["make", "-j4", "nothing"];
     assert_eq!(place.run(&words, Way::Logged).0.err, "");
@@ -44,7 +44,7 @@ const NINJA: &str = include_str!("scripts/build.ninja");
 fn ninja() {
     let Some(place) = Place::for_programs(&["ninja"]) else { return };
     let place = place.file("build.ninja", NINJA).file("in", "b\na\n");
-    // In the order in which they end.
+    // Lines are in the order in which the jobs end.
     let plain = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(|line| line.split_once("] ").map_or(line, |(_, rest)| rest)).collect();
         lines.sort_unstable();
@@ -59,7 +59,7 @@ fn ninja() {
 
 const JAVA: &str = include_str!("scripts/All.java");
 
-/// Java starts a program of its own, jspawnhelper, which finds pipes by their numbers, and is lost without them.
+/// Java starts its helper jspawnhelper, which expects pipes at given descriptor numbers.
 #[test]
 fn java() {
     let Some(place) = Place::for_programs(&["java", "javac"]) else { return };
@@ -69,7 +69,7 @@ fn java() {
     assert!(log.0.iter().any(|line| line.starts_with("posix_spawn(") && line.contains("jspawnhelper")), "{:#?}", log.0);
 }
 
-/// What Rust's std launches by: here cargo, which has a program compiled.
+/// Rust's std uses posix_spawn: here cargo, which runs the compiler.
 #[test]
 fn cargo() {
     let Some(place) = Place::for_programs(&["cc"]) else { return };

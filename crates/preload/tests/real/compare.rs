@@ -1,4 +1,4 @@
-//! One program, run with and without the library.
+//! Runs a program with and without the library, and compares.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// The library, installed; none where it cannot be built.
+/// The installed library; none if it cannot be built.
 pub(crate) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = LIBRARY.get_or_init(|| {
@@ -19,7 +19,7 @@ pub(crate) fn library() -> Option<&'static Path> {
         let is_writable = tempfile::tempfile_in(own).is_ok();
         match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(library),
-            // Where the tree is someone else's, they may have installed it there before.
+            // If this user cannot write to the tree, its owner may have installed it before.
             Err(_) if !is_writable && library.exists() => Some(library),
             Err(error) if !is_writable => {
                 say(&format!("SKIPPED: real programs because cargo cannot build as this user: {error:#}"));
@@ -31,15 +31,15 @@ pub(crate) fn library() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Past the harness, which swallows what a passing test prints.
+/// Written to the terminal directly, because the harness hides the output of passing tests.
 pub(crate) fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Where Debian's packages put programs.
+/// The directories of Debian's programs.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// The program's file.
+/// The path of a program.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     PATH.split(':').map(|directory| Path::new(directory).join(program)).find(|file| file.exists())
 }
@@ -47,49 +47,49 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// How the program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// As it is.
+    /// Without the library.
     Without,
     With,
-    /// With a line for each launch.
+    /// With the library and a log line for each launch.
     Logged,
-    /// With the library, which steps aside, and would tell if it did not.
+    /// With the library and FORKLESS=off: any launch would be logged.
     Off,
-    /// With the standard streams alone in what it starts, and lines.
+    /// With the library, the log, and FORKLESS_INHERIT=stdio.
     Stdio,
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
-    /// Without the library's lines.
+    /// Without the log lines of the library.
     pub(crate) err: String,
 }
 
-/// The library's lines.
+/// The log lines of the library.
 pub(crate) struct Log(pub(crate) Vec<String>);
 
 impl Log {
-    /// How often `function` ran `what`, in lines that have `how` in them.
+    /// How often `function` ran `what`, in log lines that contain `how`.
     pub(crate) fn count(&self, function: &str, what: &str, how: &str) -> usize {
         let begin = format!("{function}({:?}): ", OsStr::new(what));
         self.0.iter().filter(|line| line.starts_with(&begin) && line.contains(how)).count()
     }
 
-    /// It did, once at least.
+    /// Asserts that `function` ran `what` at least once.
     #[track_caller]
     pub(crate) fn has(&self, function: &str, what: &str, how: &str) {
         assert!(self.count(function, what, how) > 0, "no {function}({what:?}) … {how} in {:#?}", self.0);
     }
 }
 
-/// In the log: by the program itself.
+/// In the log: without a shell.
 pub(crate) const DIRECT: &str = "without a shell";
-/// In the log: by way of a shell.
+/// In the log: with a shell.
 pub(crate) const SHELL: &str = "by /bin/sh: ";
 
-/// A directory, the same for every run, and what is in it when one begins.
+/// A directory of the same name for every run, and the files that it has at the start.
 pub(crate) struct Place {
     own: TempDir,
     library: PathBuf,
@@ -99,7 +99,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// None, and a line that says so, if one of the programs is missing.
+    /// None if one of the programs is missing, which is reported.
     pub(crate) fn for_programs(programs: &[&str]) -> Option<Self> {
         for program in programs {
             if find(program).is_none() {
@@ -108,7 +108,7 @@ impl Place {
             }
         }
         let own = tempfile::tempdir().expect("a temporary directory");
-        // Where another user's programs find it too.
+        // Programs of other users must be able to find it.
         fs::set_permissions(own.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
         let library = own.path().join("libforkless_preload.so");
         fs::copy(self::library()?, &library).expect("a copy");
@@ -126,23 +126,23 @@ impl Place {
         self
     }
 
-    /// For a program that hands descriptors on.
+    /// Leaves out one setting, for a program that passes descriptors to its children.
     pub(crate) fn but(mut self, way: Way) -> Self {
         self.ways.retain(|one| *one != way);
         self
     }
 
-    /// What is not part of a run.
+    /// A directory outside of that of the runs.
     pub(crate) fn outside(&self) -> &Path {
         self.own.path()
     }
 
-    /// Where programs run.
+    /// The working directory of the runs.
     pub(crate) fn inside(&self) -> PathBuf {
         self.own.path().join("run")
     }
 
-    /// The settings of a way, for a program that is started by other means. Programs see few variables, and always the same.
+    /// Applies a setting to a command that the test starts itself. Programs get a small, constant environment.
     pub(crate) fn put<'a>(&self, command: &'a mut Command, way: Way) -> &'a mut Command {
         command.env_clear().env("PATH", PATH).env("LANG", "C.UTF-8").env("HOME", self.own.path());
         if way != Way::Without {
@@ -156,7 +156,7 @@ impl Place {
         }
     }
 
-    /// Runs it in a new directory.
+    /// Runs the program in a new directory.
     pub(crate) fn run(&self, words: &[&str], way: Way) -> (Seen, Log) {
         let inside = self.inside();
         let _ = fs::remove_dir_all(&inside);
@@ -166,7 +166,8 @@ impl Place {
             fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
             fs::write(&file, text).expect("a file");
         }
-        // Files, so that what stays in the background, and keeps them open, does not hold the test up.
+        // Files instead of pipes: a process that stays in the background keeps them open, and the test must not wait
+        // for it.
         let (out, err) = (self.own.path().join("out"), self.own.path().join("err"));
         let input = self.own.path().join("in");
         fs::write(&input, self.input).expect("a file");
@@ -184,7 +185,8 @@ impl Place {
         (Seen { status, out: read(out), err }, log)
     }
 
-    /// Runs it in all ways: they do the same, up to `plain`, which takes out what differs from run to run. The library's lines.
+    /// Runs the program with all settings. The results must be the same after `plain`, which removes what differs from
+    /// run to run. Returns the log lines.
     #[track_caller]
     pub(crate) fn compare_by(&self, words: &[&str], plain: impl Fn(&str) -> String) -> (Seen, Log) {
         let plain = |seen: Seen| Seen { out: plain(&seen.out), err: plain(&seen.err), ..seen };
@@ -211,7 +213,7 @@ impl Place {
     }
 }
 
-/// What a program wrote to standard error, and what the library did.
+/// Separates a program's standard error from the log lines of the library.
 pub(crate) fn split(mixed: &str) -> (String, Log) {
     const MARK: &str = "forkless: ";
     let (mut rest, mut plain, mut lines) = (mixed, String::new(), Vec::new());
@@ -225,7 +227,7 @@ pub(crate) fn split(mixed: &str) -> (String, Log) {
 }
 
 #[test]
-fn lines_of_the_library_are_told_apart() {
+fn log_lines_are_separated_from_standard_error() {
     let (plain, log) = split("a\nbforkless: one\nc\nforkless: two\n");
     assert_eq!((plain.as_str(), log.0), ("a\nbc\n", vec!["one".to_owned(), "two".to_owned()]));
 }

@@ -1,4 +1,4 @@
-//! Programs that fork by themselves, or call the kernel: nothing of the library is in their way, and it does nothing for them.
+//! Programs that call fork or clone themselves: the library does not affect them.
 
 use super::compare::Place;
 

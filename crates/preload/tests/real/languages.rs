@@ -1,4 +1,4 @@
-//! Languages that have `popen` and `system` of their own.
+//! Languages with `popen` and `system` functions of their own.
 
 use super::compare::{DIRECT, Place, SHELL};
 
@@ -35,7 +35,7 @@ fn lua() {
     assert_eq!((1..=100).map(|n| log.count("popen", &format!("expr {n} + 1"), DIRECT)).sum::<usize>(), 100);
 }
 
-/// What gawk gives to `print |`, and `system`, goes by libc; what it reads from it starts by a fork of its own.
+/// gawk's `print |` and `system` call libc; input pipes use its own fork.
 const GAWK: &str = include_str!("scripts/all.awk");
 
 #[test]
@@ -76,7 +76,7 @@ fn sqlite() {
     log.has("system", "uname -s", DIRECT);
 }
 
-/// `os.system` is libc's, `os.posix_spawn` too; `subprocess` forks in its own way unless descriptors may stay open.
+/// `os.system` and `os.posix_spawn` call libc; `subprocess` forks by itself, unless close_fds is false.
 const PYTHON: &str = include_str!("scripts/all.py");
 
 #[test]

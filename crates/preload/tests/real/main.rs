@@ -1,7 +1,8 @@
-//! Programs of Debian's packages with `libforkless_preload.so` under them: the same output with and without.
+//! Runs programs of Debian's packages with and without `libforkless_preload.so`: their output must be the same.
 //!
-//! [`compare`] runs a program in each way; [`languages`] have their own `popen` and `system`, [`builders`] take `posix_spawn`,
-//! [`forkers`] call neither and so see nothing of the library. Servers are started and stopped by their tests, on sockets of theirs.
+//! [`compare`] runs a program with each setting. [`languages`] have `popen` and `system` functions of their own,
+//! [`builders`] use `posix_spawn`, and [`forkers`] use none of these and are not affected by the library. Tests of
+//! servers start and stop them, on private sockets.
 
 mod compare;
 

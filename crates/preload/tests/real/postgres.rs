@@ -1,4 +1,4 @@
-//! A PostgreSQL cluster, made, run and recovered from its archive.
+//! Creates a PostgreSQL cluster, runs it, and recovers it from its archive.
 
 use super::compare::{DIRECT, Log, Place, SHELL, Way, say, split};
 use std::fs::{self, File};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 const SQL: &str = include_str!("scripts/all.sql");
 
-/// What is run as whom, where.
+/// A cluster: its directory, programs and user.
 struct Cluster<'a> {
     place: &'a Place,
     way: Way,
-    /// Where the newest version has its programs.
+    /// The programs of the newest installed version.
     programs: PathBuf,
     /// PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
@@ -22,7 +22,7 @@ struct Cluster<'a> {
 }
 
 impl Drop for Cluster<'_> {
-    /// At once, and with all that belongs to it.
+    /// Kills the server with its whole process group.
     fn drop(&mut self) {
         self.stop(libc::SIGQUIT);
     }
@@ -35,7 +35,7 @@ impl Cluster<'_> {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("/usr/bin/timeout");
-        // It hands signals on. The time is for a test that is killed, and leaves all this behind.
+        // `timeout` forwards signals. The limit is for a test that is killed and leaves the server behind.
         command.args(["--foreground", "-k", "5", "300"]);
         if let Some((user, group)) = self.user {
             command.args(["setpriv", &format!("--reuid={user}"), &format!("--regid={group}"), "--clear-groups"]);
@@ -50,7 +50,7 @@ impl Cluster<'_> {
         command
     }
 
-    /// Runs one of its programs to the end: status, output, errors, and the library's lines.
+    /// Runs one of its programs: status, output, errors, and the log lines of the library.
     fn run(&self, program: &str, words: &[&str]) -> (String, Log) {
         let output = self.command(program).args(words).output().expect("timeout");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -62,7 +62,7 @@ impl Cluster<'_> {
         self.run("psql", &["-X", "-q", "-t", "-A", "-c", text]).0
     }
 
-    /// Until this question has this answer.
+    /// Waits until this query has this result.
     fn until(&self, question: &str, answer: &str) {
         let end = Instant::now() + Duration::from_secs(120);
         loop {
@@ -100,7 +100,7 @@ impl Cluster<'_> {
         let _ = server.wait();
     }
 
-    /// A file of the cluster's.
+    /// Writes a file of the cluster.
     fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).expect("a file");
         if let Some((user, group)) = self.user {
@@ -113,7 +113,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Where Debian has the newest version.
+/// The directory of the newest version in Debian.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
@@ -121,9 +121,9 @@ fn programs() -> Option<PathBuf> {
     Some(newest.join("bin")).filter(|programs| programs.join("postgres").exists() && programs.join("initdb").exists())
 }
 
-/// The user and group to be, if we are root: those that the package made, or nobody's.
+/// The user and group to run as, if this is root: those of the package, or nobody.
 fn user() -> Option<(u32, u32)> {
-    // SAFETY: numbers.
+    // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
@@ -133,7 +133,7 @@ fn user() -> Option<(u32, u32)> {
     found.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?))).or(Some((65534, 65534)))
 }
 
-/// What is there to be seen of a cluster's life, and what the library told.
+/// Runs a cluster through all its stages. Returns its visible results and the log lines of the library.
 fn live(place: &Place, way: Way, programs: &Path) -> (Vec<String>, Log) {
     let mut cluster = Cluster { place, way, programs: programs.to_owned(), user: user(), server: None };
     let work = cluster.path("work");
@@ -164,7 +164,7 @@ fn live(place: &Place, way: Way, programs: &Path) -> (Vec<String>, Log) {
     cluster.until("select archived_count > 2 from pg_stat_archiver", "\nt\n");
     cluster.stop(libc::SIGINT);
 
-    // From here on the server takes what it has archived, until there is no more, and begins a new timeline.
+    // The server now replays its archive and then begins a new timeline.
     cluster.write("work/data/recovery.signal", "");
     let settings = format!("restore_command = 'cp {archive}/%f \"%p\"'\nrecovery_target_timeline = 'latest'\n");
     let file = fs::read_to_string(data.join("postgresql.auto.conf")).expect("settings");
@@ -183,7 +183,7 @@ fn live(place: &Place, way: Way, programs: &Path) -> (Vec<String>, Log) {
     (seen, told)
 }
 
-/// Archives by this command from now on, and has something to archive.
+/// Sets the archive command, and writes data to archive.
 fn archive_with(cluster: &Cluster, command: &str) {
     cluster.sql(&format!("alter system set archive_command = '{command}'"));
     cluster.sql("select pg_reload_conf()");
@@ -192,7 +192,7 @@ fn archive_with(cluster: &Cluster, command: &str) {
     cluster.sql("select pg_switch_wal()");
 }
 
-/// What the server says when it does not archive.
+/// The server's messages about a failed archive command.
 fn archive_fails(cluster: &Cluster, command: &str, how: &str) -> Vec<String> {
     archive_with(cluster, command);
     let end = Instant::now() + Duration::from_secs(120);

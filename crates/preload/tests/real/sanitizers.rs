@@ -1,4 +1,5 @@
-//! Programs that were compiled with a sanitizer, whose own library stands before this one and takes some of the same names.
+//! Programs compiled with a sanitizer, whose library is loaded before this one and interposes some of the same
+//! functions.
 
 use super::compare::{PATH, Place, Way, say};
 use std::process::Command;
@@ -25,7 +26,7 @@ fn sanitized(kind: &str, library: &str) {
     let program = program.to_str().expect("UTF-8");
     let before = format!("LD_PRELOAD={runtime} {}", place.outside().join("libforkless_preload.so").display());
     for (preload, log) in [("A=b", "B=c"), (before.as_str(), "B=c"), (before.as_str(), "FORKLESS_LOG=1")] {
-        // Behind `timeout`, which is not to have the sanitizer in it.
+        // Set for the program only, not for `timeout`.
         let options =
             ["ASAN_OPTIONS=exitcode=77", "TSAN_OPTIONS=exitcode=77", "UBSAN_OPTIONS=halt_on_error=1:exitcode=77"];
         let words = [&["env", preload, log], options.as_slice(), &[program]].concat();
@@ -33,7 +34,7 @@ fn sanitized(kind: &str, library: &str) {
         let is_right = seen.status.success() && seen.out == "all of it\n" && seen.err.is_empty();
         assert!(is_right, "{kind}, {preload}: {seen:#?}");
         assert_eq!(lines.count("posix_spawnp", "sh", "pid"), if log == "B=c" { 0 } else { 25 });
-        // Its silence would mean nothing otherwise.
+        // Negative control: the sanitizer reports a planted error.
         let (seen, _) = place.run(&[words.as_slice(), &["wrong"]].concat(), Way::Without);
         assert_eq!(seen.status.code(), Some(77), "{kind} has not found what is wrong: {seen:#?}");
     }

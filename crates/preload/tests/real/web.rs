@@ -1,4 +1,5 @@
-//! lighttpd, with CGI programs of its own and by way of fcgiwrap. Both fork; what their programs start goes by the library.
+//! lighttpd, with CGI programs run directly and through fcgiwrap. Both fork; the CGI programs themselves launch through
+//! the library.
 
 use super::compare::{Log, Place, Way, split};
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ const CONFIGURATION: &str = include_str!("scripts/lighttpd.conf");
 const PROGRAMS: [(&str, &str); 2] =
     [("cgi.lua", include_str!("scripts/cgi.lua")), ("cgi.sh", include_str!("scripts/cgi.sh"))];
 
-/// A server, and what it has started: a process group.
+/// A server and its process group.
 struct Server(Child);
 
 impl Drop for Server {
@@ -33,7 +34,7 @@ impl Drop for Server {
     }
 }
 
-/// Both, as long as this lives.
+/// Both servers, which are killed when this is dropped.
 struct Site {
     root: PathBuf,
     _servers: [Server; 2],
@@ -57,7 +58,7 @@ impl Site {
         let wrapped = format!("unix:{}", root.join("fcgi").display());
         let start = |words: &[&str]| {
             let mut command = Command::new("/usr/bin/timeout");
-            // The time is for a test that is killed, and leaves them behind.
+            // The limit is for a test that is killed and leaves the servers behind.
             command.args(["--foreground", "-k", "5", "200"]).args(words).current_dir(&root).process_group(0);
             place.put(&mut command, way);
             let log = if matches!(way, Way::Logged | Way::Off) { "1" } else { "" };
@@ -84,13 +85,13 @@ impl Site {
         site
     }
 
-    /// What the servers and their programs wrote.
+    /// The standard error of the servers and their programs.
     fn said(&self) -> String {
         let read = |name: &&str| fs::read_to_string(self.root.join(name)).unwrap_or_default();
         ["said", "errors", "broken"].iter().map(read).collect()
     }
 
-    /// The answer, without what tells the time.
+    /// The response, without dates.
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = UnixStream::connect(self.root.join("http")).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
@@ -108,7 +109,7 @@ impl Site {
     }
 }
 
-/// What a visitor sees, and the library's lines.
+/// Makes all requests. Returns the responses and the log lines of the library.
 fn visit(place: &Place, way: Way) -> (Vec<String>, Log) {
     let site = Site::start(place, way);
     let mut seen = vec![site.ask("GET", "/plain.txt", ""), site.ask("GET", "/cgi/nothing", "")];
@@ -119,7 +120,7 @@ fn visit(place: &Place, way: Way) -> (Vec<String>, Log) {
         for query in ["", "status", "fails", "killed"] {
             seen.push(ask("GET", &format!("cgi.sh?{query}"), ""));
         }
-        // As many at once as there are threads.
+        // Several requests at the same time.
         let many = scope(|scope| {
             let threads: Vec<_> =
                 (0..8).map(|n| scope.spawn(move || ask("GET", &format!("cgi.lua?{n}"), ""))).collect();
@@ -148,7 +149,7 @@ fn lighttpd_and_fcgiwrap() {
             assert!(log.0.is_empty(), "{way:?}: {:#?}", log.0);
             continue;
         }
-        // Ten visits by each way.
+        // Ten requests with each setting.
         let launches = 20;
         assert_eq!(
             log.count("system", "/bin/echo 'from  /bin/echo'", super::compare::DIRECT),

@@ -1,5 +1,4 @@
-//! What becomes of capabilities on the way to the program, as `capabilities(7)` has it: nothing here looks at what the
-//! library makes of the words.
+//! The child's capabilities as `capabilities(7)` describes them, independent of the library's implementation.
 
 use super::Settings;
 use crate::observe::Observed;
@@ -29,11 +28,11 @@ pub struct Sets {
     pub securebits: u32,
 }
 
-/// What came of the steps up to exec.
+/// The result of the steps before exec.
 pub struct Way {
     /// The steps that fail.
     pub failing: Vec<&'static str>,
-    /// What the process has just before exec.
+    /// The capabilities before exec.
     pub sets: Sets,
 }
 
@@ -112,7 +111,8 @@ impl Sets {
         Way { failing, sets: self }
     }
 
-    /// What exec of a program without capabilities or set-user-id bits of its own would permit, but for promises.
+    /// The permitted capabilities after exec of a program without file capabilities or setuid bits, without
+    /// the limits of no_new_privs.
     fn at_exec(&self, is_root: bool) -> u64 {
         if is_root && self.securebits & NOROOT == 0 { self.bounding | self.inheritable } else { 0 }
     }

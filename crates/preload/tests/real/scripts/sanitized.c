@@ -1,5 +1,5 @@
-/* What a sanitizer would object to: memory that libforkless frees in another way, threads that meet in its tables, children that
-   share memory. Compiled with -fsanitize=address, thread or undefined. */
+/* Exercises what a sanitizer would report: memory that libforkless frees, threads that use its tables at the same
+ * time, children that share memory. Compiled with -fsanitize=address, thread or undefined. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -72,7 +72,7 @@ static void *all(void *unused) {
 
 int main(int count, char **words) {
     pthread_t threads[4];
-    /* What is started is not to have the sanitizer in it. */
+    /* Started programs must not load the sanitizer. */
     MUST(unsetenv("LD_PRELOAD") == 0 && system(NULL) == 1);
     all(NULL);
     for (int n = 0; n < 4; n++)
@@ -81,7 +81,7 @@ int main(int count, char **words) {
         MUST(pthread_join(threads[n], NULL) == 0);
     puts("all of it");
     fflush(stdout);
-    /* Something that the sanitizer has to find, if it is asked for, or its silence above would mean nothing. */
+    /* A planted error that the sanitizer must report, on request: a negative control. */
     if (count > 1 && !strcmp(words[1], "wrong")) {
         volatile int *freed = malloc(sizeof(int)), most = 0x7fffffff;
         free((void *)freed);
