@@ -1,6 +1,7 @@
 /* Every function of forkless.h that sets something of a command, by its name: t/settings.t compares them with the header.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "setting.h"
+#include "settings.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,21 +12,20 @@
  * call (which has a place of its own in Forkless.xs). */
 const struct setting settings[] = {
     ONE(or_else, "s"), ONE(program_fd, "f"), ONE(arg, "s"), ONE(args, "L"), ONE(arg0, "s"), ONE(env, "ss"),
-    ONE(env_remove, "s"), ONE(env_clear, ""), ONE(envs, "L"), ONE(current_dir, "s"), ONE(current_dir_fd, "f"), ONE(chroot, "s"),
+    ONE(env_remove, "s"), ONE(env_clear, ""), ONE(envs, "L"), ONE(current_dir, "s"), ONE(current_dir_fd, "f"),
     ONE(fd, "if"), ONE(fd_inherit, "i"), ONE(fd_null, "i"), ONE(fd_pipe, "i"), ONE(fd_socketpair, "i"), ONE(fd_dup, "ii"),
-    ONE(fd_open, "isiu"), ONE(inherit_all, "i"), ONE(setsid, "i"), ONE(process_group, "i"), ONE(controlling_terminal, "i"),
-    ONE(foreground, "i"), ONE(signal_default, "g"), ONE(signal_ignore, "g"), ONE(signal_inherit, "g"), ONE(signal_block, "g"),
+    ONE(fd_open, "isiu"), ONE(inherit_all, "i"), ONE(setsid, "i"), ONE(process_group, "i"),
+    ONE(signal_default, "g"), ONE(signal_ignore, "g"), ONE(signal_inherit, "g"), ONE(signal_block, "g"),
     ONE(inherit_signal_mask, "i"), ONE(pidfd, "i"), ONE(kill_on_free, "i"), ONE(autoreap, "i"), ONE(pidfd_autokill, "i"), ONE(retry_busy, "u"), ONE(best_effort, "i"),
     ONE(scripts_by_shell, "i"),
-    ONE(launcher, "i"), ONE(uid, "u"), ONE(gid, "u"), ONE(groups, "N"), ONE(user, "s"), ONE(group, "s"), ONE(umask, "u"),
-    ONE(rlimit, "iUU"), ONE(nice, "i"), ONE(scheduler, "ii"), ONE(cpu_affinity, "N"), ONE(io_priority, "ii"),
-    ONE(timer_slack, "U"), ONE(personality, "u"), ONE(oom_score_adj, "i"), ONE(no_new_privs, "i"), ONE(parent_death_signal, "g"),
-    ONE(thread_death_signal, "g"), ONE(unshare, "U"), ONE(join, "Uf"), ONE(map_uid, "uuu"), ONE(map_gid, "uuu"), ONE(hostname, "s"),
+    ONE(launcher, "i"), ONE(uid, "u"), ONE(gid, "u"), ONE(groups, "N"), ONE(user, "s"), ONE(group, "s"),
+    ONE(rlimit, "iUU"), ONE(scheduler, "ii"), ONE(cpu_affinity, "N"), ONE(io_priority, "ii"),
+    ONE(unshare, "U"), ONE(join, "Uf"), ONE(map_uid, "uuu"), ONE(map_gid, "uuu"),
     ONE(mount, "SsSUS"), ONE(bind, "ss"), ONE(bind_read_only, "ss"), ONE(read_only, "s"), ONE(mount_attributes, "sUU"),
     ONE(file_system, "sLUs"), ONE(attach_mount, "fs"), ONE(overlay, "LSSs"), ONE(unmount, "s"), ONE(make_dir, "su"),
-    ONE(make_symlink, "ss"), ONE(devices, "s"), ONE(tmpfs, "ss"), ONE(proc, "s"), ONE(pivot_root, "s"), ONE(cgroup, "f"),
-    ONE(bounding_set, "U"), ONE(permitted, "U"), ONE(effective, "U"), ONE(inheritable, "U"), ONE(ambient, "U"), ONE(securebits, "u"),
-    ONE(landlock, "f"), ONE(seccomp, "B"), ONE(hand_back, "u"),
+    ONE(make_symlink, "ss"), ONE(devices, "s"), ONE(tmpfs, "ss"), ONE(proc, "s"),
+    ONE(seccomp, "B"), ONE(hand_back, "u"),
+    SETTINGS_OF_ONE_VALUE
     { NULL, NULL, NULL },
 };
 

@@ -1,7 +1,7 @@
 //! Random combinations of settings, in random order: each is refused, fails at the step that the plan's order predicts,
 //! or gives a child with exactly these settings.
 
-use forkless_tests::table::model::List;
+use forkless_tests::table::model::{List, simple};
 use forkless_tests::table::parent::{cgroup_mount, unmet};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,6 +23,7 @@ fn texts(all: &[&str]) -> Vec<String> {
 /// The values of each setting; the first few of each are valid.
 fn choices(nobody: bool) -> Vec<Vec<String>> {
     let mut all = kernels(nobody);
+    all.extend(simple::choices().map(set));
     all.extend(processes());
     all.extend(files());
     let is_there = |need: &str| unmet(&[need.to_owned()]).is_none();
@@ -51,14 +52,10 @@ fn kernels(nobody: bool) -> Vec<Vec<String>> {
     let maps = format!("unshare = ['User']\nmap_uid = [[0, {id}, 1]]\nmap_gid = [[0, {id}, 1]]");
     vec![
         set(&["umask = 0", "umask = 0o77", "umask = 0o777", "umask = 0o1000"]),
-        set(&["nice = 1", "nice = 19", "nice = 0", "nice = -1", "nice = 20"]),
         set(&["rlimit = { core = [0, 0] }", "rlimit = { core = [5, 4] }"]),
         set(&["rlimit = { nofile = [50, 60] }", "rlimit = { nofile = [20, 2000000] }"]),
         set(&["scheduler = ['Batch', 0]", "scheduler = ['Idle', 0]", "scheduler = ['Fifo', 1]"]),
         set(&["affinity = [0]", "affinity = [60000]", "affinity = []"]),
-        set(&["timer_slack = 1", "timer_slack = 77777"]),
-        set(&["personality = 0x40000", "personality = 0"]),
-        set(&["oom_score_adj = 1", "oom_score_adj = 1000", "oom_score_adj = -500", "oom_score_adj = 1001"]),
         set(&["uid = 0", "uid = 65534", "uid = 1234"]),
         set(&["gid = 0", "gid = 65534", "gid = 1234"]),
         set(&["groups = []", "groups = [0]", "groups = [7, 8]"]),

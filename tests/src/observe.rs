@@ -2,31 +2,13 @@
 //! them.
 
 use crate::state::without_limits;
+use crate::table::model::simple;
+use forkless::Resource;
 use std::collections::BTreeMap;
 use std::fs;
 
 /// Name to value.
 pub type Observed = BTreeMap<String, String>;
-
-/// The resource limits, by number.
-pub const LIMITS: [&str; 16] = [
-    "cpu",
-    "fsize",
-    "data",
-    "stack",
-    "core",
-    "rss",
-    "nproc",
-    "nofile",
-    "memlock",
-    "as",
-    "locks",
-    "sigpending",
-    "msgqueue",
-    "nice",
-    "rtprio",
-    "rttime",
-];
 
 /// The kinds of namespaces as `/proc/PID/ns` names them.
 pub const NAMESPACES: [&str; 8] = ["user", "mnt", "net", "uts", "ipc", "pid", "cgroup", "time"];
@@ -38,7 +20,7 @@ pub const UNKNOWN: &str = "?";
 pub fn observe() -> Observed {
     let mut found = Observed::new();
     let mut put = |name: &str, value: String| found.insert(name.to_owned(), value);
-    for (number, name) in (0..).zip(LIMITS) {
+    for (number, name) in (0..).zip(Resource::ALL.map(Resource::name)) {
         // SAFETY: the kernel writes a limit.
         let limit = unsafe {
             let mut limit: libc::rlimit = std::mem::zeroed();
@@ -65,11 +47,8 @@ pub fn observe() -> Observed {
         let policy = libc::syscall(libc::SYS_sched_getscheduler, 0);
         libc::syscall(libc::SYS_sched_getparam, 0, priority.as_mut_ptr());
         put("scheduler", format!("{policy} {}", priority[0]));
-        put("nice", (20 - libc::syscall(libc::SYS_getpriority, 0, 0)).to_string());
         let io = libc::syscall(libc::SYS_ioprio_get, 1, 0);
         put("io_priority", format!("{} {}", io >> 13, io & 0x1fff));
-        put("timer_slack", libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK).to_string());
-        put("personality", format!("{:#x}", libc::syscall(libc::SYS_personality, u32::MAX)));
         put("no_new_privs", libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0).to_string());
         put("securebits", format!("{:#x}", libc::prctl(libc::PR_GET_SECUREBITS)));
         let mut name: libc::utsname = std::mem::zeroed();
@@ -79,6 +58,7 @@ pub fn observe() -> Observed {
     put("uid", join(&ids[0], " "));
     put("gid", join(&ids[1], " "));
     without_limits(|| files(&mut found));
+    found.extend(without_limits(simple::observe));
     found
 }
 
@@ -103,7 +83,6 @@ fn files(found: &mut Observed) {
     }
     put("seccomp", field("Seccomp"));
     put("filters", field("Seccomp_filters"));
-    put("oom_score_adj", text("/proc/self/oom_score_adj").trim().into());
     for kind in NAMESPACES {
         let link = fs::read_link(format!("/proc/self/ns/{kind}"));
         put(&format!("ns.{kind}"), link.map_or(UNKNOWN.into(), |link| link.to_string_lossy().into_owned()));

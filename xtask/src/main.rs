@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, soak, trust,
+    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, settings, soak, trust,
 };
 
 #[derive(Parser)]
@@ -57,6 +57,8 @@ enum Task {
     Soak(soak::Options),
     /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
     Fuzz(fuzz::Options),
+    /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
+    Settings,
     /// Write the list of all unsafe code with its reasons to docs/unsafe.md
     Unsafe,
     /// Write the promises with their tests and planted faults to docs/trust.md
@@ -84,6 +86,7 @@ fn main() -> Result<()> {
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
+        Task::Settings => return settings::write(&dist::root()),
         Task::Unsafe => return inventory::write(&dist::root()),
         Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}

@@ -34,9 +34,6 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
             command.inherit_signal_mask(false);
             signals(command, value, Command::signal_block)?;
         }
-        "controlling_terminal" => _ = command.controlling_terminal(value.extract()?),
-        "foreground" => _ = command.foreground(value.extract()?),
-        "chroot" => _ = command.chroot(value.extract::<Text<'_>>()?),
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {
             for words in each::<String>(value)? {
@@ -48,18 +45,70 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
     Ok(true)
 }
 
+/// What a kind of value in the library's table of settings is in Python.
+macro_rules! value {
+    (flag $value:ident) => {
+        $value.is_truthy()?
+    };
+    (fd $value:ident) => {
+        owned($value)?
+    };
+    (file $value:ident) => {
+        owned($value)?
+    };
+    (path $value:ident) => {
+        $value.extract::<Text<'_>>()?
+    };
+    (text $value:ident) => {
+        $value.extract::<Text<'_>>()?
+    };
+    (capabilities $value:ident) => {
+        capabilities($value)?
+    };
+    (word $value:ident) => {
+        $value.extract::<String>()?.parse().map_err(|why: String| PyValueError::new_err(in_python(&why)))?
+    };
+    ($number:ident $value:ident) => {
+        $value.extract()?
+    };
+}
+
+/// Those of the table.
+macro_rules! simple {
+    (
+        played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }
+        passed { $($pname:ident($parg:ident: $pkind:ident) { line $line:literal python $python:ident })* }
+    ) => {
+        fn simple(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+            $(simple!(yes $name $kind command name value);)*
+            $(simple!($python $pname $pkind command name value);)*
+            Ok(false)
+        }
+    };
+    (yes $setting:ident $kind:ident $command:ident $name:ident $value:ident) => {
+        if $name == stringify!($setting) {
+            $command.$setting(value!($kind $value));
+            return Ok(true);
+        }
+    };
+    (no $setting:ident $($rest:tt)*) => {};
+}
+
+forkless::settings!(simple);
+
 fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "rlimits" => {
+            // By the numbers of `resource.RLIMIT_*`.
+            let resources = Resource::ALL.map(|one| (one.name(), one as i64, one));
             for (resource, limits) in pairs(value)? {
                 let (soft, hard) = match limits.extract::<(Limit, Limit)>() {
                     Ok((soft, hard)) => (soft.0, hard.0),
                     Err(_) => limits.extract::<Limit>().map(|both| (both.0, both.0))?,
                 };
-                command.rlimit(named(&resource, RESOURCES)?, soft, hard);
+                command.rlimit(named(&resource, &resources)?, soft, hard);
             }
         }
-        "nice" => _ = command.nice(value.extract()?),
         "scheduler" => {
             let (policy, priority): (Bound<'_, PyAny>, u32) = value.extract()?;
             command.scheduler(named(&policy, SCHEDULERS)?, priority);
@@ -69,11 +118,6 @@ fn resource(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRe
             let (class, level): (Bound<'_, PyAny>, u32) = value.extract()?;
             command.io_priority(named(&class, IO_CLASSES)?, level);
         }
-        "timer_slack" => _ = command.timer_slack(value.extract()?),
-        "personality" => _ = command.personality(value.extract()?),
-        "oom_score_adj" => _ = command.oom_score_adj(value.extract()?),
-        "parent_death_signal" => _ = command.parent_death_signal(value.extract()?),
-        "thread_death_signal" => _ = command.thread_death_signal(value.extract()?),
         _ => return sandbox(command, name, value),
     }
     Ok(true)
@@ -101,20 +145,9 @@ fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRes
                 command.map_gid(inside, outside, count);
             }
         }
-        "hostname" => _ = command.hostname(value.extract::<Text<'_>>()?),
         "mounts" => mounts::apply(command, value)?,
-        "pivot_root" => _ = command.pivot_root(value.extract::<Text<'_>>()?),
-        "cgroup" => _ = command.cgroup(owned(value)?),
-        "no_new_privs" => _ = command.no_new_privs(value.is_truthy()?),
-        "bounding_set" => _ = command.bounding_set(capabilities(value)?),
-        "permitted" => _ = command.permitted(capabilities(value)?),
-        "effective" => _ = command.effective(capabilities(value)?),
-        "inheritable" => _ = command.inheritable(capabilities(value)?),
-        "ambient" => _ = command.ambient(capabilities(value)?),
-        "securebits" => _ = command.securebits(value.extract()?),
-        "landlock" => _ = command.landlock(owned(value)?),
         "seccomp" => _ = command.seccomp(filter(value.extract()?)?),
-        _ => return Ok(false),
+        _ => return simple(command, name, value),
     }
     Ok(true)
 }
@@ -196,26 +229,6 @@ fn step(words: &str) -> PyResult<Step> {
 
 const LAUNCHERS: &[(&str, i64, Launcher)] =
     &[("clone", 0, Launcher::Clone), ("fork", 1, Launcher::Fork), ("posix_spawn", 2, Launcher::PosixSpawn)];
-
-/// By the numbers of `resource.RLIMIT_*`.
-const RESOURCES: &[(&str, i64, Resource)] = &[
-    ("cpu", 0, Resource::Cpu),
-    ("fsize", 1, Resource::FileSize),
-    ("data", 2, Resource::Data),
-    ("stack", 3, Resource::Stack),
-    ("core", 4, Resource::Core),
-    ("rss", 5, Resource::Rss),
-    ("nproc", 6, Resource::Processes),
-    ("nofile", 7, Resource::Files),
-    ("memlock", 8, Resource::LockedMemory),
-    ("as", 9, Resource::AddressSpace),
-    ("locks", 10, Resource::Locks),
-    ("sigpending", 11, Resource::PendingSignals),
-    ("msgqueue", 12, Resource::MessageQueues),
-    ("nice", 13, Resource::Nice),
-    ("rtprio", 14, Resource::RealtimePriority),
-    ("rttime", 15, Resource::RealtimeTime),
-];
 
 /// By the numbers of `os.SCHED_*`.
 const SCHEDULERS: &[(&str, i64, Scheduler)] = &[

@@ -69,6 +69,7 @@ typedef struct forkless_error {
 
 /* The steps of a launch. A number never changes its meaning. FORKLESS_STEP_CHECK with EINVAL is an invalid request. ECANCELED: the
  * child was killed before it could run the program. ENOTRECOVERABLE: a bug in the library. */
+/* steps: begin */
 enum {
     FORKLESS_STEP_TABLE = 1,
     FORKLESS_STEP_PASS_FD = 2,
@@ -111,6 +112,8 @@ enum {
     FORKLESS_STEP_HAND_BACK = 48,
     FORKLESS_STEP_MAKE_DIR = 49,
     FORKLESS_STEP_SYMLINK = 50,
+    FORKLESS_STEP_MEMORY_POLICY = 51,
+    FORKLESS_STEP_DENY_WRITE_EXECUTE = 52,
     FORKLESS_STEP_PRE_EXEC = 60,
     FORKLESS_STEP_CONTROL_GROUP = 61,
     FORKLESS_STEP_ADOPT = 62,
@@ -124,6 +127,7 @@ enum {
     FORKLESS_STEP_OPEN_TERMINAL = 107,
     FORKLESS_STEP_ZYGOTE = 110
 };
+/* steps: end */
 
 /* The name of the step, such as "set the limit". -ENOENT if no step has this number. */
 int forkless_step_words(int step, char *text, size_t size);
@@ -177,8 +181,6 @@ int forkless_command_envs(forkless_command *command, char *const envp[]);
 /* Set the working directory, with chdir(2) or fchdir(2). A relative path of the program is resolved from it, too. */
 int forkless_command_current_dir(forkless_command *command, const char *path);
 int forkless_command_current_dir_fd(forkless_command *command, int fd);
-/* Set the root directory, with chroot(2). */
-int forkless_command_chroot(forkless_command *command, const char *root);
 
 /* ---- File descriptors of the program ------------------------------------------------------------------------------------------
  *
@@ -213,10 +215,6 @@ int forkless_command_inherit_all(forkless_command *command, int on);
 int forkless_command_setsid(forkless_command *command, int on);
 /* Join a process group, with setpgid(2). 0: a new one, which the child leads. */
 int forkless_command_process_group(forkless_command *command, pid_t group);
-/* Make the terminal at child_fd the controlling terminal (requires forkless_command_setsid); make the child's process group the
- * terminal's foreground group. */
-int forkless_command_controlling_terminal(forkless_command *command, int child_fd);
-int forkless_command_foreground(forkless_command *command, int child_fd);
 /* Set the signal's disposition in the program: default, ignored, or inherited from the caller. */
 int forkless_command_signal_default(forkless_command *command, int number);
 int forkless_command_signal_ignore(forkless_command *command, int number);
@@ -261,7 +259,6 @@ int forkless_command_pre_exec(forkless_command *command, forkless_function funct
  *
  *     forkless_command_user(command, "www-data");                       // and its supplementary groups
  *     forkless_command_rlimit(command, RLIMIT_NOFILE, 64, 64);
- *     forkless_command_parent_death_signal(command, SIGKILL);
  */
 
 /* Set the IDs, with setresuid(2), setresgid(2) and setgroups(2). If root sets a uid and no groups, the child has no supplementary
@@ -272,28 +269,14 @@ int forkless_command_groups(forkless_command *command, const gid_t *groups, size
 /* The same by name, which is looked up when the command is run. A user name also sets the primary and supplementary groups. */
 int forkless_command_user(forkless_command *command, const char *name);
 int forkless_command_group(forkless_command *command, const char *name);
-/* umask(2). */
-int forkless_command_umask(forkless_command *command, mode_t mask);
 /* A limit, RLIMIT_...: prlimit(2). UINT64_MAX: none. */
 int forkless_command_rlimit(forkless_command *command, int resource, uint64_t soft, uint64_t hard);
-/* From -20 to 19: setpriority(2). */
-int forkless_command_nice(forkless_command *command, int nice);
 /* SCHED_OTHER, SCHED_FIFO...: sched_setscheduler(2). */
 int forkless_command_scheduler(forkless_command *command, int policy, int priority);
 /* The processors that it may run on, from 0. */
 int forkless_command_cpu_affinity(forkless_command *command, const int *processors, size_t count);
 /* Class 1 to 3 (real-time, best effort, idle) and level 0 to 7: ioprio_set(2). */
 int forkless_command_io_priority(forkless_command *command, int io_class, int level);
-/* prctl(2) PR_SET_TIMERSLACK; personality(2); /proc/self/oom_score_adj. */
-int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
-int forkless_command_personality(forkless_command *command, uint32_t persona);
-int forkless_command_oom_score_adj(forkless_command *command, int score);
-/* No privileges by exec: PR_SET_NO_NEW_PRIVS. */
-int forkless_command_no_new_privs(forkless_command *command, int on);
-/* The signal that the child gets when your process ends (a thread of the library's may be started for it); when the thread that
- * launches it ends. */
-int forkless_command_parent_death_signal(forkless_command *command, int number);
-int forkless_command_thread_death_signal(forkless_command *command, int number);
 
 /* ---- Namespaces, mounts, privileges -------------------------------------------------------------------------------------------
  *
@@ -310,7 +293,6 @@ int forkless_command_join(forkless_command *command, uint64_t name_space, int fd
 /* Map `count` IDs of the new user namespace, from `inside` on, to the caller's IDs from `outside` on. */
 int forkless_command_map_uid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
 int forkless_command_map_gid(forkless_command *command, uint32_t inside, uint32_t outside, uint32_t count);
-int forkless_command_hostname(forkless_command *command, const char *name);
 /* mount(2). source, kind and data may be NULL. kind is UTF-8, as are the options below. */
 int forkless_command_mount(forkless_command *command, const char *source, const char *target, const char *kind,
                            unsigned long flags, const char *data);
@@ -338,19 +320,8 @@ int forkless_command_make_symlink(forkless_command *command, const char *to, con
 int forkless_command_devices(forkless_command *command, const char *target);
 int forkless_command_tmpfs(forkless_command *command, const char *target, const char *options);
 int forkless_command_proc(forkless_command *command, const char *target);
-int forkless_command_pivot_root(forkless_command *command, const char *new_root);
-/* Start the program in this cgroup (version 2), named by its directory. Every launch then waits for the exec, as vfork(2) does. */
-int forkless_command_cgroup(forkless_command *command, int fd);
-/* Sets of capabilities, bit n for capability n: capabilities(7). */
-int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
-int forkless_command_permitted(forkless_command *command, uint64_t capabilities);
-int forkless_command_effective(forkless_command *command, uint64_t capabilities);
-int forkless_command_inheritable(forkless_command *command, uint64_t capabilities);
-int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
-int forkless_command_securebits(forkless_command *command, uint32_t bits);
-/* Restrict the child with a Landlock ruleset; with a seccomp(2) filter, an array of <linux/filter.h> instructions. Both need
- * forkless_command_no_new_privs or privileges. */
-int forkless_command_landlock(forkless_command *command, int fd);
+/* Restrict the child with a seccomp(2) filter, an array of <linux/filter.h> instructions. It needs forkless_command_no_new_privs or
+ * privileges. */
 struct sock_filter;
 int forkless_command_seccomp(forkless_command *command, const struct sock_filter *filter, size_t count);
 
@@ -365,6 +336,64 @@ typedef struct forkless_call_arg {
 } forkless_call_arg;
 int forkless_command_call(forkless_command *command, uint32_t call, const forkless_call_arg *args, size_t count, int result);
 int forkless_command_hand_back(forkless_command *command, uint32_t variable);
+
+/* ---- Settings of one value -----------------------------------------------------------------------------------------------------
+ *
+ *     forkless_command_nice(command, 5);
+ *     forkless_command_no_new_privs(command, 1);
+ *     forkless_command_parent_death_signal(command, SIGKILL);
+ *
+ * Sets of capabilities have bit n for capability n. What is on or off takes 1 or 0.
+ */
+
+/* settings: begin */
+/* Set the nice value, from -20 to 19. */
+int forkless_command_nice(forkless_command *command, int nice);
+/* Set the timer slack, in nanoseconds (0: the caller's default). */
+int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
+/* Set the execution domain and its flags: personality(2). */
+int forkless_command_personality(forkless_command *command, uint32_t persona);
+/* Set how readily the OOM killer kills it, from -1000 (never) to 1000. */
+int forkless_command_oom_score_adj(forkless_command *command, int score);
+/* Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
+int forkless_command_memory_policy(forkless_command *command, const char *policy);
+/* Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork. */
+int forkless_command_memory_deny_write_execute(forkless_command *command, int on);
+/* Set the root directory: chroot(2). */
+int forkless_command_chroot(forkless_command *command, const char *root);
+/* Set the file mode creation mask: umask(2). */
+int forkless_command_umask(forkless_command *command, mode_t mask);
+/* Make the terminal at this descriptor of the child its controlling terminal; needs a new session. */
+int forkless_command_controlling_terminal(forkless_command *command, int child_fd);
+/* Make the child's process group the foreground group of the terminal at this descriptor. */
+int forkless_command_foreground(forkless_command *command, int child_fd);
+/* Prevent exec from granting privileges: PR_SET_NO_NEW_PRIVS. */
+int forkless_command_no_new_privs(forkless_command *command, int on);
+/* Send the child this signal when the calling process ends (this may start a thread of the library). */
+int forkless_command_parent_death_signal(forkless_command *command, int number);
+/* Send the child this signal when the thread ends that launches it. */
+int forkless_command_thread_death_signal(forkless_command *command, int number);
+/* Set the host name of the new UTS namespace. */
+int forkless_command_hostname(forkless_command *command, const char *name);
+/* Make this directory the root of the mount namespace: pivot_root(2). */
+int forkless_command_pivot_root(forkless_command *command, const char *new_root);
+/* Start in this cgroup (version 2), named by its directory; every launch then waits for the exec. */
+int forkless_command_cgroup(forkless_command *command, int fd);
+/* Set the bounding set: capabilities(7). */
+int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
+/* Set the permitted capabilities. */
+int forkless_command_permitted(forkless_command *command, uint64_t capabilities);
+/* Set the effective capabilities. */
+int forkless_command_effective(forkless_command *command, uint64_t capabilities);
+/* Set the inheritable capabilities. */
+int forkless_command_inheritable(forkless_command *command, uint64_t capabilities);
+/* Set the ambient capabilities. */
+int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
+/* Set the securebits: capabilities(7). */
+int forkless_command_securebits(forkless_command *command, uint32_t bits);
+/* Restrict the child by a Landlock ruleset: landlock(7). */
+int forkless_command_landlock(forkless_command *command, int fd);
+/* settings: end */
 
 /* ---- Running --------------------------------------------------------------------------------------------------------------- */
 

@@ -23,6 +23,8 @@ mod setup;
 
 mod sandbox;
 
+mod settings;
+
 mod run;
 
 mod child;

@@ -4,7 +4,7 @@ use crate::boundary::answer;
 use crate::command::setters;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, list, optional, slice, text, utf8};
-use forkless::{BpfInstruction, CapabilitySet, Command, Namespace};
+use forkless::{BpfInstruction, Command, Namespace};
 use libc::{c_char, c_int, c_ulong, mode_t, size_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,10 +58,6 @@ setters! {
         let found = namespaces(namespace_bit)?;
         let [one] = found[..] else { return Err(bad("expected exactly one namespace")) };
         command.join(one, copy(fd)?);
-    }
-
-    fn forkless_command_hostname(name: *const c_char) command => {
-        command.hostname(text(name)?);
     }
 
     fn forkless_command_mount(
@@ -142,42 +138,6 @@ setters! {
 
     fn forkless_command_proc(target: *const c_char) command => {
         command.proc(text(target)?);
-    }
-
-    fn forkless_command_pivot_root(new_root: *const c_char) command => {
-        command.pivot_root(text(new_root)?);
-    }
-
-    fn forkless_command_cgroup(fd: c_int) command => {
-        command.cgroup(copy(fd)?);
-    }
-
-    fn forkless_command_bounding_set(capabilities: u64) command => {
-        command.bounding_set(CapabilitySet::from_bits(capabilities));
-    }
-
-    fn forkless_command_permitted(capabilities: u64) command => {
-        command.permitted(CapabilitySet::from_bits(capabilities));
-    }
-
-    fn forkless_command_effective(capabilities: u64) command => {
-        command.effective(CapabilitySet::from_bits(capabilities));
-    }
-
-    fn forkless_command_inheritable(capabilities: u64) command => {
-        command.inheritable(CapabilitySet::from_bits(capabilities));
-    }
-
-    fn forkless_command_ambient(capabilities: u64) command => {
-        command.ambient(CapabilitySet::from_bits(capabilities));
-    }
-
-    fn forkless_command_securebits(bits: u32) command => {
-        command.securebits(bits);
-    }
-
-    fn forkless_command_landlock(fd: c_int) command => {
-        command.landlock(copy(fd)?);
     }
 
     fn forkless_command_seccomp(filter: *const BpfInstruction, count: size_t) command => {

@@ -3,31 +3,11 @@
 use crate::boundary::answer;
 use crate::command::setters;
 use crate::error::{Failure, bad};
-use crate::handle::{self, Handle, NULL, copy, number, signal, slice, text};
+use crate::handle::{self, Handle, NULL, copy, slice, text};
 use forkless::{CallArg, Command, IoClass, Launcher, Resource, Scheduler, Step};
-use libc::{c_char, c_int, gid_t, mode_t, size_t, uid_t};
+use libc::{c_char, c_int, gid_t, size_t, uid_t};
 use std::ffi::c_void;
 use std::io;
-
-/// By their numbers, `RLIMIT_CPU` and so on.
-const RESOURCES: [Resource; 16] = [
-    Resource::Cpu,
-    Resource::FileSize,
-    Resource::Data,
-    Resource::Stack,
-    Resource::Core,
-    Resource::Rss,
-    Resource::Processes,
-    Resource::Files,
-    Resource::LockedMemory,
-    Resource::AddressSpace,
-    Resource::Locks,
-    Resource::PendingSignals,
-    Resource::MessageQueues,
-    Resource::Nice,
-    Resource::RealtimePriority,
-    Resource::RealtimeTime,
-];
 
 const SCHEDULERS: [Scheduler; 5] =
     [Scheduler::Other, Scheduler::Fifo, Scheduler::RoundRobin, Scheduler::Batch, Scheduler::Idle];
@@ -104,10 +84,6 @@ setters! {
         command.current_dir_fd(copy(fd)?);
     }
 
-    fn forkless_command_chroot(root: *const c_char) command => {
-        command.chroot(text(root)?);
-    }
-
     fn forkless_command_uid(uid: uid_t) command => {
         command.uid(uid);
     }
@@ -128,17 +104,9 @@ setters! {
         command.group_name(text(name)?);
     }
 
-    fn forkless_command_umask(mask: mode_t) command => {
-        command.umask(mask);
-    }
-
     fn forkless_command_rlimit(resource: c_int, soft: u64, hard: u64) command => {
-        let found = RESOURCES.iter().find(|one| **one as c_int == resource);
-        command.rlimit(*found.ok_or(bad("no such resource"))?, soft, hard);
-    }
-
-    fn forkless_command_nice(nice: c_int) command => {
-        command.nice(nice);
+        let found = Resource::ALL.into_iter().find(|one| *one as c_int == resource);
+        command.rlimit(found.ok_or(bad("no such resource"))?, soft, hard);
     }
 
     fn forkless_command_scheduler(policy: c_int, priority: c_int) command => {
@@ -155,38 +123,6 @@ setters! {
     fn forkless_command_io_priority(class: c_int, level: c_int) command => {
         let found = IO_CLASSES.iter().find(|one| **one as c_int == class).ok_or(bad("no such I/O class"))?;
         command.io_priority(*found, level.try_into().map_err(|_| bad("negative I/O priority level"))?);
-    }
-
-    fn forkless_command_timer_slack(nanoseconds: u64) command => {
-        command.timer_slack(nanoseconds);
-    }
-
-    fn forkless_command_personality(persona: u32) command => {
-        command.personality(persona);
-    }
-
-    fn forkless_command_oom_score_adj(score: c_int) command => {
-        command.oom_score_adj(score);
-    }
-
-    fn forkless_command_controlling_terminal(child_fd: c_int) command => {
-        command.controlling_terminal(number(child_fd)?);
-    }
-
-    fn forkless_command_foreground(child_fd: c_int) command => {
-        command.foreground(number(child_fd)?);
-    }
-
-    fn forkless_command_no_new_privs(on: c_int) command => {
-        command.no_new_privs(on != 0);
-    }
-
-    fn forkless_command_parent_death_signal(number: c_int) command => {
-        command.parent_death_signal(signal(number)?);
-    }
-
-    fn forkless_command_thread_death_signal(number: c_int) command => {
-        command.thread_death_signal(signal(number)?);
     }
 
     fn forkless_command_call(call: u32, args: *const CArg, count: size_t, result: c_int) command => {

@@ -1,6 +1,7 @@
 //! Tests of the C library with C programs: it is installed as `cargo xtask dist` does, and programs are compiled against it,
 //! linked and run.
 
+use forkless::settings::{Row, TABLE};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -284,7 +285,50 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
             found.push((format!("forkless_{name}"), types, result));
         }
     }
+    found.extend(TABLE.iter().map(|row| {
+        let types = vec!["*Handle<Command>".to_owned(), in_table(row).to_owned()];
+        (format!("forkless_command_{}", row.name), types, "c_int".to_owned())
+    }));
     found
+}
+
+/// The type of what a row of the table of settings takes.
+fn in_table(row: &Row) -> &'static str {
+    match row.kind {
+        "u64" | "capabilities" => "u64",
+        "u32" => "u32",
+        "mode" => "mode_t",
+        "word" | "path" | "text" => "*c_char",
+        _ => "c_int",
+    }
+}
+
+/// What makes no sense is an error and no crash, in each function that the table of settings makes.
+#[test]
+fn settings_of_the_table_refuse_null_pointers() {
+    let Some(prefix) = prefix() else { return };
+    let mut calls = String::new();
+    for row in TABLE {
+        calls += &format!("    EXPECT(-EINVAL, forkless_command_{}(NULL, 0));\n", row.name);
+        if in_table(row).starts_with('*') {
+            calls += &format!("    EXPECT(-EINVAL, forkless_command_{}(command, NULL));\n", row.name);
+        }
+        if row.kind == "word" {
+            calls += &format!("    EXPECT(-EINVAL, forkless_command_{}(command, \"no such word\"));\n", row.name);
+            calls += &format!("    EXPECT(0, forkless_command_{}(command, \"{}\"));\n", row.name, row.example);
+        }
+    }
+    let head = "#include \"check.h\"\n\nint main(void) {\n    forkless_command *command;\n";
+    let text = format!(
+        "{head}    EXPECT(0, forkless_command_new(\"true\", &command));\n{calls}    forkless_command_free(command);\n    \
+         return 0;\n}}\n"
+    );
+    let directory = temporary();
+    let source = directory.path().join("table.c");
+    fs::write(&source, text).expect("the source");
+    let include = format!("-I{}/tests", env!("CARGO_MANIFEST_DIR"));
+    let program = compile(prefix, &["cc", "-std=c99", &include], &source, directory.path());
+    must(&mut run(prefix, &[], &program));
 }
 
 fn part_is_extern(text: &str, name: &str) -> bool {
@@ -341,7 +385,8 @@ fn every_setting_has_a_c_function() {
         for part in text.split("pub fn ").chain(text.split("pub unsafe fn ").skip(1)).skip(1) {
             let (name, rest) = part.split_once(['(', '<']).expect("parameters");
             let signature = rest.split('{').next().unwrap_or("");
-            if !signature.contains("-> &mut Self") {
+            // (`$name`: what the table of settings makes, below.)
+            if !signature.contains("-> &mut Self") || name.starts_with('$') {
                 continue;
             }
             let in_c = match name {
@@ -354,7 +399,10 @@ fn every_setting_has_a_c_function() {
             builders += 1;
         }
     }
-    assert!(builders > 75, "{builders}");
+    for row in TABLE {
+        assert!(named.contains(&format!("forkless_command_{}", row.name)), "no function for {}", row.name);
+    }
+    assert!(builders > 70, "{builders}");
 }
 
 /// The header has the same numbers of steps as the library.

@@ -119,6 +119,20 @@ fn soft_limit_can_be_set_alone() {
     }
 }
 
+// ---- the table of settings ----
+
+#[test]
+fn every_setting_of_the_table_has_its_flag() {
+    let help = Caller::Ordinary.stdout(&["--help"]);
+    let mut flags = 0;
+    for row in forkless::settings::TABLE {
+        let Some((flag, _)) = row.run else { continue };
+        assert!(help.contains(&format!("--{flag} ")) || help.contains(&format!("--{flag}\n")), "no --{flag}");
+        flags += 1;
+    }
+    assert!(flags >= 2, "{flags}");
+}
+
 // ---- scheduling ----
 
 /// The fields of /proc/self/stat after the name; field n of proc(5) is number n - 3.

@@ -6,7 +6,7 @@
 
 use crate::frame::Frame;
 use crate::planted;
-use crate::sys::{self, Result, errno, uapi};
+use crate::sys::{self, Result, errno, prctl, signal, uapi};
 use core::mem::MaybeUninit;
 
 /// `chdir(2)`. `path` ends in NUL.
@@ -30,9 +30,8 @@ pub unsafe fn setpgid(group: i32) -> Result<()> {
 /// `prctl(2)` PR_SET_PDEATHSIG. Then checks for the parent's death, because a parent that died before the call sends no
 /// signal.
 pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
-    const PR_SET_PDEATHSIG: usize = 1;
     // SAFETY: changes the calling process, the child.
-    unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_PDEATHSIG, signal as usize, 0, 0, 0, 0]) }?;
+    unsafe { sys::syscall(uapi::__NR_prctl, [prctl::PR_SET_PDEATHSIG as usize, signal as usize, 0, 0, 0, 0]) }?;
     let lives = sys::getppid() == frame.parent || planted!("death-signal-without-look");
     if lives { Ok(()) } else { Err(errno::ESRCH) }
 }
@@ -42,11 +41,10 @@ pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
 /// SIGTTOU is blocked, because it would stop a process in the background that makes this call.
 pub unsafe fn foreground(fd: i32) -> Result<()> {
     const TIOCSPGRP: usize = 0x5410;
-    const SIGTTOU: u32 = 22;
     // SAFETY: reads the caller's group and blocks a signal in the caller, the child; the kernel reads four bytes.
     unsafe {
         let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
-        let mask = sys::set_signal_mask(1 << (SIGTTOU - 1))?;
+        let mask = sys::set_signal_mask(signal::bit(signal::SIGTTOU))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
         if !planted!("foreground-leaves-a-signal-blocked") {
             sys::set_signal_mask(mask)?;

@@ -16,7 +16,7 @@ use crate::frame::{Frame, GO};
 use crate::planted;
 use crate::robust::{self, Robust};
 use crate::signals;
-use crate::sys::{self, Result, uapi};
+use crate::sys::{self, Result, prctl, uapi};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -175,8 +175,11 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     let cpus = [0, adopt.cpu_words as usize * 8, adopt.cpus.as_ptr() as usize, 0, 0, 0];
     call(what::AFFINITY, uapi::__NR_sched_setaffinity, cpus)?;
     call(what::IO_PRIORITY, uapi::__NR_ioprio_set, [1, 0, adopt.io_priority as usize, 0, 0, 0])?;
-    const PR_SET_TIMERSLACK: usize = 29;
-    call(what::TIMER_SLACK, uapi::__NR_prctl, [PR_SET_TIMERSLACK, adopt.timer_slack as usize, 0, 0, 0, 0])?;
+    call(
+        what::TIMER_SLACK,
+        uapi::__NR_prctl,
+        [prctl::PR_SET_TIMERSLACK as usize, adopt.timer_slack as usize, 0, 0, 0, 0],
+    )?;
     call(what::PERSONALITY, uapi::__NR_personality, [adopt.personality as usize, 0, 0, 0, 0, 0])?;
     frame.detail.store(what::SIGNALS, Relaxed);
     let ignored = if planted!("ignored-signals-of-the-helper") { 0 } else { adopt.ignored };

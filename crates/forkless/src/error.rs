@@ -2,6 +2,7 @@
 
 use crate::step::Step;
 use forkless_core::planted;
+use forkless_core::sys::signal::SIGSYS;
 use std::error::Error as StdError;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -166,9 +167,6 @@ impl Error {
         }
     }
 }
-
-/// The signal by which a seccomp filter kills.
-const SIGSYS: i32 = 31;
 
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

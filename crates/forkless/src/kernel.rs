@@ -8,11 +8,7 @@
 use forkless_core::sys::{self, Result, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A signal that cannot be caught.
-pub(crate) const SIGKILL: i32 = 9;
-
-/// Continues a stopped process.
-pub(crate) const SIGCONT: i32 = 18;
+pub(crate) use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 
 /// libc's own signals, with which it has every thread change its ids, and waits for each.
 pub(crate) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
@@ -37,11 +33,11 @@ pub(crate) fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 #[derive(Clone, Copy)]
 pub(crate) enum Prctl {
     /// PR_GET_DUMPABLE
-    Dumpable = 3,
+    Dumpable = sys::prctl::PR_GET_DUMPABLE as isize,
     /// PR_SET_DUMPABLE
-    SetDumpable = 4,
+    SetDumpable = sys::prctl::PR_SET_DUMPABLE as isize,
     /// PR_CAPBSET_READ
-    IsInBoundingSet = 23,
+    IsInBoundingSet = sys::prctl::PR_CAPBSET_READ as isize,
 }
 
 /// `prctl(2)`.

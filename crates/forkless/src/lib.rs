@@ -47,6 +47,9 @@
 //! `pre_exec` gains little too, because that has to fork. A program that must run elsewhere than on Linux on x86-64 or
 //! aarch64 cannot use this crate.
 
+#[doc(hidden)]
+pub mod settings;
+
 mod command;
 
 mod stdio;
@@ -125,8 +128,9 @@ pub use child::Released;
 pub use child::{Change, Child};
 #[doc(hidden)]
 pub use command::posix;
+pub use command::values::*;
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
-pub use command::{Command, CommandArgs, CommandEnvs, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub use command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;

@@ -2,12 +2,12 @@
 
 use crate::kernel;
 use forkless_core::planted;
-use forkless_core::sys::{self, errno, uapi};
+use forkless_core::sys::{self, errno, signal, uapi};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// SIGPIPE's bit in a signal set.
-const SIGPIPE: u64 = 1 << 12;
+const SIGPIPE: u64 = signal::bit(signal::SIGPIPE);
 
 /// The most parts that the kernel takes in one call: UIO_MAXIOV.
 const MOST: usize = 1024;

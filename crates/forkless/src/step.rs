@@ -1,6 +1,67 @@
 //! The steps of a launch. An error names the step that failed.
 
 macro_rules! steps {
+    (
+        played { $(
+            $(#[$rustdoc:meta])*
+            $setting:ident $arg:tt { line $line:literal step $name:ident = $code:literal, $words:literal, $doc:literal op $($rest:tt)* }
+        )* }
+        passed $passed:tt
+    ) => {
+        steps! {
+            $($name = $code, $words, $doc;)*
+            // Steps of the child are below 100, those of the parent above.
+            Table = 1, "make a descriptor table", "The child's own descriptor table.";
+            PassFd = 2, "pass fd", "Bringing a descriptor to its number in the child.";
+            CloseFds = 4, "close other fds", "Closing what the program is not to have.";
+            SetSid = 5, "setsid", "`setsid(2)`.";
+            SetPgid = 6, "setpgid", "`setpgid(2)`.";
+            Chdir = 7, "chdir", "`chdir(2)`.";
+            Open = 8, "open", "`open(2)` in the child.";
+            Dup = 9, "dup fd", "`dup3(2)` of a descriptor in the child.";
+            Signals = 10, "set signals", "Signal dispositions and mask.";
+            Exec = 13, "exec", "`execve(2)`.";
+            Rlimit = 20, "set the limit", "`prlimit(2)`.";
+            Scheduler = 22, "set the scheduler", "`sched_setscheduler(2)`.";
+            Affinity = 23, "set the processors", "`sched_setaffinity(2)`.";
+            IoPriority = 24, "set the I/O priority", "`ioprio_set(2)`.";
+            Terminal = 28, "take the terminal", "`ioctl(2)` TIOCSCTTY.";
+            Foreground = 29, "take the foreground", "`tcsetpgrp(3)`.";
+            Chroot = 30, "chroot", "`chroot(2)`.";
+            SetGroups = 31, "setgroups", "`setgroups(2)`.";
+            SetGid = 32, "setgid", "`setresgid(2)`.";
+            SetUid = 33, "setuid", "`setresuid(2)`.";
+            Umask = 34, "umask", "`umask(2)`.";
+            Call = 35, "system call", "A call from `Command::call`.";
+            NoNewPrivs = 36, "set no_new_privs", "`prctl(2)` PR_SET_NO_NEW_PRIVS.";
+            ParentDeathSignal = 37, "set the parent-death signal", "`prctl(2)` PR_SET_PDEATHSIG.";
+            Namespace = 38, "make a namespace", "`unshare(2)`.";
+            JoinNamespace = 39, "join a namespace", "`setns(2)`.";
+            IdMaps = 40, "map ids", "`/proc/PID/uid_map` and its like, written by the parent.";
+            Hostname = 41, "set the host name", "`sethostname(2)`.";
+            Mount = 42, "mount", "`mount(2)`, `mount_setattr(2)`.";
+            PivotRoot = 43, "pivot_root", "`pivot_root(2)`, and `umount2(2)` of the old root.";
+            Capabilities = 44, "set capabilities", "`capset(2)`, `prctl(2)`.";
+            Securebits = 45, "set securebits", "`prctl(2)` PR_SET_SECUREBITS.";
+            Landlock = 46, "restrict by Landlock", "`landlock_restrict_self(2)`.";
+            Seccomp = 47, "set the seccomp filter", "`seccomp(2)`.";
+            MakeDir = 49, "make the directory", "`mkdirat(2)` among the mounts.";
+            PreExec = 60, "pre_exec", "A closure of `Command::pre_exec`, in a forked child.";
+            ControlGroup = 61, "join the control group", "Writing to `cgroup.procs`, in a forked child.";
+            Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
+            HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
+            Adopt = 62, "take on the caller's", "A child that a zygote made taking on what the caller is.";
+            Function = 63, "call the function", "A function that a zygote's child calls before exec.";
+            Check = 101, "check", "Checking what was asked for, before anything was done.";
+            Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";
+            Stack = 103, "map the child's stack", "Memory for the child's stack.";
+            Probe = 104, "probe the kernel", "Finding out what this kernel allows.";
+            Clone = 105, "clone", "`clone3(2)` or `clone(2)`.";
+            Wait = 106, "wait", "Learning how the child ended.";
+            Zygote = 110, "have the zygote clone", "Asking a `zygote::Zygote` for a child.";
+            OpenTerminal = 107, "open the pseudo-terminal", "Opening the other side of a `Pty`.";
+        }
+    };
     ($($name:ident = $code:literal, $words:literal, $doc:literal;)*) => {
         /// The step of a launch that failed. The numbers of [`Step::code`] never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,62 +103,7 @@ macro_rules! steps {
     };
 }
 
-// Steps of the child are below 100, those of the parent above.
-steps! {
-    Table = 1, "make a descriptor table", "The child's own descriptor table.";
-    PassFd = 2, "pass fd", "Bringing a descriptor to its number in the child.";
-    CloseFds = 4, "close other fds", "Closing what the program is not to have.";
-    SetSid = 5, "setsid", "`setsid(2)`.";
-    SetPgid = 6, "setpgid", "`setpgid(2)`.";
-    Chdir = 7, "chdir", "`chdir(2)`.";
-    Open = 8, "open", "`open(2)` in the child.";
-    Dup = 9, "dup fd", "`dup3(2)` of a descriptor in the child.";
-    Signals = 10, "set signals", "Signal dispositions and mask.";
-    Exec = 13, "exec", "`execve(2)`.";
-    Rlimit = 20, "set the limit", "`prlimit(2)`.";
-    Nice = 21, "set the nice value", "`setpriority(2)`.";
-    Scheduler = 22, "set the scheduler", "`sched_setscheduler(2)`.";
-    Affinity = 23, "set the processors", "`sched_setaffinity(2)`.";
-    IoPriority = 24, "set the I/O priority", "`ioprio_set(2)`.";
-    TimerSlack = 25, "set the timer slack", "`prctl(2)` PR_SET_TIMERSLACK.";
-    Personality = 26, "set the personality", "`personality(2)`.";
-    OomScore = 27, "set oom_score_adj", "`/proc/self/oom_score_adj`.";
-    Terminal = 28, "take the terminal", "`ioctl(2)` TIOCSCTTY.";
-    Foreground = 29, "take the foreground", "`tcsetpgrp(3)`.";
-    Chroot = 30, "chroot", "`chroot(2)`.";
-    SetGroups = 31, "setgroups", "`setgroups(2)`.";
-    SetGid = 32, "setgid", "`setresgid(2)`.";
-    SetUid = 33, "setuid", "`setresuid(2)`.";
-    Umask = 34, "umask", "`umask(2)`.";
-    Call = 35, "system call", "A call from `Command::call`.";
-    NoNewPrivs = 36, "set no_new_privs", "`prctl(2)` PR_SET_NO_NEW_PRIVS.";
-    ParentDeathSignal = 37, "set the parent-death signal", "`prctl(2)` PR_SET_PDEATHSIG.";
-    Namespace = 38, "make a namespace", "`unshare(2)`.";
-    JoinNamespace = 39, "join a namespace", "`setns(2)`.";
-    IdMaps = 40, "map ids", "`/proc/PID/uid_map` and its like, written by the parent.";
-    Hostname = 41, "set the host name", "`sethostname(2)`.";
-    Mount = 42, "mount", "`mount(2)`, `mount_setattr(2)`.";
-    PivotRoot = 43, "pivot_root", "`pivot_root(2)`, and `umount2(2)` of the old root.";
-    Capabilities = 44, "set capabilities", "`capset(2)`, `prctl(2)`.";
-    Securebits = 45, "set securebits", "`prctl(2)` PR_SET_SECUREBITS.";
-    Landlock = 46, "restrict by Landlock", "`landlock_restrict_self(2)`.";
-    Seccomp = 47, "set the seccomp filter", "`seccomp(2)`.";
-    MakeDir = 49, "make the directory", "`mkdirat(2)` among the mounts.";
-    PreExec = 60, "pre_exec", "A closure of `Command::pre_exec`, in a forked child.";
-    ControlGroup = 61, "join the control group", "Writing to `cgroup.procs`, in a forked child.";
-    Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
-    HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
-    Adopt = 62, "take on the caller's", "A child that a zygote made taking on what the caller is.";
-    Function = 63, "call the function", "A function that a zygote's child calls before exec.";
-    Check = 101, "check", "Checking what was asked for, before anything was done.";
-    Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";
-    Stack = 103, "map the child's stack", "Memory for the child's stack.";
-    Probe = 104, "probe the kernel", "Finding out what this kernel allows.";
-    Clone = 105, "clone", "`clone3(2)` or `clone(2)`.";
-    Wait = 106, "wait", "Learning how the child ended.";
-    Zygote = 110, "have the zygote clone", "Asking a `zygote::Zygote` for a child.";
-    OpenTerminal = 107, "open the pseudo-terminal", "Opening the other side of a `Pty`.";
-}
+crate::settings!(steps);
 
 impl Step {
     /// Whether [`Command::best_effort`](crate::Command::best_effort) accepts this step: whether a launch can go on

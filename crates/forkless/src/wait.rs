@@ -9,7 +9,7 @@ use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::planted;
 use forkless_core::signals::handler;
-use forkless_core::sys::{self, errno, uapi};
+use forkless_core::sys::{self, errno, signal, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::io;
@@ -33,8 +33,7 @@ pub(crate) struct Ended {
 
 /// Whether the kernel discards exit statuses in this process, because SIGCHLD is ignored. Then only a pidfd keeps them.
 pub fn sigchld_discards() -> bool {
-    const SIGCHLD: u32 = 17;
-    sys::signal_action(SIGCHLD)
+    sys::signal_action(signal::SIGCHLD as u32)
         .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)
 }
 

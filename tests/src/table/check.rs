@@ -92,7 +92,7 @@ fn check_refusal(wrong: &mut Vec<String>, case: &Case, refused: &[&str], played:
     };
     same(wrong, "the step of the refusal", error.1.step(), Step::Check);
     let message = error.0.to_string();
-    let is_named = refused.iter().any(|words| message.contains(words)) && message.contains("Launcher::Clone");
+    let is_named = refused.iter().any(|words| message.contains(words)) && message.contains("Launcher::");
     let as_expected = case.error.as_ref().is_some_and(|expected| {
         expected.step == "Check" && expected.text.iter().all(|part| message.contains(&place.text(part)))
     });

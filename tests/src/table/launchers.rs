@@ -2,6 +2,7 @@
 //! against.
 
 use super::Ask;
+use super::settings::Settings;
 use forkless::{Launcher, Route, Step};
 
 /// The words by which one of the settings asked for is refused, any of them; none if all can be done.
@@ -17,12 +18,8 @@ pub fn refused(launcher: Launcher, ask: &Ask) -> Vec<&'static str> {
         ("gid or group", set.gid.is_some() || set.group.is_some() || set.user.is_some()),
         ("umask", set.umask.is_some()),
         ("rlimit", !set.rlimit.is_empty()),
-        ("nice", set.nice.is_some()),
         ("cpu_affinity", set.affinity.is_some()),
         ("io_priority", set.io_priority.is_some()),
-        ("timer_slack", set.timer_slack.is_some()),
-        ("personality", set.personality.is_some()),
-        ("oom_score_adj", set.oom_score_adj.is_some()),
         ("controlling_terminal or pty", set.terminal.is_some() || set.pty),
         ("foreground", set.foreground.is_some()),
         ("no_new_privs", set.no_new_privs),
@@ -50,8 +47,41 @@ pub fn refused(launcher: Launcher, ask: &Ask) -> Vec<&'static str> {
         Launcher::PosixSpawn => &posix_spawn,
         _ => &[],
     };
-    list.iter().filter(|(_, asked)| *asked).map(|(words, _)| *words).collect()
+    let simple = simple(set).into_iter().filter(|(_, asked, own_memory)| {
+        *asked && (launcher == Launcher::PosixSpawn || *own_memory && launcher != Launcher::Fork)
+    });
+    let list = list.iter().filter(|(_, asked)| *asked).map(|(words, _)| *words);
+    list.chain(simple.map(|(words, ..)| words)).collect()
 }
+
+macro_rules! verdict {
+    (shared) => {
+        false
+    };
+    (own) => {
+        true
+    };
+}
+
+macro_rules! simple {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($($arg:tt)*) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        /// Settings of one value: the name, whether it was asked for, and whether it changes the whole memory.
+        fn simple(set: &Settings) -> Vec<(&'static str, bool, bool)> {
+            vec![$((stringify!($name), set.$name.is_some(), verdict!($memory))),*]
+        }
+    };
+}
+
+forkless::settings!(simple);
 
 /// Does the C library take it?
 fn is_posix(policy: &str) -> bool {

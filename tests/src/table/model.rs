@@ -17,6 +17,8 @@ use std::{fs, io};
 
 mod privileges;
 
+pub mod simple;
+
 /// The settings, in the order of the calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct List {
@@ -142,8 +144,8 @@ pub fn play(list: &List, nobody: bool, place: &Place) -> io::Result<Vec<String>>
     let child = if list.launch { command.launch() } else { command.spawn() };
     let answer = child.and_then(ended);
     let mut wrong = before.state.differences(&State::now());
-    let mut right = predict(if lie.is_empty() { &said } else { &lie }, &before, place, hides_memory);
-    right.refuse("the first process of a namespace", list.fork && right.is_init);
+    wrong.extend(simple::changes(&before.set));
+    let right = predict(if lie.is_empty() { &said } else { &lie }, &before, place, hides_memory, list.fork);
     // For who counts what the lists come to.
     parent::complain(match &answer {
         Ok(_) => "ran",
@@ -295,6 +297,8 @@ struct World<'a> {
     list: Vec<Settings>,
     before: &'a Before,
     place: &'a Place,
+    /// It is forked.
+    forks: bool,
     /// Over everything; over what is in the child's own namespaces.
     outer: Sets,
     inner: Sets,
@@ -325,14 +329,14 @@ impl World<'_> {
 }
 
 /// What the words say together.
-fn predict(asked: &[Ask], before: &Before, place: &Place, hides_memory: bool) -> Prediction {
+fn predict(asked: &[Ask], before: &Before, place: &Place, hides_memory: bool, forks: bool) -> Prediction {
     let list: Vec<Settings> = asked.iter().map(|one| one.set.clone()).collect();
     let user_namespace = list.iter().any(|one| one.unshare.iter().any(|made| made == "User"));
     let sets = Sets::of(&before.set);
     // In a namespace of its own the child has nothing outside.
     let [outer, inner] =
         if user_namespace { [Sets { effective: 0, ..sets }, Sets::of_namespace()] } else { [sets, sets] };
-    let world = World { asked, list, before, place, outer, inner, hides_memory };
+    let world = World { asked, list, before, place, forks, outer, inner, hides_memory };
     let mut found = Prediction::default();
     namespaces(&world, &mut found);
     mounts(&world, &mut found);
@@ -344,6 +348,7 @@ fn predict(asked: &[Ask], before: &Before, place: &Place, hides_memory: bool) ->
     signals(&world, &mut found);
     descriptors(&world, &mut found);
     session(&world, &mut found);
+    found.refuse("the first process of a namespace", world.forks && found.is_init);
     // Best effort is offered for this step alone.
     if world.any(|one| one.best_effort.iter().any(|step| step == "Nice")) {
         let nice = ORDER.iter().position(|known| *known == "Nice").expect("a step");
@@ -436,12 +441,6 @@ fn resources(world: &World<'_>, one: &Settings, found: &mut Prediction) {
         let known = before[&format!("limit.{name}")].rsplit(' ').next().and_then(|hard| hard.parse::<i64>().ok());
         found.fail("Rlimit", soft > hard || known.is_some_and(|known| *hard > known) && !world.outer.has(RESOURCE));
     }
-    if let Some(nice) = one.nice {
-        found.put("nice", nice);
-        found.put("io_priority", "*");
-        found.refuse("nice", !(-20..=19).contains(&nice));
-        found.fail("Nice", nice < before["nice"].parse().unwrap_or(0) && !world.outer.has(NICE));
-    }
     if let Some((policy, priority)) = &one.scheduler {
         let number = ["Other", "Fifo", "RoundRobin", "Batch", "", "Idle"].iter().position(|known| known == policy);
         found.put("scheduler", format!("{} {priority}", number.expect("a policy")));
@@ -453,19 +452,7 @@ fn resources(world: &World<'_>, one: &Settings, found: &mut Prediction) {
         found.refuse("affinity", cpus.is_empty());
         found.fail("Affinity", cpus.contains(&60000));
     }
-    if let Some(slack) = one.timer_slack {
-        found.put("timer_slack", slack);
-    }
-    if let Some(persona) = one.personality {
-        found.put("personality", format!("{persona:#x}"));
-    }
-    if let Some(score) = one.oom_score_adj {
-        found.put("oom_score_adj", score);
-        found.refuse("oom_score_adj", !(-1000..=1000).contains(&score));
-        let is_filtered = world.any(|one| one.seccomp.is_some());
-        let is_roots = world.hides_memory && is_filtered && !world.is_now("uid", 0);
-        found.fail("OomScore", is_roots || score < 0 && !world.outer.has(RESOURCE));
-    }
+    simple::predict(world, one, found);
 }
 
 fn identity(world: &World<'_>, one: &Settings, found: &mut Prediction) {

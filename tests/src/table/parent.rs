@@ -1,5 +1,6 @@
 //! Brings the process into the state that a case needs.
 
+use super::model::simple;
 use super::{Parent, decode, elf, errno, signal, syscall};
 use crate::filter::{self, Answer, Refusal};
 use forkless::{Pty, PtySize};
@@ -173,7 +174,7 @@ pub fn remove_cgroup() {
     let _ = cgroup_directory().and_then(fs::remove_dir);
 }
 
-/// Why a case cannot be played by this process, if one of its needs is not met: `root`, `user namespaces`, `landlock`,
+/// Why a case cannot be played by this process, if one of its needs is not met: a setting of one value, `root`, `user namespaces`, `landlock`,
 /// `cgroups`, `mounted cgroups`, `overlays`, `devices`, `terminals`, `2 CPUs`, `CAP_…`.
 pub fn unmet(needs: &[String]) -> Option<String> {
     needs.iter().find_map(|need| {
@@ -208,6 +209,9 @@ pub fn unmet(needs: &[String]) -> Option<String> {
             "terminals" => (terminal().is_ok_and(close_both), "no pseudo-terminal can be opened here"),
             "2 CPUs" => {
                 (std::thread::available_parallelism().is_ok_and(|count| count.get() > 1), "there is only one CPU")
+            }
+            name if simple::is_there(name).is_some() => {
+                (simple::is_there(name) == Some(true), "this kernel has not got that setting")
             }
             capability => {
                 let wanted = crate::table::settings::capabilities(&[capability.to_owned()]).bits();

@@ -3,6 +3,7 @@
 use super::ask::{command, report_file};
 use super::check;
 use super::check::Before;
+use super::model::simple;
 use super::parent::{self, Place};
 use super::{BEFORE_5_16, BY_ZYGOTE, Case, GIVEN, Report, launcher, refusals};
 use crate::observe::observe;
@@ -89,7 +90,8 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
             continue;
         }
         let mut complaints = play_one(case, route, front_end, place, &before)?;
-        let changes = before.state.differences(&State::now());
+        let mut changes = before.state.differences(&State::now());
+        changes.extend(without_limits(|| simple::changes(&before.set)));
         complaints.extend(changes.into_iter().map(|change| format!("the parent has changed: {change}")));
         // The same error of several front ends is reported once.
         for what in complaints {

@@ -3,7 +3,6 @@
 use super::parent::{Place, cgroup_directory, cgroup_mount, pty, refusals_of};
 use super::{signal, syscall};
 use crate::filter;
-use crate::observe::LIMITS;
 use forkless::{BpfInstruction, CallArg, CapabilitySet, Command, IoClass, Namespace, Resource, Scheduler, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,63 +14,95 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// `Command`'s words for what the child is and may do.
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(missing_docs, reason = "Command's own names")]
-pub struct Settings {
-    /// A directory, opened here.
-    pub current_dir_fd: Option<String>,
-    pub chroot: Option<String>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub groups: Option<Vec<u32>>,
-    pub user: Option<String>,
-    pub group: Option<String>,
-    pub umask: Option<u32>,
-    /// Name to soft and hard; -1: none.
-    pub rlimit: BTreeMap<String, [i64; 2]>,
-    pub nice: Option<i32>,
-    pub scheduler: Option<(String, u32)>,
-    pub affinity: Option<Vec<usize>>,
-    pub io_priority: Option<(String, u32)>,
-    pub timer_slack: Option<u32>,
-    pub personality: Option<u32>,
-    pub oom_score_adj: Option<i32>,
-    pub terminal: Option<i32>,
-    pub foreground: Option<i32>,
-    /// The parent's.
-    pub pty: bool,
-    pub no_new_privs: bool,
-    pub parent_death_signal: Option<String>,
-    pub thread_death_signal: Option<String>,
-    pub call: Vec<RawCall>,
-    pub hand_back: Vec<u32>,
-    pub best_effort: Vec<String>,
-    pub unshare: Vec<String>,
-    pub map_uid: Vec<[u32; 3]>,
-    pub map_gid: Vec<[u32; 3]>,
-    /// Kind and file, opened here.
-    pub join: Vec<[String; 2]>,
-    pub hostname: Option<String>,
-    /// See `mount`.
-    pub mount: Vec<String>,
-    pub pivot_root: Option<String>,
-    /// A directory, opened here; `new`: the one of this process; `gone`: one that has been removed; `mounted`: the uppermost.
-    pub cgroup: Option<String>,
-    pub bounding: Option<Vec<String>>,
-    pub permitted: Option<Vec<String>>,
-    pub effective: Option<Vec<String>>,
-    pub inheritable: Option<Vec<String>>,
-    pub ambient: Option<Vec<String>>,
-    pub securebits: Option<u32>,
-    /// What is forbidden: `write` (but in the case's directory), `execute`; `file`: not a ruleset at all.
-    pub landlock: Option<String>,
-    /// As for a route; `nonsense`: not a filter.
-    pub seccomp: Option<String>,
-    /// A program, opened here.
-    pub program_fd: Option<String>,
+/// What a kind of value of the table of settings is in a case, and in a command.
+macro_rules! kind {
+    (flag) => {
+        bool
+    };
+    (word) => {
+        String
+    };
+    ($number:ident) => {
+        $number
+    };
+    (word $value:expr) => {
+        $value.parse().expect("a word that the library knows")
+    };
+    ($plain:ident $value:expr) => {
+        $value
+    };
 }
+
+/// `Command`'s words for what the child is and may do: those of the table of settings, and the others.
+macro_rules! settings {
+    (
+        played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }
+        passed $passed:tt
+    ) => {
+        /// `Command`'s words for what the child is and may do.
+        #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        #[expect(missing_docs, reason = "Command's own names")]
+        pub struct Settings {
+            $(pub $name: Option<kind!($kind)>,)*
+            /// A directory, opened here.
+            pub current_dir_fd: Option<String>,
+            pub chroot: Option<String>,
+            pub uid: Option<u32>,
+            pub gid: Option<u32>,
+            pub groups: Option<Vec<u32>>,
+            pub user: Option<String>,
+            pub group: Option<String>,
+            pub umask: Option<u32>,
+            /// Name to soft and hard; -1: none.
+            pub rlimit: BTreeMap<String, [i64; 2]>,
+            pub scheduler: Option<(String, u32)>,
+            pub affinity: Option<Vec<usize>>,
+            pub io_priority: Option<(String, u32)>,
+            pub terminal: Option<i32>,
+            pub foreground: Option<i32>,
+            /// The parent's.
+            pub pty: bool,
+            pub no_new_privs: bool,
+            pub parent_death_signal: Option<String>,
+            pub thread_death_signal: Option<String>,
+            pub call: Vec<RawCall>,
+            pub hand_back: Vec<u32>,
+            pub best_effort: Vec<String>,
+            pub unshare: Vec<String>,
+            pub map_uid: Vec<[u32; 3]>,
+            pub map_gid: Vec<[u32; 3]>,
+            /// Kind and file, opened here.
+            pub join: Vec<[String; 2]>,
+            pub hostname: Option<String>,
+            /// See `mount`.
+            pub mount: Vec<String>,
+            pub pivot_root: Option<String>,
+            /// A directory, opened here; `new`: the one of this process; `gone`: one that has been removed; `mounted`: the uppermost.
+            pub cgroup: Option<String>,
+            pub bounding: Option<Vec<String>>,
+            pub permitted: Option<Vec<String>>,
+            pub effective: Option<Vec<String>>,
+            pub inheritable: Option<Vec<String>>,
+            pub ambient: Option<Vec<String>>,
+            pub securebits: Option<u32>,
+            /// What is forbidden: `write` (but in the case's directory), `execute`; `file`: not a ruleset at all.
+            pub landlock: Option<String>,
+            /// As for a route; `nonsense`: not a filter.
+            pub seccomp: Option<String>,
+            /// A program, opened here.
+            pub program_fd: Option<String>,
+        }
+
+        fn simple(settings: &Settings, command: &mut Command) {
+            $(if let Some(value) = settings.$name.clone() {
+                command.$name(kind!($kind value));
+            })*
+        }
+    };
+}
+
+forkless::settings!(settings);
 
 /// A system call by name, with its arguments: numbers, `$N` for a variable, else text.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,6 +119,7 @@ pub struct RawCall {
 /// Adds the settings to a command.
 pub fn apply(settings: &Settings, command: &mut Command, place: &Place) -> io::Result<()> {
     identity(settings, command, place)?;
+    simple(settings, command);
     resources(settings, command);
     surroundings(settings, command, place)?;
     privileges(settings, command, place)?;
@@ -165,31 +197,10 @@ fn identity(settings: &Settings, command: &mut Command, place: &Place) -> io::Re
 }
 
 fn resources(settings: &Settings, command: &mut Command) {
-    const RESOURCES: [Resource; 16] = [
-        Resource::Cpu,
-        Resource::FileSize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Processes,
-        Resource::Files,
-        Resource::LockedMemory,
-        Resource::AddressSpace,
-        Resource::Locks,
-        Resource::PendingSignals,
-        Resource::MessageQueues,
-        Resource::Nice,
-        Resource::RealtimePriority,
-        Resource::RealtimeTime,
-    ];
     for (name, [soft, hard]) in &settings.rlimit {
-        let number = LIMITS.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name} is no limit"));
+        let known = Resource::ALL.into_iter().find(|known| known.name() == name);
         // -1 is RLIM_INFINITY.
-        command.rlimit(RESOURCES[number], *soft as u64, *hard as u64);
-    }
-    if let Some(nice) = settings.nice {
-        command.nice(nice);
+        command.rlimit(known.unwrap_or_else(|| panic!("{name} is no limit")), *soft as u64, *hard as u64);
     }
     if let Some((policy, priority)) = &settings.scheduler {
         let policies = [Scheduler::Other, Scheduler::Fifo, Scheduler::RoundRobin, Scheduler::Batch, Scheduler::Idle];
@@ -200,15 +211,6 @@ fn resources(settings: &Settings, command: &mut Command) {
     }
     if let Some((class, level)) = &settings.io_priority {
         command.io_priority(named(&[IoClass::Realtime, IoClass::BestEffort, IoClass::Idle], class), *level);
-    }
-    if let Some(slack) = settings.timer_slack {
-        command.timer_slack(slack.into());
-    }
-    if let Some(persona) = settings.personality {
-        command.personality(persona);
-    }
-    if let Some(score) = settings.oom_score_adj {
-        command.oom_score_adj(score);
     }
 }
 

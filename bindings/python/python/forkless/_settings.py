@@ -28,36 +28,18 @@ class Settings(TypedDict, total=False):
     """Signals that are ignored."""
     block_signals: Iterable[int] | None
     """Signals that are blocked, in place of the caller's mask."""
-    controlling_terminal: int | None
-    """The child's descriptor whose terminal becomes the controlling one; with start_new_session."""
-    foreground: int | None
-    """The child's descriptor in whose terminal its group comes to the foreground."""
-    chroot: StrOrBytesPath | None
-    """The root directory."""
     launcher: Literal['clone', 'fork', 'posix_spawn'] | None
     """"clone", "fork" or "posix_spawn"."""
     best_effort: Iterable[str] | None
     """Steps that may fail, by the words of `OSError.step`."""
     rlimits: Mapping[int | str, int | tuple[int, int]] | None
     """{resource.RLIMIT_… or a name such as "nofile": (soft, hard), or one number for both}."""
-    nice: int | None
-    """The nice value, from -20 to 19."""
     scheduler: tuple[int | str, int] | None
     """(os.SCHED_… or "other", "fifo", "rr", "batch", "idle"; priority)."""
     cpu_affinity: Iterable[int] | None
     """The processors it may run on."""
     io_priority: tuple[int | str, int] | None
     """("realtime", "best-effort" or "idle"; level from 0 to 7)."""
-    timer_slack: int | None
-    """Nanoseconds that timers may be late."""
-    personality: int | None
-    """The execution domain, a number."""
-    oom_score_adj: int | None
-    """How ready the kernel is to kill it when memory runs out, from -1000 to 1000."""
-    parent_death_signal: int | None
-    """The signal it gets when this process ends."""
-    thread_death_signal: int | None
-    """The signal it gets when the thread ends that launches it."""
     unshare: Iterable[int | str] | None
     """Namespaces of its own: "user", "pid", "net", "mount", "uts", "ipc", "cgroup", "time", or os.CLONE_NEW…."""
     join: Mapping[int | str, FileDescriptorLike | StrOrBytesPath] | None
@@ -66,35 +48,59 @@ class Settings(TypedDict, total=False):
     """[(inside, outside, count)]: user ids of the new user namespace."""
     gid_map: Iterable[tuple[int, int, int]] | None
     """The same for groups."""
-    hostname: str | bytes | None
-    """The host name in a UTS namespace."""
     mounts: Iterable[tuple[Any, ...]] | None
     """What is mounted in a mount namespace, in this order: tuples ("bind", source, target), ("bind_read_only", source, target),
     ("read_only", target), ("tmpfs", target, options), ("proc", target), ("devices", target), ("unmount", target), ("dir", path, mode),
     ("symlink", to, path), ("attributes", target, set, clear), ("attach", descriptor, target), ("overlay", [lower], (upper, work) or None,
     target), ("file_system", kind, {parameter: value or None}, attributes, target), ("mount", source, target, kind, flags, data)."""
-    pivot_root: StrOrBytesPath | None
-    """The directory that becomes the root of its mount namespace."""
-    cgroup: FileDescriptorLike | StrOrBytesPath | None
-    """The control group (version 2) it is born in: its directory's path or descriptor."""
-    no_new_privs: bool | None
-    """True: no privileges can be gained by exec."""
-    bounding_set: Iterable[str] | int | None
-    """Capabilities that can ever be had: names, or an int of bits."""
-    permitted: Iterable[str] | int | None
-    """Permitted capabilities."""
-    effective: Iterable[str] | int | None
-    """Effective capabilities."""
-    inheritable: Iterable[str] | int | None
-    """Inheritable capabilities."""
-    ambient: Iterable[str] | int | None
-    """Ambient capabilities."""
-    securebits: int | None
-    """The securebits."""
-    landlock: FileDescriptorLike | None
-    """A Landlock ruleset's descriptor."""
     seccomp: bytes | None
     """A filter of system calls: bytes of `struct sock_filter`, as libseccomp exports them."""
+    # settings: begin
+    nice: int | None
+    """Set the nice value, from -20 to 19."""
+    timer_slack: int | None
+    """Set the timer slack, in nanoseconds (0: the caller's default)."""
+    personality: int | None
+    """Set the execution domain and its flags: personality(2)."""
+    oom_score_adj: int | None
+    """Set how readily the OOM killer kills it, from -1000 (never) to 1000."""
+    memory_policy: str | None
+    """Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)."""
+    memory_deny_write_execute: bool | None
+    """Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork."""
+    chroot: StrOrBytesPath | None
+    """Set the root directory: chroot(2)."""
+    controlling_terminal: int | None
+    """Make the terminal at this descriptor of the child its controlling terminal; needs a new session."""
+    foreground: int | None
+    """Make the child's process group the foreground group of the terminal at this descriptor."""
+    no_new_privs: bool | None
+    """Prevent exec from granting privileges: PR_SET_NO_NEW_PRIVS."""
+    parent_death_signal: int | None
+    """Send the child this signal when the calling process ends (this may start a thread of the library)."""
+    thread_death_signal: int | None
+    """Send the child this signal when the thread ends that launches it."""
+    hostname: str | bytes | None
+    """Set the host name of the new UTS namespace."""
+    pivot_root: StrOrBytesPath | None
+    """Make this directory the root of the mount namespace: pivot_root(2)."""
+    cgroup: FileDescriptorLike | StrOrBytesPath | None
+    """Start in this cgroup (version 2), named by its directory; every launch then waits for the exec."""
+    bounding_set: Iterable[str] | int | None
+    """Set the bounding set: capabilities(7)."""
+    permitted: Iterable[str] | int | None
+    """Set the permitted capabilities."""
+    effective: Iterable[str] | int | None
+    """Set the effective capabilities."""
+    inheritable: Iterable[str] | int | None
+    """Set the inheritable capabilities."""
+    ambient: Iterable[str] | int | None
+    """Set the ambient capabilities."""
+    securebits: int | None
+    """Set the securebits: capabilities(7)."""
+    landlock: FileDescriptorLike | None
+    """Restrict the child by a Landlock ruleset: landlock(7)."""
+    # settings: end
 
 
 class AsyncSettings(Settings, total=False):

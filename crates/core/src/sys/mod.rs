@@ -27,10 +27,28 @@ compile_error!("forkless is for Linux: it rests on clone3, close_range and pidfd
 
 pub use linux_raw_sys::general as uapi;
 
+/// Options of `prctl(2)` and their values, by the kernel's names.
+pub use linux_raw_sys::prctl;
+
+/// Modes of `set_mempolicy(2)`, by the kernel's names.
+pub use linux_raw_sys::mempolicy;
+
 use uapi::*;
 
 /// The result of a system call: a value, or an errno as a positive number.
 pub type Result<T> = core::result::Result<T, i32>;
+
+/// Signals by the kernel's names, with the sign and width that `kill(2)` uses.
+pub mod signal {
+    macro_rules! signals { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, signal(7)")]
+        pub const $name: i32 = linux_raw_sys::general::$name as i32;)* } }
+    signals! { SIGCHLD SIGCONT SIGKILL SIGPIPE SIGSTOP SIGSYS SIGTTOU }
+
+    /// Its bit in a set of signals.
+    pub const fn bit(signal: i32) -> u64 {
+        1 << (signal - 1)
+    }
+}
 
 /// Error numbers, with the type that `io::Error` uses.
 pub mod errno {

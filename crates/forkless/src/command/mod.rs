@@ -6,6 +6,7 @@ use crate::environment::Held;
 use crate::plan::closure::Closure;
 use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
+use forkless_core::sys::signal::SIGPIPE;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
@@ -25,10 +26,12 @@ mod sandbox;
 
 mod setup;
 
+pub(crate) mod values;
+
 pub use capability::{Capability, CapabilitySet};
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, OVERLAY, Sandbox};
-pub use setup::{CallArg, IoClass, RLIM_INFINITY, Resource, Scheduler};
+pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
 
 /// A program with its arguments and settings, to be started, with the names and meanings of [`std::process::Command`].
@@ -174,8 +177,6 @@ pub(crate) struct Signals {
     /// Numbers that are not signals, kept for the error.
     pub(crate) bad: Option<i32>,
 }
-
-const SIGPIPE: i32 = 13;
 
 /// The default of [`Command::retry_busy`], in milliseconds.
 const BUSY_MS: u32 = 100;

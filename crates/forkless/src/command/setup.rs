@@ -1,6 +1,7 @@
 //! Settings of the child process: ids, limits, scheduling, terminal, and system calls of the caller's own.
 
 use crate::command::Command;
+use crate::command::values::*;
 use crate::step::Step;
 use forkless_core::sys::uapi;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,16 +13,14 @@ use std::sync::Arc;
 /// These settings as the caller gave them: nothing is looked up or checked yet.
 #[derive(Default)]
 pub(crate) struct Setup {
+    /// Those of one value.
+    pub(crate) simple: Simple,
     pub(crate) directory_fd: Option<Arc<OwnedFd>>,
     pub(crate) rlimits: BTreeMap<u32, (u64, u64)>,
-    pub(crate) nice: Option<i32>,
     /// Policy, none to keep the caller's, and priority.
     pub(crate) scheduler: Option<(Option<i32>, i32)>,
     pub(crate) affinity: Option<BTreeSet<usize>>,
     pub(crate) io_priority: Option<(u32, u32)>,
-    pub(crate) timer_slack: Option<u64>,
-    pub(crate) personality: Option<u32>,
-    pub(crate) oom_score_adj: Option<i32>,
     pub(crate) terminal: Option<RawFd>,
     pub(crate) foreground: Option<RawFd>,
     pub(crate) chroot: Option<PathBuf>,
@@ -73,75 +72,6 @@ impl From<&str> for CallArg {
 pub(crate) enum Name {
     Id(u32),
     Name(OsString),
-}
-
-/// A resource that can be limited: `getrlimit(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Resource {
-    /// CPU time, in seconds.
-    Cpu = 0,
-    /// Size of the files that the process writes, in bytes.
-    FileSize = 1,
-    /// Data segment, in bytes.
-    Data = 2,
-    /// Stack, in bytes.
-    Stack = 3,
-    /// Core dump, in bytes.
-    Core = 4,
-    /// Resident set, in bytes; without effect since Linux 2.4.30.
-    Rss = 5,
-    /// Number of processes and threads of the real user.
-    Processes = 6,
-    /// File descriptors: one above the highest number that the process may use.
-    Files = 7,
-    /// Locked memory, in bytes.
-    LockedMemory = 8,
-    /// Address space (virtual memory), in bytes.
-    AddressSpace = 9,
-    /// File locks; without effect since Linux 2.4.25.
-    Locks = 10,
-    /// Number of queued signals of the real user.
-    PendingSignals = 11,
-    /// POSIX message queues, in bytes.
-    MessageQueues = 12,
-    /// Ceiling of the nice value, as 20 minus nice.
-    Nice = 13,
-    /// Ceiling of the real-time priority.
-    RealtimePriority = 14,
-    /// CPU time under real-time scheduling without a blocking call, in microseconds.
-    RealtimeTime = 15,
-}
-
-/// No limit, for [`Command::rlimit`].
-pub const RLIM_INFINITY: u64 = u64::MAX;
-
-/// A scheduling policy: `sched(7)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Scheduler {
-    /// SCHED_OTHER, the default.
-    Other = 0,
-    /// SCHED_FIFO, a real-time policy.
-    Fifo = 1,
-    /// SCHED_RR, a real-time policy with time slices.
-    RoundRobin = 2,
-    /// SCHED_BATCH.
-    Batch = 3,
-    /// SCHED_IDLE.
-    Idle = 5,
-}
-
-/// A class of I/O priority: `ioprio_set(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum IoClass {
-    /// First at the disk; needs CAP_SYS_ADMIN or CAP_SYS_NICE.
-    Realtime = 1,
-    /// The default.
-    BestEffort = 2,
-    /// Only when no other process uses the disk.
-    Idle = 3,
 }
 
 /// Ids, limits, scheduling, terminal and system calls of the child.
@@ -326,24 +256,6 @@ impl Command {
         self
     }
 
-    /// Sets the child's nice value, from -20 (most CPU time) to 19 (least): `setpriority(2)`. It is a value, not an
-    /// adjustment of the caller's. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
-    ///
-    /// # Errors
-    /// The launch fails at [`Step::Nice`], with EACCES if the caller may not lower the value. [`Step::Check`]: a value
-    /// out of range.
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// let output = Command::new("nice").nice(19).output()?;
-    /// assert_eq!(output.stdout, b"19\n");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn nice(&mut self, nice: i32) -> &mut Self {
-        self.setup.nice = Some(nice);
-        self
-    }
-
     /// Sets the child's scheduling policy and static priority: `sched_setscheduler(2)`. The priority is from 1 to 99
     /// for the real-time policies ([`Scheduler::Fifo`], [`Scheduler::RoundRobin`]), else 0.
     ///
@@ -394,61 +306,6 @@ impl Command {
     /// ```
     pub fn io_priority(&mut self, class: IoClass, level: u32) -> &mut Self {
         self.setup.io_priority = Some((class as u32, level));
-        self
-    }
-
-    /// Sets how late the child's timers may expire, in nanoseconds: `prctl(2)` PR_SET_TIMERSLACK. The default, also for
-    /// 0, is the value of the calling thread.
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// // One millisecond: the kernel may serve several timers by one wake-up.
-    /// let status = Command::new("true").timer_slack(1_000_000).status()?;
-    /// assert!(status.success());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn timer_slack(&mut self, nanoseconds: u64) -> &mut Self {
-        self.setup.timer_slack = Some(nanoseconds);
-        self
-    }
-
-    /// Sets the child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
-    ///
-    /// # Errors
-    /// The launch fails at [`Step::Personality`], for example with EPERM under a seccomp filter that refuses the value.
-    ///
-    /// ```no_run
-    /// use forkless::Command;
-    /// const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
-    /// // As `setarch -R` does it: the same addresses in each run.
-    /// Command::new("./program").personality(ADDR_NO_RANDOMIZE).status()?;
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn personality(&mut self, persona: u32) -> &mut Self {
-        self.setup.personality = Some(persona);
-        self
-    }
-
-    /// Sets how likely the OOM killer is to kill the child, from -1000 (never) to 1000: `/proc/self/oom_score_adj`,
-    /// `proc(5)`; three system calls. Lowering the value needs CAP_SYS_RESOURCE.
-    ///
-    /// The child is started with `CLONE_VFORK`: without it the kernel would give the value to the caller too, whose
-    /// memory the child shares. So the launch returns no sooner than the exec. If a signal stops the child before the
-    /// exec, the launch waits until the child is continued. Id maps are then written by a thread that is made for that.
-    ///
-    /// # Errors
-    /// The launch fails at [`Step::OomScore`]: EACCES if the caller may not lower the value, ENOENT without `/proc`.
-    /// [`Step::Check`]: a value out of range.
-    ///
-    /// ```
-    /// use forkless::Command;
-    /// // When memory runs out, this child is the first to be killed.
-    /// let status = Command::new("true").oom_score_adj(1000).status()?;
-    /// assert!(status.success());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn oom_score_adj(&mut self, score: i32) -> &mut Self {
-        self.setup.oom_score_adj = Some(score);
         self
     }
 
@@ -666,7 +523,7 @@ const CREDENTIALS: [u32; 12] = [
 impl Setup {
     /// Does the child change its ids? Then the kernel makes the memory that it shares with the caller non-dumpable.
     pub(crate) fn changes_ids(&self) -> bool {
-        self.user.is_some() || self.group.is_some() || self.groups.is_some()
+        self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.changes_ids()
     }
 
     /// Does one of the caller's own system calls change them?
@@ -679,3 +536,106 @@ impl Setup {
         self.directory_fd.as_ref().map(|fd| fd.as_raw_fd())
     }
 }
+
+/// A setting's type, whether it says anything, and its range.
+macro_rules! kind {
+    (type word($type:ty)) => {
+        $type
+    };
+    (type flag) => {
+        bool
+    };
+    (type $number:ident $(($low:literal, $high:literal))?) => {
+        $number
+    };
+    (keep flag $value:ident) => {
+        $value.then_some(true)
+    };
+    (keep $kind:ident $value:ident) => {
+        Some($value)
+    };
+    (check i32($low:literal, $high:literal) $name:ident $value:expr) => {
+        if $value.is_some_and(|value| !($low..=$high).contains(&value)) {
+            return Some(concat!("the ", stringify!($name), " is out of range: it is from ", $low, " to ", $high));
+        }
+    };
+    (check $kind:ident $(($type:ty))? $name:ident $value:expr) => {};
+}
+
+macro_rules! verdict {
+    (shared) => {
+        false
+    };
+    (own) => {
+        true
+    };
+    (kept) => {
+        false
+    };
+    (changed) => {
+        true
+    };
+    (inherited) => {
+        false
+    };
+    (felt) => {
+        true
+    };
+}
+
+macro_rules! simple {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident ids $ids:ident posix_spawn $posix:ident shell $shell:ident $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        /// What was asked for.
+        #[derive(Debug, Default)]
+        pub(crate) struct Simple {
+            $(pub(crate) $name: Option<kind!(type $kind $(($($more)*))?)>,)*
+        }
+
+        /// Settings of one value. Each is one system call in the child, unless said otherwise.
+        impl Command {
+            $(
+                $(#[$doc])*
+                pub fn $name(&mut self, $arg: kind!(type $kind $(($($more)*))?)) -> &mut Self {
+                    self.setup.simple.$name = kind!(keep $kind $arg);
+                    self
+                }
+            )*
+        }
+
+        impl Simple {
+            /// What is outside its range, in words.
+            pub(crate) fn out_of_range(&self) -> Option<&'static str> {
+                $(kind!(check $kind $(($($more)*))? $name self.$name);)*
+                None
+            }
+
+            /// A setting that changes the memory of who makes the call, by its name.
+            pub(crate) fn of_own_memory(&self) -> Option<&'static str> {
+                [$((verdict!($memory) && self.$name.is_some(), stringify!($name))),*]
+                    .into_iter()
+                    .find_map(|(is, name)| is.then_some(name))
+            }
+
+            /// Is the child somebody else by one of them?
+            pub(crate) fn changes_ids(&self) -> bool {
+                [$(verdict!($ids) && self.$name.is_some()),*].contains(&true)
+            }
+
+            /// Would a shell feel one of them otherwise than the programs that it starts?
+            pub(crate) fn is_felt_by_shells(&self) -> bool {
+                [$(verdict!($shell) && self.$name.is_some()),*].contains(&true)
+            }
+        }
+    };
+}
+
+crate::settings!(simple);

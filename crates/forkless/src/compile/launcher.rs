@@ -21,6 +21,15 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
              it needs launcher(Launcher::Fork)",
         );
     }
+    if let Some(name) = command.setup.simple.of_own_memory().filter(|_| command.launcher != Launcher::Fork) {
+        return Err(Error::check(
+            &command.program,
+            format!(
+                "{name} changes the memory of who sets it, which the child shares with the caller until exec: it needs \
+                 Launcher::Fork"
+            ),
+        ));
+    }
     if command.scripts_by_shell && command.program_fd.is_some() {
         return refuse("scripts_by_shell needs the program's path, which program_fd has not");
     }

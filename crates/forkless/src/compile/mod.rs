@@ -10,7 +10,7 @@ use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL};
 use forkless_core::planted;
-use forkless_core::sys::{errno, uapi};
+use forkless_core::sys::{errno, signal, uapi};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -89,7 +89,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
         inherit_all: command.inherit_all,
         changes_ids: changes_ids(command),
-        vfork: command.setup.oom_score_adj.is_some(),
+        vfork: command.setup.simple.oom_score_adj.is_some(),
         changes_cgroup: !planted!("change-of-cgroup-unnoticed")
             && !forks
             && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
@@ -190,11 +190,8 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     if setup.chroot.as_ref().is_some_and(|root| root.as_os_str().as_bytes().contains(&0)) {
         return refuse("the root directory's name contains a NUL byte");
     }
-    if setup.nice.is_some_and(|nice| !(-20..=19).contains(&nice)) {
-        return refuse("a nice value is from -20 to 19");
-    }
-    if setup.oom_score_adj.is_some_and(|score| !(-1000..=1000).contains(&score)) {
-        return refuse("an oom_score_adj is from -1000 to 1000");
+    if let Some(what) = setup.simple.out_of_range() {
+        return refuse(what);
     }
     if setup.umask.is_some_and(|mask| mask > 0o777) {
         return refuse("a umask is from 0 to 0777");
@@ -221,8 +218,8 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Signals 9 and 19, whose action the kernel does not let anyone set.
-const KILL_AND_STOP: u64 = 1 << 8 | 1 << 18;
+/// The signals whose action the kernel does not let anyone set.
+const KILL_AND_STOP: u64 = signal::bit(signal::SIGKILL) | signal::bit(signal::SIGSTOP);
 
 /// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {

@@ -11,7 +11,7 @@ use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::planted;
-use forkless_core::sys::uapi;
+use forkless_core::sys::{prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -162,8 +162,7 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
 
 /// Makes the memory that the child has non-dumpable.
 pub(super) fn close_memory(steps: &mut Steps<'_>) {
-    const PR_SET_DUMPABLE: u64 = 4;
-    let args = [Arg::Number(PR_SET_DUMPABLE), Arg::Number(0)];
+    let args = [Arg::Number(prctl::PR_SET_DUMPABLE.into()), Arg::Number(0)];
     steps.call(Step::Capabilities, "memory closed to others", uapi::__NR_prctl, &args);
 }
 
@@ -189,13 +188,6 @@ pub(super) fn surroundings(steps: &mut Steps<'_>) {
     }
 }
 
-const PR_SET_KEEPCAPS: u64 = 8;
-const PR_CAPBSET_DROP: u64 = 24;
-const PR_SET_SECUREBITS: u64 = 28;
-const PR_CAP_AMBIENT: u64 = 47;
-const PR_CAP_AMBIENT_RAISE: u64 = 2;
-const PR_CAP_AMBIENT_CLEAR_ALL: u64 = 4;
-
 /// Before the ids: what needs CAP_SETPCAP, which a change of user takes away.
 pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
@@ -203,7 +195,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         let start = steps.ops.len();
         let dropped = known() & !keep.bits() & if planted!("bounding-set-half-dropped") { !1 } else { !0 };
         for number in numbers(dropped) {
-            let args = [Arg::Number(PR_CAPBSET_DROP), Arg::Number(number)];
+            let args = [Arg::Number(prctl::PR_CAPBSET_DROP.into()), Arg::Number(number)];
             let object = format!("bounding set without {}", ranges(dropped));
             steps.call(Step::Capabilities, &object, uapi::__NR_prctl, &args);
         }
@@ -215,13 +207,13 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         }
     }
     if let Some(bits) = sandbox.securebits {
-        let args = [Arg::Number(PR_SET_SECUREBITS), Arg::Number(bits.into())];
+        let args = [Arg::Number(prctl::PR_SET_SECUREBITS.into()), Arg::Number(bits.into())];
         steps.call(Step::Securebits, &format!("{bits:#x}"), uapi::__NR_prctl, &args);
     }
     // Also for the inheritable set: who has nothing permitted can add nothing to it.
     let needs_them = sandbox.permitted.is_some() || sandbox.inheritable.is_some() || sandbox.ambient.is_some();
     if steps.setup.changes_ids() && needs_them {
-        let args = [Arg::Number(PR_SET_KEEPCAPS), Arg::Number(1)];
+        let args = [Arg::Number(prctl::PR_SET_KEEPCAPS.into()), Arg::Number(1)];
         steps.call(Step::Capabilities, "keep over a change of user", uapi::__NR_prctl, &args);
     }
 }
@@ -250,12 +242,16 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let inheritable = or(sandbox.inheritable, inheritable) | ambient;
     capset(steps, [effective, permitted, inheritable]);
     if sandbox.ambient.is_some() {
-        let clear = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_CLEAR_ALL)];
+        let clear = [Arg::Number(prctl::PR_CAP_AMBIENT.into()), Arg::Number(prctl::PR_CAP_AMBIENT_CLEAR_ALL.into())];
         steps.call(Step::Capabilities, "ambient set emptied", uapi::__NR_prctl, &clear);
     }
     let start = steps.ops.len();
     for number in numbers(ambient) {
-        let raise = [Arg::Number(PR_CAP_AMBIENT), Arg::Number(PR_CAP_AMBIENT_RAISE), Arg::Number(number)];
+        let raise = [
+            Arg::Number(prctl::PR_CAP_AMBIENT.into()),
+            Arg::Number(prctl::PR_CAP_AMBIENT_RAISE.into()),
+            Arg::Number(number),
+        ];
         let object = format!("ambient set with {}", ranges(ambient));
         steps.call(Step::Capabilities, &object, uapi::__NR_prctl, &raise);
     }

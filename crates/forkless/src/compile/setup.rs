@@ -1,5 +1,6 @@
 //! Settings into ops: look-ups of names, and one system call each.
 
+use crate::command::values::Resource;
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::compile::arena::{Arena, Arg};
 use crate::compile::places::Places;
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::planted;
-use forkless_core::sys::uapi;
+use forkless_core::sys::{prctl, uapi};
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::RawFd;
@@ -85,11 +86,11 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
     let setup = steps.setup;
     for (&resource, &(soft, hard)) in &setup.rlimits {
         let limit = steps.arena.words(&[soft, hard]);
-        let object = format!("{} to {}:{}", RESOURCES[resource as usize], amount(soft), amount(hard));
+        let object = format!("{} to {}:{}", Resource::ALL[resource as usize].name(), amount(soft), amount(hard));
         let args = [Arg::Number(0), Arg::Number(resource.into()), Arg::Data(limit), Arg::Number(0)];
         steps.call(Step::Rlimit, &object, uapi::__NR_prlimit64, &args);
     }
-    if let Some(nice) = setup.nice {
+    if let Some(nice) = setup.simple.nice {
         let args = [Arg::Number(0), Arg::Number(0), Arg::Number(nice as i64 as u64)];
         steps.call(Step::Nice, &nice.to_string(), uapi::__NR_setpriority, &args);
     }
@@ -119,14 +120,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
         let args = [Arg::Number(IOPRIO_WHO_PROCESS), Arg::Number(0), Arg::Number((class << 13 | level).into())];
         steps.call(Step::IoPriority, &format!("class {class}, level {level}"), uapi::__NR_ioprio_set, &args);
     }
-    if let Some(slack) = setup.timer_slack {
-        const PR_SET_TIMERSLACK: u64 = 29;
-        let args = [Arg::Number(PR_SET_TIMERSLACK), Arg::Number(slack)];
-        steps.call(Step::TimerSlack, &format!("to {slack} ns"), uapi::__NR_prctl, &args);
-    }
-    if let Some(persona) = setup.personality {
-        steps.call(Step::Personality, &format!("{persona:#x}"), uapi::__NR_personality, &[Arg::Number(persona.into())]);
-    }
+    played(steps, When::Resources);
 }
 
 /// Written by the child itself, to a file, which makes it three system calls.
@@ -134,7 +128,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
 /// The kernel gives the value to every process that shares the writer's memory, unless the writer is a vfork'd child:
 /// the launcher adds `CLONE_VFORK` for this setting. Source: `__set_oom_adj()` in fs/proc/base.c.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
-    let Some(score) = steps.setup.oom_score_adj else { return };
+    let Some(score) = steps.setup.simple.oom_score_adj else { return };
     /// The first variable that callers cannot name.
     const FILE: u32 = CALLER_VARIABLES as u32;
     let object = score.to_string();
@@ -281,35 +275,21 @@ pub(super) fn calls(steps: &mut Steps<'_>) {
 /// What must come after the ids: the kernel forgets a parent-death signal when they change, and a program without
 /// privileges may still forgo new ones.
 pub(super) fn last(steps: &mut Steps<'_>) {
-    const PR_SET_NO_NEW_PRIVS: u64 = 38;
     if steps.setup.no_new_privs && !planted!("no-new-privs-forgotten") {
-        let args = [Arg::Number(PR_SET_NO_NEW_PRIVS), Arg::Number(1), Arg::Number(0), Arg::Number(0), Arg::Number(0)];
+        let args = [
+            Arg::Number(prctl::PR_SET_NO_NEW_PRIVS.into()),
+            Arg::Number(1),
+            Arg::Number(0),
+            Arg::Number(0),
+            Arg::Number(0),
+        ];
         steps.call(Step::NoNewPrivs, "", uapi::__NR_prctl, &args);
     }
+    played(steps, When::Last);
     if let Some(signal) = steps.setup.parent_death_signal {
         steps.op(Step::ParentDeathSignal, Op { a: signal as u32, ..Op::new(OpCode::ParentDeathSignal) });
     }
 }
-
-/// What the limits are called in `prlimit(1)`'s help, by number.
-const RESOURCES: [&str; 16] = [
-    "cpu",
-    "fsize",
-    "data",
-    "stack",
-    "core",
-    "rss",
-    "nproc",
-    "nofile",
-    "memlock",
-    "as",
-    "locks",
-    "sigpending",
-    "msgqueue",
-    "nice",
-    "rtprio",
-    "rttime",
-];
 
 fn amount(limit: u64) -> String {
     if limit == u64::MAX { "unlimited".into() } else { limit.to_string() }
@@ -344,3 +324,76 @@ fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
     let groups = getgrouplist(&user, gid.into()).map_err(failed)?;
     Ok(groups.into_iter().map(|gid| gid.as_raw()).collect())
 }
+
+/// An argument of a call in the table.
+trait Word {
+    fn arg(self, arena: &mut Arena) -> Arg;
+}
+
+impl Word for u64 {
+    fn arg(self, _: &mut Arena) -> Arg {
+        Arg::Number(self)
+    }
+}
+
+impl Word for u32 {
+    fn arg(self, _: &mut Arena) -> Arg {
+        Arg::Number(self.into())
+    }
+}
+
+/// The address of a copy.
+impl Word for &[u64] {
+    fn arg(self, arena: &mut Arena) -> Arg {
+        Arg::Data(arena.words(self))
+    }
+}
+
+impl<T: Word + Copy> Word for &T {
+    fn arg(self, arena: &mut Arena) -> Arg {
+        (*self).arg(arena)
+    }
+}
+
+/// When a call of the table is made: docs/design/order.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before the ids: what may need the caller's privileges.
+    Resources,
+    /// After them, before filters.
+    Last,
+}
+
+macro_rules! op {
+    ($now:ident $steps:ident $name:ident $step:ident $value:ident { by_hand }) => {};
+    (
+        $now:ident $steps:ident $name:ident $step:ident $value:ident
+        { $when:ident: $call:ident($($arg:expr),*), $object:literal }
+    ) => {
+        if let Some($value) = $steps.setup.simple.$name.as_ref().filter(|_| $now == When::$when) {
+            // Where the call alone says it all.
+            let _ = $value;
+            let args = [$($arg.arg($steps.arena)),*];
+            $steps.call(Step::$step, &format!($object), uapi::$call, &args);
+        }
+    };
+}
+
+macro_rules! simple {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($value:ident: $($kind:tt)*) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        /// The calls of the settings whose time is now.
+        fn played(steps: &mut Steps<'_>, now: When) {
+            $(op! { now steps $name $step $value $op })*
+        }
+    };
+}
+
+crate::settings!(simple);

@@ -193,11 +193,10 @@ fn process(command: &mut Command, bytes: &mut Bytes<'_>) {
         8 => drop(command.groups(&(0..bytes.byte() % 40).map(u32::from).collect::<Vec<_>>())),
         9 => drop(command.umask(bytes.word())),
         10 => {
-            use Resource::{Core, Cpu, Data, FileSize};
-            let resource = bytes.pick(&[Core, Cpu, Data, FileSize]);
+            let resource = bytes.pick(&Resource::ALL);
             command.rlimit(resource, bytes.number() as u64, bytes.number() as u64);
         }
-        11 => drop(command.nice(bytes.int())),
+        11 | 16..=18 => simple(command, bytes),
         12 => {
             use Scheduler::{Batch, Fifo, Idle, Other, RoundRobin};
             let policy = bytes.pick(&[Batch, Fifo, Idle, Other, RoundRobin]);
@@ -212,9 +211,6 @@ fn process(command: &mut Command, bytes: &mut Bytes<'_>) {
         15 => drop(
             command.io_priority(bytes.pick(&[IoClass::Realtime, IoClass::BestEffort, IoClass::Idle]), bytes.word()),
         ),
-        16 => drop(command.timer_slack(bytes.number() as u64)),
-        17 => drop(command.personality(bytes.word())),
-        18 => drop(command.oom_score_adj(bytes.int())),
         19 => drop(command.controlling_terminal(bytes.int())),
         20 => drop(command.foreground(bytes.int())),
         21 => drop(command.no_new_privs(bytes.flag())),
@@ -239,6 +235,43 @@ fn process(command: &mut Command, bytes: &mut Bytes<'_>) {
         _ => drop(command.kill_on_drop(bytes.flag())),
     }
 }
+
+/// A value of a kind in the table of settings.
+macro_rules! value {
+    (u64 $bytes:ident) => {
+        Some($bytes.number() as u64)
+    };
+    (u32 $bytes:ident) => {
+        Some($bytes.word())
+    };
+    (i32 $bytes:ident) => {
+        Some($bytes.int())
+    };
+    (flag $bytes:ident) => {
+        Some($bytes.flag())
+    };
+    (word $bytes:ident) => {
+        $bytes.plain().parse().ok()
+    };
+}
+
+macro_rules! simple {
+    (
+        played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }
+        passed $passed:tt
+    ) => {
+        fn simple(command: &mut Command, bytes: &mut Bytes<'_>) {
+            let all: &[fn(&mut Command, &mut Bytes<'_>)] = &[$(|command, bytes| {
+                if let Some(value) = value!($kind bytes) {
+                    command.$name(value);
+                }
+            }),*];
+            bytes.pick(all)(command, bytes);
+        }
+    };
+}
+
+crate::settings!(simple);
 
 fn surroundings(command: &mut Command, bytes: &mut Bytes<'_>) {
     // Most of it is for new namespaces.

@@ -17,6 +17,7 @@ use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sys::errno;
+use forkless_core::sys::signal::SIGSYS;
 use std::os::fd::AsRawFd;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -295,8 +296,7 @@ enum NextBest {
 }
 
 fn next_best(failure: Outcome, signal: Option<i32>, way: Way) -> Option<NextBest> {
-    /// Bad system call: what a filter kills with. Any other signal is somebody else's doing.
-    const SIGSYS: i32 = 31;
+    // Bad system call: what a filter kills with. Any other signal is somebody else's doing.
     let by_filter = signal == Some(SIGSYS);
     let (private, passes) = (way.shares_table(), way.passing() != Passing::None);
     let passing_by = if way.passing() == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };

@@ -98,13 +98,9 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
     match step {
         Step::Signals if op.code == OpCode::SigIgnore => "signal_ignore",
         Step::Rlimit => "rlimit",
-        Step::Nice => "nice",
         Step::Scheduler => "a scheduler of this policy",
         Step::Affinity => "cpu_affinity",
         Step::IoPriority => "io_priority",
-        Step::TimerSlack => "timer_slack",
-        Step::Personality => "personality",
-        Step::OomScore => "oom_score_adj",
         Step::Terminal => "controlling_terminal or pty",
         Step::Foreground => "foreground",
         Step::Chroot => "chroot",
@@ -126,9 +122,38 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
         Step::Landlock => "landlock",
         Step::Seccomp => "seccomp",
         Step::HandBack => "hand_back",
-        other => other.words(),
+        other => of_table(other).unwrap_or(other.words()),
     }
 }
+
+macro_rules! refusal {
+    (refused $name:ident) => {
+        Some(stringify!($name))
+    };
+}
+
+macro_rules! refusals {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($($arg:tt)*) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident ids $ids:ident posix_spawn $verdict:ident $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        /// The setting of the table that has this step and that posix_spawn refuses.
+        fn of_table(step: Step) -> Option<&'static str> {
+            match step {
+                $(Step::$step => refusal!($verdict $name),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+crate::settings!(refusals);
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self, signal, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(super) struct Direct {
     pub(super) ending: ShellEnding,
 }
 
-const SIGCHLD: u64 = 1 << 16;
+const SIGCHLD: u64 = signal::bit(signal::SIGCHLD);
 
 /// Signals that must not be blocked for a dash that waits: SIGCHLD, by which it waits, and those that a terminal sends
 /// to both and that would have killed dash.
@@ -130,15 +130,12 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);
     let rules = securebits.is_some() || landlock.is_some() || seccomp.is_some() || pivot_root.is_some();
     let Setup {
+        simple,
         directory_fd,
         rlimits,
-        nice: _,
         scheduler: _,
         affinity: _,
         io_priority: _,
-        timer_slack: _,
-        personality: _,
-        oom_score_adj: _,
         terminal,
         foreground,
         chroot,
@@ -157,7 +154,15 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
-    let any = surroundings || sets || rules || identity || places || own || handles || !rlimits.is_empty();
+    let any = simple.is_felt_by_shells()
+        || surroundings
+        || sets
+        || rules
+        || identity
+        || places
+        || own
+        || handles
+        || !rlimits.is_empty();
     if any && !planted!("shell-settings-direct") { Err(Reason::Setting) } else { Ok(()) }
 }
 

@@ -4,6 +4,7 @@ use crate::command::Command;
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::planted;
+use forkless_core::sys::signal::SIGSYS;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -277,7 +278,6 @@ impl ShellCommand {
 
 /// The step, if the shell will meet the same failure, or if only a direct run meets it; otherwise the error.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
-    const SIGSYS: i32 = 31;
     match Error::of(&error) {
         _ if planted!("shell-failure-not-retold") => Err(error),
         Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {

@@ -14,7 +14,7 @@
 use super::namespaces::{Namespaces, Tasks};
 use crate::kernel;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -38,8 +38,7 @@ pub(super) fn observe(adopt: &mut Adopt) {
     let cpus = adopt.cpus.as_mut_ptr() as usize;
     adopt.cpu_words = (ask(uapi::__NR_sched_getaffinity, [0, CPU_WORDS * 8, cpus, 0, 0, 0]) / 8) as u32;
     adopt.io_priority = ask(uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
-    const PR_GET_TIMERSLACK: usize = 30;
-    adopt.timer_slack = ask(uapi::__NR_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]) as u64;
+    adopt.timer_slack = ask(uapi::__NR_prctl, [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0]) as u64;
     adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
 }
 

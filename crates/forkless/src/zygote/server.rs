@@ -14,7 +14,7 @@ use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
-use forkless_core::sys::{self, errno, uapi};
+use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt, play_sent};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
@@ -176,11 +176,14 @@ impl<'a> Server<'a> {
             }
             let _ = sys::fcntl(self.socket.as_raw_fd(), uapi::F_SETFD, uapi::FD_CLOEXEC as usize);
             let _ = sys::syscall(uapi::__NR_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
-            const PR_SET_NAME: usize = 15;
-            let _ = sys::syscall(uapi::__NR_prctl, [PR_SET_NAME, c"forkless-zygote".as_ptr() as usize, 0, 0, 0, 0]);
-            const PR_GET_TID_ADDRESS: usize = 40;
-            let _ =
-                sys::syscall(uapi::__NR_prctl, [PR_GET_TID_ADDRESS, &raw mut self.thread_number as usize, 0, 0, 0, 0]);
+            let _ = sys::syscall(
+                uapi::__NR_prctl,
+                [prctl::PR_SET_NAME as usize, c"forkless-zygote".as_ptr() as usize, 0, 0, 0, 0],
+            );
+            let _ = sys::syscall(
+                uapi::__NR_prctl,
+                [prctl::PR_GET_TID_ADDRESS as usize, &raw mut self.thread_number as usize, 0, 0, 0, 0],
+            );
         }
         // As many descriptors as a launch may bring; children take on their caller's limit.
         if let Ok([_, most]) = kernel::limit(uapi::RLIMIT_NOFILE) {

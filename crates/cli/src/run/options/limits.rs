@@ -2,31 +2,29 @@
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
-use rustix::process::{Resource as Ours, getrlimit};
 
 use super::super::failure::Failure;
 pub(crate) use super::super::parse::amount;
 
-/// prlimit's name, the limit, ours of the same kind, and what it limits. Only `nice` has another name here, since
-/// `--nice` is what nice(1) does.
-const LIMITS: [(&str, Resource, Ours, &str); 16] = [
-    ("as", Resource::AddressSpace, Ours::As, "Address space, in bytes"),
-    ("core", Resource::Core, Ours::Core, "Core dump, in bytes"),
-    ("cpu", Resource::Cpu, Ours::Cpu, "Processor time, in seconds"),
-    ("data", Resource::Data, Ours::Data, "Data segment, in bytes"),
-    ("fsize", Resource::FileSize, Ours::Fsize, "Size of a written file, in bytes"),
-    ("locks", Resource::Locks, Ours::Locks, "File locks (without effect)"),
-    ("memlock", Resource::LockedMemory, Ours::Memlock, "Locked memory, in bytes"),
-    ("msgqueue", Resource::MessageQueues, Ours::Msgqueue, "POSIX message queues, in bytes"),
-    ("nofile", Resource::Files, Ours::Nofile, "Open files"),
-    ("nproc", Resource::Processes, Ours::Nproc, "Processes of the user"),
-    ("rlimit-nice", Resource::Nice, Ours::Nice, "Ceiling of the priority, as 20 minus nice"),
-    ("rss", Resource::Rss, Ours::Rss, "Resident set, in bytes (without effect)"),
-    ("rtprio", Resource::RealtimePriority, Ours::Rtprio, "Ceiling of the real-time priority"),
-    ("rttime", Resource::RealtimeTime, Ours::Rttime, "Real-time processor time, in microseconds"),
-    ("sigpending", Resource::PendingSignals, Ours::Sigpending, "Queued signals"),
-    ("stack", Resource::Stack, Ours::Stack, "Stack, in bytes"),
-];
+/// The flag of a limit, which is prlimit's. Only `nice` has another name here, since `--nice` is what nice(1) does.
+fn flag(resource: Resource) -> &'static str {
+    if resource == Resource::Nice { "rlimit-nice" } else { resource.name() }
+}
+
+/// The limits, in the order of their flags.
+fn limits() -> Vec<Resource> {
+    let mut all = Resource::ALL.to_vec();
+    all.sort_by_key(|one| flag(*one));
+    all
+}
+
+/// Our own soft and hard limit of this kind.
+fn ours(resource: Resource) -> (u64, u64) {
+    let mut limit = libc::rlimit64 { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
+    // SAFETY: the kernel writes the two numbers, and changes nothing.
+    unsafe { libc::getrlimit64(resource as _, &mut limit) };
+    (limit.rlim_cur, limit.rlim_max)
+}
 
 /// A limit from the command line; a part that is not given stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,21 +35,20 @@ struct Limit {
 
 /// The limits from the command line.
 #[derive(Debug, Default)]
-pub(crate) struct Limits(Vec<(&'static str, Limit)>);
+pub(crate) struct Limits(Vec<(Resource, Limit)>);
 
 impl Limits {
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
-        for (name, limit) in &self.0 {
-            let Some((_, resource, ours, _)) = LIMITS.iter().find(|(known, ..)| known == name) else { continue };
-            let now = getrlimit(*ours);
-            let soft = limit.soft.unwrap_or(now.current.unwrap_or(RLIM_INFINITY));
-            let hard = limit.hard.unwrap_or(now.maximum.unwrap_or(RLIM_INFINITY));
+        for &(resource, limit) in &self.0 {
+            let (soft, hard) = ours(resource);
+            let (soft, hard) = (limit.soft.unwrap_or(soft), limit.hard.unwrap_or(hard));
             if soft > hard {
+                let name = flag(resource);
                 return Err(Failure::before(format_args!(
                     "--{name}: the soft limit is above the hard limit of {hard}"
                 )));
             }
-            command.rlimit(*resource, soft, hard);
+            command.rlimit(resource, soft, hard);
         }
         Ok(())
     }
@@ -59,12 +56,12 @@ impl Limits {
 
 impl Args for Limits {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.args(LIMITS.map(|(name, _, _, help)| {
-            Arg::new(name)
-                .long(name)
+        command.args(limits().into_iter().map(|one| {
+            Arg::new(flag(one))
+                .long(flag(one))
                 .value_name("SOFT[:HARD]")
                 .value_parser(limit)
-                .help(help)
+                .help(one.words())
                 .help_heading("Resource limits (SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
         }))
     }
@@ -82,7 +79,7 @@ impl FromArgMatches for Limits {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let given = LIMITS.iter().filter_map(|(name, ..)| Some((*name, *matches.get_one::<Limit>(name)?)));
+        let given = limits().into_iter().filter_map(|one| Some((one, *matches.get_one::<Limit>(flag(one))?)));
         self.0.extend(given);
         Ok(())
     }

@@ -10,6 +10,7 @@ mod mounts;
 mod namespaces;
 mod privileges;
 mod scheduling;
+mod settings;
 mod signals;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -160,6 +161,9 @@ pub(crate) struct RunOptions {
     pub(crate) scheduling: scheduling::Scheduling,
 
     #[command(flatten)]
+    pub(crate) settings: settings::Settings,
+
+    #[command(flatten)]
     pub(crate) limits: limits::Limits,
 }
 
@@ -175,6 +179,7 @@ impl RunOptions {
         self.control_group.apply(command)?;
         self.mounts.apply(command)?;
         self.scheduling.apply(command);
+        self.settings.apply(command);
         self.limits.apply(command)
     }
 

@@ -1,5 +1,4 @@
-//! When, where and how the program runs: named as nice(1), taskset(1), chrt(1), ionice(1), choom(1), setarch(1) and
-//! systemd-run(1) name theirs.
+//! When, where and how the program runs: named as nice(1), taskset(1), chrt(1), ionice(1) and setarch(1) name theirs.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +25,6 @@ pub(crate) struct Scheduling {
     #[arg(long, value_name = "CLASS", value_parser = io_priority)]
     ionice: Option<(IoClass, u32)>,
 
-    /// How late timers may be, in nanoseconds; 0: as by default
-    #[arg(long, value_name = "NS")]
-    timer_slack: Option<u64>,
-
-    /// How ready the kernel is to kill the program when memory runs out: -1000, never, to 1000
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1000..=1000))]
-    oom_score_adj: Option<i32>,
-
     /// Execution domain with its flags, as a number for personality(2)
     #[arg(long, value_name = "NUMBER", value_parser = super::super::parse::number32)]
     personality: Option<u32>,
@@ -58,12 +49,6 @@ impl Scheduling {
         }
         if let Some((class, level)) = self.ionice {
             command.io_priority(class, level);
-        }
-        if let Some(slack) = self.timer_slack {
-            command.timer_slack(slack);
-        }
-        if let Some(score) = self.oom_score_adj {
-            command.oom_score_adj(score);
         }
         if self.no_aslr || self.personality.is_some() {
             let randomize = if self.no_aslr { libc::ADDR_NO_RANDOMIZE as u32 } else { 0 };

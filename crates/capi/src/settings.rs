@@ -1,0 +1,83 @@
+//! The functions of settings that take one value, from the library's table of settings.
+
+use crate::boundary::answer;
+use crate::handle::{self, Handle, NULL, copy, number, signal, text};
+use forkless::{CapabilitySet, Command};
+use libc::{c_char, c_int, mode_t};
+
+/// What a kind of value is in C.
+macro_rules! kind {
+    (u64) => { u64 };
+    (u32) => { u32 };
+    (mode) => { mode_t };
+    (capabilities) => { u64 };
+    (word) => { *const c_char };
+    (path) => { *const c_char };
+    (text) => { *const c_char };
+    ($int:ident) => { c_int };
+}
+
+/// What the builder takes.
+macro_rules! value {
+    (flag $given:ident) => {
+        $given != 0
+    };
+    (number $given:ident) => {
+        number($given)?
+    };
+    (signal $given:ident) => {
+        signal($given)?
+    };
+    (fd $given:ident) => {
+        copy($given)?
+    };
+    (file $given:ident) => {
+        copy($given)?
+    };
+    (path $given:ident) => {
+        text($given)?
+    };
+    (text $given:ident) => {
+        text($given)?
+    };
+    (capabilities $given:ident) => {
+        CapabilitySet::from_bits($given)
+    };
+    (word $given:ident) => {
+        handle::utf8($given)?.parse().map_err(|_| crate::error::bad("no such word for this setting"))?
+    };
+    ($plain:ident $given:ident) => {
+        $given
+    };
+}
+
+macro_rules! setters {
+    (
+        played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }
+        passed { $($pname:ident($parg:ident: $pkind:ident) $prow:tt)* }
+    ) => {
+        $(setters!($name $kind);)*
+        $(setters!($pname $pkind);)*
+    };
+    ($name:ident $kind:ident) => {
+        mod $name {
+            #[allow(unused_imports, reason = "for some kinds")]
+            use super::*;
+
+            #[unsafe(export_name = concat!("forkless_command_", stringify!($name)))]
+            unsafe extern "C" fn set(command: *mut Handle<Command>, given: kind!($kind)) -> c_int {
+                // SAFETY: the header's contract: pointers are null or what it says they are.
+                unsafe {
+                    answer(NULL, || {
+                        handle::with(command, |command| {
+                            command.$name(value!($kind given));
+                            Ok(0)
+                        })
+                    })
+                }
+            }
+        }
+    };
+}
+
+forkless::settings!(setters);

@@ -1,0 +1,100 @@
+//! The flags that are one setting with its value: they follow from the library's table of settings.
+
+use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
+use forkless::*;
+
+/// What was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings(ArgMatches);
+
+/// How a kind of value is read.
+macro_rules! read {
+    ($arg:expr, $value:literal, flag) => {
+        $arg.action(clap::ArgAction::SetTrue)
+    };
+    ($arg:expr, $value:literal, i32 ($low:literal, $high:literal)) => {
+        $arg.value_name($value).allow_negative_numbers(true).value_parser(value_parser!(i32).range($low..=$high))
+    };
+    ($arg:expr, $value:literal, word ($type:ty)) => {
+        $arg.value_name($value).value_parser(|word: &str| word.parse::<$type>())
+    };
+    ($arg:expr, $value:literal, $number:ident) => {
+        $arg.value_name($value).value_parser(value_parser!($number))
+    };
+}
+
+/// The type that is kept.
+macro_rules! kind {
+    (flag) => {
+        bool
+    };
+    (word ($type:ty)) => {
+        $type
+    };
+    ($number:ident $($range:tt)?) => {
+        $number
+    };
+}
+
+macro_rules! flag {
+    ($command:ident, { by_hand $words:literal }, $line:literal, $($kind:tt)*) => {};
+    ($command:ident, { $flag:literal, $value:literal, $heading:literal }, $line:literal, $($kind:tt)*) => {
+        let arg = Arg::new($flag).long($flag).help($line).help_heading($heading);
+        let $command = $command.arg(read!(arg, $value, $($kind)*));
+    };
+}
+
+macro_rules! apply {
+    ($given:ident, $command:ident, $name:ident, { by_hand $words:literal }, $($kind:tt)*) => {};
+    ($given:ident, $command:ident, $name:ident, { $flag:literal, $value:literal, $heading:literal }, $($kind:tt)*) => {
+        if let Some(value) = $given.get_one::<kind!($($kind)*)>($flag) {
+            $command.$name(value.clone());
+        }
+    };
+}
+
+macro_rules! settings {
+    (
+        played { $(
+            $(#[$doc:meta])*
+            $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) {
+                line $line:literal step $step:ident = $code:literal, $words:literal, $of:literal op $op:tt
+                memory $memory:ident ids $ids:ident posix_spawn $posix:ident shell $shell:ident
+                run $run:tt $($rest:tt)*
+            }
+        )* }
+        passed $passed:tt
+    ) => {
+        impl Settings {
+            #[allow(clippy::clone_on_copy, reason = "not all values are")]
+            pub(crate) fn apply(&self, command: &mut Command) {
+                let given = &self.0;
+                $(apply!(given, command, $name, $run, $kind $(($($more)*))?);)*
+            }
+        }
+
+        impl Args for Settings {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                $(flag!(command, $run, $line, $kind $(($($more)*))?);)*
+                command
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_args(command)
+            }
+        }
+    };
+}
+
+forkless::settings!(settings);
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! `cargo xtask settings`: what other languages and the docs have of the library's table of settings, written between marks in their files.
+
+use anyhow::{Context, Result, bail};
+use forkless::Step;
+use forkless::settings::{Row, TABLE};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// A file with what stands between two marks.
+struct Part {
+    file: &'static str,
+    begin: &'static str,
+    end: &'static str,
+    text: fn() -> String,
+}
+
+const PARTS: &[Part] = &[
+    Part { file: HEADER, begin: "/* steps: begin */\n", end: "/* steps: end */", text: steps },
+    Part { file: HEADER, begin: "/* settings: begin */\n", end: "/* settings: end */", text: functions },
+    Part { file: "bindings/perl/settings.h", begin: "/* settings: begin */\n", end: "/* settings: end */", text: perl },
+    Part {
+        file: "bindings/python/python/forkless/_settings.py",
+        begin: "    # settings: begin\n",
+        end: "    # settings: end",
+        text: python,
+    },
+    Part { file: "docs/settings.md", begin: "<!-- settings: begin -->\n", end: "<!-- settings: end -->", text: docs },
+];
+
+const HEADER: &str = "crates/capi/include/forkless.h";
+
+/// The files, as they should be now: name and text.
+///
+/// # Errors
+/// When one cannot be read, or has lost its marks.
+pub fn files(root: &Path) -> Result<Vec<(&'static str, String)>> {
+    let mut files: Vec<(&str, String)> = Vec::new();
+    for part in PARTS {
+        let index = match files.iter().position(|(name, _)| *name == part.file) {
+            Some(index) => index,
+            None => {
+                files.push((part.file, fs::read_to_string(root.join(part.file)).context(part.file)?));
+                files.len() - 1
+            }
+        };
+        let text = &mut files[index].1;
+        let Some(start) = text.find(part.begin).map(|at| at + part.begin.len()) else {
+            bail!("{} has no line {:?}", part.file, part.begin.trim());
+        };
+        let Some(length) = text[start..].find(part.end) else {
+            bail!("{} has no line {:?}", part.file, part.end.trim());
+        };
+        text.replace_range(start..start + length, &(part.text)());
+    }
+    Ok(files)
+}
+
+/// Writes them.
+///
+/// # Errors
+/// When one cannot be read or written.
+pub fn write(root: &Path) -> Result<()> {
+    for (name, text) in files(root)? {
+        fs::write(root.join(name), text).context(name)?;
+        println!("{name} is written");
+    }
+    Ok(())
+}
+
+/// `SetGid` as `SET_GID`.
+fn upper(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push('_');
+        }
+        words.push(letter.to_ascii_uppercase());
+    }
+    words
+}
+
+fn steps() -> String {
+    let all = (0..1000).filter_map(Step::of_code);
+    let lines: Vec<String> =
+        all.map(|step| format!("    FORKLESS_STEP_{} = {}", upper(&format!("{step:?}")), step.code())).collect();
+    format!("enum {{\n{}\n}};\n", lines.join(",\n"))
+}
+
+/// A kind of value in C, in Perl's table, and in Python's stub.
+fn kind(row: &Row) -> (&'static str, char, &'static str) {
+    match row.kind {
+        "u64" => ("uint64_t ", 'U', "int"),
+        "u32" => ("uint32_t ", 'u', "int"),
+        "i32" | "number" => ("int ", 'i', "int"),
+        "flag" => ("int ", 'i', "bool"),
+        "signal" => ("int ", 'g', "int"),
+        "fd" => ("int ", 'f', "FileDescriptorLike"),
+        "file" => ("int ", 'f', "FileDescriptorLike | StrOrBytesPath"),
+        "mode" => ("mode_t ", 'u', "int"),
+        "capabilities" => ("uint64_t ", 'U', "Iterable[str] | int"),
+        "path" => ("const char *", 's', "StrOrBytesPath"),
+        "text" => ("const char *", 's', "str | bytes"),
+        "word" => ("const char *", 's', "str"),
+        other => panic!("{}: no such kind: {other}", row.name),
+    }
+}
+
+fn functions() -> String {
+    let mut text = String::new();
+    for row in TABLE {
+        let (name, c, argument) = (row.name, kind(row).0, row.argument);
+        let _ = writeln!(text, "/* {}. */", row.line);
+        let _ = writeln!(text, "int forkless_command_{name}(forkless_command *command, {c}{argument});");
+    }
+    text
+}
+
+fn perl() -> String {
+    let mut text = "#define SETTINGS_OF_ONE_VALUE \\\n".to_owned();
+    for row in TABLE {
+        let example = if row.example.is_empty() { String::new() } else { format!(" /* {} */", row.example) };
+        let _ = writeln!(text, "    ONE({}, \"{}\"),{example} \\", row.name, kind(row).1);
+    }
+    text.push('\n');
+    text
+}
+
+fn python() -> String {
+    let mut text = String::new();
+    for row in TABLE.iter().filter(|row| row.in_python) {
+        let _ = writeln!(text, "    {}: {} | None\n    \"\"\"{}.\"\"\"", row.name, kind(row).2, row.line);
+    }
+    text
+}
+
+fn docs() -> String {
+    let mut text = "| builder (`Command::`) | `forkless run` | what it does | system call | needs |\n".to_owned();
+    text.push_str("| --- | --- | --- | --- | --- |\n");
+    for row in TABLE {
+        let Some((call, needs)) = row.docs else { continue };
+        let cells = [&format!("`{}`", row.name), row.run_words, row.line, call, needs];
+        let _ = writeln!(text, "| {} |", cells.join(" | ").replace("|  |", "| |").trim_end());
+    }
+    text
+}
