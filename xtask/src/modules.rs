@@ -148,7 +148,7 @@ pub fn perl(place: &Path, target: &Path) -> Result<Built> {
     Ok(Ok(copy))
 }
 
-/// Builds bindings/perl in the directory `copy`, which is made anew, with the library that is installed below `prefix`.
+/// Builds bindings/perl in the directory `copy`, which is created again, with the library that is installed below `prefix`.
 ///
 /// # Errors
 /// When a file of the MANIFEST is not there; what perl or make say.

@@ -85,7 +85,7 @@ unsafe extern "C" {
     pub(crate) fn bench_popen(plan: *const Plan, times: *mut Times) -> c_int;
 }
 
-/// A contestant written in C.
+/// A method written in C.
 pub(crate) struct Native<'p> {
     function: NativeLaunch,
     library: &'static Library,

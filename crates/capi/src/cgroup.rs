@@ -1,6 +1,6 @@
 //! The cgroup functions.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, duration, free, give, list, out, shared, text, text_out, utf8};
 use forkless::Cgroup;

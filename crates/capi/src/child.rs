@@ -1,12 +1,12 @@
 //! The functions of a child handle.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
 use crate::run::raw;
 use crate::simple::released;
-use forkless::{Change, Child, Launcher, Stream};
+use forkless::{Change, Child, Route, Stream};
 use forkless_core::planted;
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -46,7 +46,7 @@ methods! {
     fn forkless_child_route(text: *mut c_char, size: size_t) NULL, child => {
         handle::text_out(&child.route().to_string(), text, size)
     };
-    fn forkless_child_launcher() NULL, child => Ok(launcher(child.route().launcher));
+    fn forkless_child_launcher() NULL, child => Ok(launcher(child.route()));
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
         give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "the child has not been waited for")))
     };
@@ -130,7 +130,7 @@ unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_reap_orphans() -> size_t {
     let mut left = 0;
-    crate::entry::quietly(|| left = forkless::reap_orphans());
+    crate::boundary::quietly(|| left = forkless::reap_orphans());
     left
 }
 
@@ -144,12 +144,12 @@ unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
 
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
 
-/// The launcher's number in the header.
-fn launcher(launcher: Launcher) -> c_int {
-    match launcher {
-        Launcher::Fork => 1,
-        Launcher::PosixSpawn => 2,
-        Launcher::Zygote => 4,
+/// The number of its launcher in the header.
+fn launcher(route: Route) -> c_int {
+    match route {
+        Route::Fork { .. } => 1,
+        Route::PosixSpawn { .. } => 2,
+        Route::Zygote { .. } => 4,
         _ => 0,
     }
 }

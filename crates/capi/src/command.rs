@@ -1,6 +1,6 @@
 //! Commands: programs, arguments, environment, descriptors, signals.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
 use forkless::{Command, Stdio};

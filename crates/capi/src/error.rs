@@ -1,6 +1,6 @@
 //! Errors, as C functions report them.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::handle::{self, NULL};
 use forkless::Step;
 use forkless_core::planted;

@@ -72,7 +72,7 @@ pub(crate) fn out<T>(inside: T) -> *mut T {
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: allocated by `out`, and owned by this call.
-        crate::entry::quietly(|| drop(unsafe { Box::from_raw(handle) }));
+        crate::boundary::quietly(|| drop(unsafe { Box::from_raw(handle) }));
     }
 }
 

@@ -6,7 +6,7 @@
 //! of the project.
 
 #[doc(hidden)]
-pub mod entry;
+pub mod boundary;
 
 #[doc(hidden)]
 pub mod error;

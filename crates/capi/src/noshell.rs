@@ -4,7 +4,7 @@
 //! Names, numbers and the layout of the structure are those that its users have compiled against. The implementation is
 //! that of [`stream`].
 
-use crate::entry::as_libc;
+use crate::boundary::as_libc;
 use crate::error::{Failure, bad};
 use crate::handle::{list, text};
 use crate::simple::like_libc;

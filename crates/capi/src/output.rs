@@ -1,6 +1,6 @@
 //! Captured output.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, give, limit, out, shared, slice};
 use forkless::{Capture, Captured, Command, Content, Prepared};

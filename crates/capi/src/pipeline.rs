@@ -1,7 +1,7 @@
 //! The functions of pipelines.
 
+use crate::boundary::answer;
 use crate::child::ChildHandle;
-use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, out, shared};
 use crate::output::{Options, OutputHandle, capture};

@@ -1,8 +1,8 @@
 //! The functions of pseudo-terminals.
 
+use crate::boundary::{self, answer};
 use crate::child::{self, ChildHandle};
 use crate::command::setters;
-use crate::entry::{self, answer};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, duration, free, give, out, shared};
 use crate::output::OutputHandle;
@@ -88,7 +88,7 @@ unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
 
 /// As [`answer`], for a number of bytes.
 fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
-    match entry::shielded(work) {
+    match boundary::shielded(work) {
         Ok(count) => count as ssize_t,
         Err(failure) => -(failure.errno() as ssize_t),
     }

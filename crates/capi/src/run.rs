@@ -1,7 +1,7 @@
 //! Functions that run a command or a prepared command.
 
+use crate::boundary::answer;
 use crate::child::ChildHandle;
-use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, give, out, shared};
 use forkless::{Child, Command, Prepared};

@@ -1,7 +1,7 @@
 //! Setters for isolation: namespaces, mounts, cgroup, capabilities, seccomp filters.
 
+use crate::boundary::answer;
 use crate::command::setters;
-use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, list, optional, slice, text, utf8};
 use forkless::{BpfInstruction, Command, Namespace};

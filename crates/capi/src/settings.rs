@@ -1,6 +1,6 @@
 //! The functions of settings that take one value, from the library's table of settings.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::handle::{self, Handle, NULL, copy, number, signal, text};
 use forkless::{CapabilitySet, Command};
 use libc::{c_char, c_int, mode_t};

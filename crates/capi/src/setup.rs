@@ -1,7 +1,7 @@
 //! Setters for process attributes: IDs, limits, scheduling, terminal.
 
+use crate::boundary::answer;
 use crate::command::setters;
-use crate::entry::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, slice, text};
 use forkless::{CallArg, Command, IoClass, Launcher, Resource, Scheduler, Step};

@@ -1,6 +1,6 @@
 //! Functions that start a program with one call, for `waitpid(2)`.
 
-use crate::entry::answer;
+use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use forkless::{Child, Command, Released};

@@ -1,6 +1,6 @@
 //! Runs a command line and waits for its end: `system(3)`.
 
-use crate::entry::as_libc;
+use crate::boundary::as_libc;
 use crate::error::Failure;
 use crate::handle::optional;
 use crate::lock::Lock;

@@ -1,7 +1,7 @@
 //! The functions of wait sets.
 
+use crate::boundary::answer;
 use crate::child::ChildHandle;
-use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, limit, out};
 use crate::run::raw;

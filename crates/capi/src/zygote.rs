@@ -1,7 +1,7 @@
 //! The functions of zygotes.
 
+use crate::boundary::answer;
 use crate::child::ChildHandle;
-use crate::entry::answer;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{NULL, free, give, list, optional, out, shared, slice, utf8};
 use crate::output::OutputHandle;

@@ -453,7 +453,6 @@ fn svg_is_well_formed_and_self_contained() {
         assert!(picture.contains(part), "no {part}");
     }
     // It loads no external resource.
-
     assert!(!picture.replace("http://www.w3.org/2000/svg", "").contains("http"));
     assert_eq!(picture.as_bytes(), output(&["--svg=-", "--closures"]).stdout);
 }

@@ -8,7 +8,7 @@
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
 use crate::sys::{self, Result, errno};
-use crate::{call, exec, fds, identity, planted, signals};
+use crate::{call, exec, fds, planted, process, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, fence};
 
@@ -105,9 +105,9 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
                 Ok(())
             }
             OpCode::CloseOthers => fds::close_others(frame, plan),
-            OpCode::SetSid => identity::setsid(),
-            OpCode::SetPgid => identity::setpgid(op.a as i32),
-            OpCode::Chdir => identity::chdir(at(plan, op.a)),
+            OpCode::SetSid => process::setsid(),
+            OpCode::SetPgid => process::setpgid(op.a as i32),
+            OpCode::Chdir => process::chdir(at(plan, op.a)),
             OpCode::Open if op.flags & IN_PLACE != 0 => fds::open_in_place(at(plan, op.a), op),
             OpCode::Open => fds::open_as(at(plan, op.a), op),
             OpCode::Dup => fds::copy(op.a as i32, op.b as i32),
@@ -115,8 +115,8 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             OpCode::SigIgnore => signals::set_ignored(op.set),
             OpCode::SigMask => signals::set_mask(frame, op),
             OpCode::Call => call::call(frame, plan, op),
-            OpCode::ParentDeathSignal => identity::parent_death_signal(frame, op.a),
-            OpCode::Foreground => identity::foreground(op.a as i32),
+            OpCode::ParentDeathSignal => process::parent_death_signal(frame, op.a),
+            OpCode::Foreground => process::foreground(op.a as i32),
             OpCode::AwaitGo => await_go(frame),
             OpCode::Seccomp => call::seccomp(at(plan, op.a), op.b),
             OpCode::HandBack => call::hand_back(frame, op),
@@ -182,7 +182,7 @@ pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
             _ => {}
         }
         let timed_out = sys::futex_wait(go, GO_WAIT, Some(&LOOK)) == Err(errno::ETIMEDOUT);
-        if timed_out && identity::has_lost_parent(frame) && !planted!("dead-host-awaited") {
+        if timed_out && process::has_lost_parent(frame) && !planted!("dead-host-awaited") {
             return Err(errno::ESRCH);
         }
     }

@@ -8,10 +8,10 @@
 //! # Safety
 //! As for [`child`](crate::child); the table is the child's own.
 
-use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table};
-use crate::identity;
-use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, PAIR_NULL, Pair, SURELY, at};
+use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
+use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, Origin, Pair, SURELY, at};
 use crate::planted;
+use crate::process;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -29,7 +29,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     let standing = unsafe { &mut *frame.scratch.get() };
     for ((n, pair), stands) in pairs.iter().enumerate().zip(standing.iter_mut()) {
         frame.detail.store(n as i32, Relaxed);
-        let source = source_of(frame, pair);
+        let source = source_of(&frame.slots, pair);
         *stands = if source == SLOT_INHERIT {
             LEAVE
         } else if source < 0 || !is_present(frame, source) {
@@ -54,7 +54,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     for ((n, pair), &stands) in pairs.iter().enumerate().zip(standing.iter()) {
         if stands == ABSENT {
             frame.detail.store(n as i32, Relaxed);
-            let source = source_of(frame, pair);
+            let source = source_of(&frame.slots, pair);
             let fd = if source == SLOT_NULL {
                 let cloexec = if planted!("null-at-two-numbers") { 0 } else { uapi::O_CLOEXEC };
                 // SAFETY: the path ends in NUL.
@@ -70,28 +70,13 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     Ok(())
 }
 
-/// The parent's descriptor of a pair, or a slot's special value.
-#[inline(always)]
-fn source_of(frame: &Frame, pair: &Pair) -> i32 {
-    if pair.source >= 0 {
-        return pair.source;
-    }
-    if pair.source == PAIR_NULL {
-        return SLOT_NULL;
-    }
-    match frame.slots.get((-1 - pair.source) as usize) {
-        Some(&value) => value,
-        None => SLOT_INHERIT,
-    }
-}
-
 /// For a pair whose source is a stdio slot: the mode with which the child's end of the pipe is opened; none for other
 /// descriptors.
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
-    match pair.source {
-        -1 if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
-        -2 | -3 if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
+    match pair.origin() {
+        Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
+        Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
         _ => None,
     }
 }
@@ -107,7 +92,7 @@ fn is_overwritten(frame: &Frame, pairs: &[Pair], fd: i32) -> bool {
     while low < high {
         let middle = low + (high - low) / 2;
         match pairs.get(middle) {
-            Some(pair) if pair.target == fd => return source_of(frame, pair) != SLOT_INHERIT,
+            Some(pair) if pair.target == fd => return source_of(&frame.slots, pair) != SLOT_INHERIT,
             Some(pair) if pair.target < fd => low = middle + 1,
             _ => high = middle,
         }
@@ -407,7 +392,7 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
 
 /// The size of the child's file-descriptor table, above which no descriptor is open: `FDSize` in `/proc/self/status`.
 fn table_size() -> Option<u32> {
-    identity::status_number(b"\nFDSize:")
+    process::status_number(b"\nFDSize:")
 }
 
 /// The soft RLIMIT_NOFILE, or a generous default. Higher numbers are only open if the limit was lowered afterwards.

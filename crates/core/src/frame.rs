@@ -4,7 +4,7 @@
 //! it is the only memory that the child writes: the current step, and the reason of a failure. All zero bytes are a
 //! valid frame of a finished run; a forked child of the parent finds these (MADV_WIPEONFORK).
 
-use crate::plan::{Header, MAX_FDS, MISSES, VARIABLES};
+use crate::plan::{Header, MAX_FDS, MISSES, Origin, Pair, VARIABLES};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
@@ -44,6 +44,19 @@ pub const SLOT_INHERIT: i32 = -1;
 
 /// Slot value: open `/dev/null`.
 pub const SLOT_NULL: i32 = -2;
+
+/// The parent's descriptor for a pair, or a slot's special value.
+#[inline(always)]
+pub fn source_of(slots: &[i32; SLOTS], pair: &Pair) -> i32 {
+    match pair.origin() {
+        Origin::Descriptor(number) => number,
+        Origin::Null => SLOT_NULL,
+        Origin::Slot(slot) => match slots.get(slot) {
+            Some(&value) => value,
+            None => SLOT_INHERIT,
+        },
+    }
+}
 
 /// How the child's file-descriptor table is created, chosen by the launcher.
 #[repr(u32)]
@@ -117,7 +130,7 @@ pub struct Frame {
     /// Its second argument.
     pub hook_data: *const (),
     /// 1: the word holds the child's thread ID while the child runs, and is the only entry of its robust list: see
-    /// [`sent`](crate::sent).
+    /// [`zygote_child`](crate::zygote_child).
     pub is_robust: u32,
     /// The results of calls, for later calls.
     pub variables: UnsafeCell<[usize; VARIABLES]>,

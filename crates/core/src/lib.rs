@@ -7,9 +7,10 @@
 //! except `memcpy` and similar ones (a test checks this).
 //!
 //! Read it in this order: [`plan`] (the child's steps, as flat data), [`frame`] (the state of one run), [`child`] (the
-//! loop that plays the plan), then the steps: [`fds`], [`identity`], [`signals`], [`call`], [`exec`]. [`forked`] is the
-//! entry of a child with its own memory, [`sent`] of a child that a zygote clones, [`called`] of a child that calls a
-//! function of the user. [`report`] evaluates the result of a run, and [`sys`] makes the system calls.
+//! loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`] is the
+//! entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones, [`vfork_call`] of a child that
+//! calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls, and [`robust`]
+//! has the kernel mark a futex word when a child leaves.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 
@@ -24,7 +25,7 @@ pub mod child;
 
 pub mod fds;
 
-pub mod identity;
+pub mod process;
 
 pub mod signals;
 
@@ -32,11 +33,13 @@ pub mod call;
 
 pub mod exec;
 
+pub mod robust;
+
 pub mod forked;
 
-pub mod sent;
+pub mod zygote_child;
 
-pub mod called;
+pub mod vfork_call;
 
 pub mod report;
 

@@ -204,17 +204,70 @@ pub const CALLER_VARIABLES: usize = 15;
 /// The maximum number of failed best-effort steps in a frame. The compiler refuses a plan in which more could fail.
 pub const MISSES: usize = 128;
 
-/// A [`Pair::source`] that stands for `/dev/null`.
-pub const PAIR_NULL: i32 = i32::MIN;
+/// Where a descriptor of the child's comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// This descriptor of the parent's.
+    Descriptor(i32),
+    /// What this slot of the run's [`Frame`](crate::frame::Frame) holds.
+    Slot(usize),
+    /// `/dev/null`.
+    Null,
+}
+
+/// An [`Origin`] as one number: a descriptor of 0 or more, -1-n for slot n, or the lowest number for `/dev/null`. A zygote writes
+/// the numbers of descriptors that it got into a plan.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source(i32);
+
+impl Source {
+    /// Of an origin; descriptors are numbers of 0 or more.
+    pub const fn of(origin: Origin) -> Self {
+        match origin {
+            Origin::Descriptor(number) => Self(number),
+            Origin::Slot(slot) => Self(-1 - slot as i32),
+            Origin::Null => Self(i32::MIN),
+        }
+    }
+
+    /// From its number.
+    pub const fn from_number(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// What it stands for.
+    #[inline(always)]
+    pub const fn origin(self) -> Origin {
+        match self.0 {
+            i32::MIN => Origin::Null,
+            number if number < 0 => Origin::Slot((-1 - number) as usize),
+            number => Origin::Descriptor(number),
+        }
+    }
+}
 
 /// A descriptor of the program: the parent's `source` becomes the child's `target`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
-    /// The parent's descriptor, -1-n for slot n of the run's [`Frame`](crate::frame::Frame), or [`PAIR_NULL`].
-    pub source: i32,
-    /// The number in the child.
+    /// Where it comes from.
+    pub source: Source,
+    /// The child's number.
     pub target: i32,
+}
+
+impl Pair {
+    /// The child's `target` from this origin.
+    pub const fn new(origin: Origin, target: i32) -> Self {
+        Self { source: Source::of(origin), target }
+    }
+
+    /// Where it comes from.
+    #[inline(always)]
+    pub const fn origin(&self) -> Origin {
+        self.source.origin()
+    }
 }
 
 /// Converts the offsets in the two vectors to addresses (`base` = the arena's own address) or back (`base` = 0).

@@ -26,7 +26,7 @@ pub enum Outcome {
     /// A child of a zygote could not take on this attribute of the caller, or a child could not reset the caller's
     /// signal handlers.
     Adopt {
-        /// One of [`sent::what`](crate::sent::what), or [`PUTS_HANDLERS_AWAY`].
+        /// One of [`zygote_child::what`](crate::zygote_child::what), or [`PUTS_HANDLERS_AWAY`].
         what: i32,
         /// The errno; 0: it was killed.
         errno: i32,

@@ -52,7 +52,7 @@ pub fn has_filter() -> bool {
 }
 
 /// In [`Frame::detail`] before the first step: the child is resetting its caller's handlers. Not a value of
-/// `sent::what`.
+/// `zygote_child::what`.
 pub const PUTS_HANDLERS_AWAY: i32 = 12;
 
 /// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter

@@ -56,19 +56,20 @@ impl Way {
         }
     }
 
-    /// The launcher of this method.
+    /// What [`Command::launcher`](crate::Command::launcher) takes for this method; `None` for a
+    /// [`Zygote`](crate::zygote::Zygote), which launches what it is given.
     ///
     /// ```
     /// let way = forkless::Situation::of_caller()?.advise(None).way;
     /// println!("{:?} is launched by {:?}", way, way.launcher());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn launcher(self) -> Launcher {
+    pub fn launcher(self) -> Option<Launcher> {
         match self {
-            Self::Clone => Launcher::Clone,
-            Self::Zygote => Launcher::Zygote,
-            Self::PosixSpawn => Launcher::PosixSpawn,
-            Self::Fork => Launcher::Fork,
+            Self::Clone => Some(Launcher::Clone),
+            Self::Zygote => None,
+            Self::PosixSpawn => Some(Launcher::PosixSpawn),
+            Self::Fork => Some(Launcher::Fork),
         }
     }
 }
@@ -444,7 +445,7 @@ mod tests {
         walk(Question::FIRST, &mut questions, &mut ways);
         assert!(Question::ALL.iter().all(|question| questions.contains(question)));
         assert!(Way::ALL.iter().all(|way| ways.contains(way)));
-        assert_eq!(Way::Clone.launcher(), Launcher::Clone);
+        assert_eq!((Way::Clone.launcher(), Way::Zygote.launcher()), (Some(Launcher::Clone), None));
     }
 
     #[test]

@@ -36,56 +36,26 @@ struct Inner {
 
 impl Error {
     pub(crate) fn new(program: &OsStr, step: Step, errno: i32) -> Self {
-        Self(Arc::new(Inner {
-            program: program.into(),
-            step,
-            object: None,
-            errno: Some(errno),
-            signal: None,
-            note: None,
-        }))
+        Self::with(program, step, Some(errno), None)
     }
 
     /// The child ended without a report: something killed it.
     pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
-        Self::noted(program, step, "the child was killed before it could run the program")
-    }
-
-    /// A failure without an errno.
-    pub(crate) fn noted(program: &OsStr, step: Step, note: &str) -> Self {
-        Self(Arc::new(Inner {
-            program: program.into(),
-            step,
-            object: None,
-            errno: None,
-            signal: None,
-            note: Some(note.into()),
-        }))
+        Self::said(program, step, "the child was killed before it could run the program")
     }
 
     /// A step that failed for a reason that has no errno.
     pub(crate) fn said(program: &OsStr, step: Step, why: impl Into<String>) -> Self {
-        Self(Arc::new(Inner {
-            program: program.into(),
-            step,
-            object: None,
-            errno: None,
-            signal: None,
-            note: Some(why.into()),
-        }))
+        Self::with(program, step, None, Some(why.into()))
     }
 
     /// Invalid input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
-        let inner = Inner {
-            program: program.into(),
-            step: Step::Check,
-            object: None,
-            errno: None,
-            signal: None,
-            note: Some(what.into()),
-        };
-        Self(Arc::new(inner))
+        Self::said(program, Step::Check, what)
+    }
+
+    fn with(program: &OsStr, step: Step, errno: Option<i32>, note: Option<String>) -> Self {
+        Self(Arc::new(Inner { program: program.into(), step, object: None, errno, signal: None, note }))
     }
 
     /// The signal that killed the child.

@@ -72,9 +72,9 @@ mod pty;
 
 mod launch;
 
-mod prepared;
-
 mod start;
+
+mod prepared;
 
 mod verbs;
 
@@ -102,7 +102,7 @@ mod orphan;
 
 mod process;
 
-mod settled;
+mod once;
 
 pub mod zygote;
 
@@ -150,7 +150,7 @@ pub use process::generation;
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
-pub use route::{Call, DescriptorTable, Launcher, Passing, Route};
+pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

@@ -2,14 +2,13 @@
 
 use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
-use crate::compile::compile;
-use crate::plan::Plan;
-
 use crate::command::Command;
+use crate::compile::compile;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
 use crate::launch::run::Form;
 use crate::pipes::{Defaults, Unsaid};
+use crate::plan::Plan;
 use crate::prepared::Prepared;
 use crate::start::Start;
 use crate::step::Step;

@@ -29,6 +29,7 @@ pub(crate) enum Pidfd {
     /// As the command sets it, or this if it does not.
     Unless(bool),
     /// Always, whatever the command sets.
+    #[cfg(feature = "tokio")]
     Always,
 }
 
@@ -52,6 +53,7 @@ impl<'a> Start<'a> {
     pub(crate) fn child(self, plan: &Arc<Plan>) -> io::Result<Child> {
         let pidfd = match self.pidfd {
             Pidfd::Unless(said) => plan.pidfd.unwrap_or(said),
+            #[cfg(feature = "tokio")]
             Pidfd::Always => true,
         };
         let pipes = Pipes::make(plan, self.defaults)?;

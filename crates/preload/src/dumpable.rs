@@ -1,6 +1,6 @@
 //! `prctl(2)` PR_SET_DUMPABLE, for `c/prctl.c`.
 
-use forkless_capi::entry::as_libc;
+use forkless_capi::boundary::as_libc;
 use libc::c_int;
 
 /// 0, or -1 with `errno`.

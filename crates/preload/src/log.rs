@@ -1,7 +1,7 @@
 //! `FORKLESS_LOG`: reports each launch on standard error.
 
 use crate::settings::Settings;
-use forkless::{Child, DescriptorTable, Launcher, ShellRoute};
+use forkless::{Child, DescriptorTable, Route, ShellRoute};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::fd::BorrowedFd;
@@ -25,11 +25,13 @@ impl Story {
             None => Ok(()),
         };
         let route = child.route();
-        if route.launcher != Launcher::Clone {
+        if let Route::Clone { table, .. } = route {
+            if let Some(open) = open_descriptors() {
+                let copied = if matches!(table, DescriptorTable::Private(_)) { "not copied" } else { "copied" };
+                let _ = write!(line, "; {open} descriptors {copied}");
+            }
+        } else {
             let _ = write!(line, ", {route}");
-        } else if let Some(open) = open_descriptors() {
-            let copied = if route.table == DescriptorTable::Private { "not copied" } else { "copied" };
-            let _ = write!(line, "; {open} descriptors {copied}");
         }
         say(&line);
     }

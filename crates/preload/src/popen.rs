@@ -8,7 +8,7 @@ use crate::spawn::RESERVED;
 use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Error, ShellChild, ShellCommand};
-use forkless_capi::entry::{as_libc, errno, set_errno};
+use forkless_capi::boundary::{as_libc, errno, set_errno};
 use forkless_capi::error::{Failure, bad};
 use forkless_capi::handle::text;
 use forkless_capi::lock::Lock;

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::spawn::RESERVED;
 use forkless::planted;
 use forkless::{ShellChild, Step};
-use forkless_capi::entry::{as_libc, set_errno, shielded};
+use forkless_capi::boundary::{as_libc, set_errno, shielded};
 use forkless_capi::error::Failure;
 use forkless_capi::handle::optional;
 use forkless_capi::stream::shell;

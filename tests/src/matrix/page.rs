@@ -43,7 +43,30 @@ pub fn page(matrix: &Matrix) -> String {
             line(&mut page, row, launcher);
         }
     }
+    hangs(&mut page, matrix);
     page
+}
+
+/// The section on calls that never return.
+fn hangs(page: &mut String, matrix: &Matrix) {
+    page.push_str(
+        "
+## Calls that hang
+
+A system call of the child may never return, for example on a file system whose server is gone. With `Launcher::Clone` and `Launcher::Fork`,
+`launch` returns all the same, a wait with a timeout ends, and the child can be killed. The test has each of the child's calls hang, by a filter
+whose listener does not answer (SECCOMP_RET_USER_NOTIF). `spawn`, `status` and `output` wait for the child's exec, so they wait as long as the call.
+So does `launch` with these settings:
+
+| setting | reason |
+| --- | --- |
+",
+    );
+    for setup in &matrix.setup {
+        if let Some(why) = &setup.waits {
+            let _ = writeln!(page, "| {} | {why} |", setup.name);
+        }
+    }
 }
 
 fn line(page: &mut String, row: &Row, launcher: &str) {

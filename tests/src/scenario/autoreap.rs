@@ -5,7 +5,9 @@ use crate::elf::Programs;
 use crate::foreign;
 use crate::observe::{self, eventually, skip, state_of};
 use forkless::zygote::{Zygote, ZygoteOptions};
-use forkless::{BpfInstruction, Call, Change, Child, Command, Error, Launcher, Namespace, Stdio, Step, WaitSet};
+use forkless::{
+    BpfInstruction, Change, Child, CloneCall, Command, Error, Launcher, Namespace, Route, Stdio, Step, WaitSet,
+};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use forkless_tests::process::{is_root, kill};
 use std::fs::{self, OpenOptions};
@@ -126,9 +128,9 @@ fn fails_everywhere(set: Setting, flag: &str, errno: i32, needs: &str) {
 /// Where the flags cannot be had, that is an error that names them, and no other child is made instead. Other launches are as before.
 pub fn missing(_: &[String]) {
     const FLAGS: [&str; 2] = ["CLONE_AUTOREAP", "CLONE_PIDFD_AUTOKILL"];
-    let route = |call: Call| {
+    let route = |expected: CloneCall| {
         let mut child = Command::new("/bin/true").spawn().expect("a plain launch");
-        assert_eq!(child.route().call, call);
+        assert!(matches!(child.route(), Route::Clone { call, .. } if call == expected), "{}", child.route());
         child.wait().expect("wait");
     };
     let fails = |errno: i32, needs: &str| {
@@ -136,17 +138,17 @@ pub fn missing(_: &[String]) {
             fails_everywhere(set, flag, errno, needs);
         }
     };
-    route(Call::Clone3);
+    route(CloneCall::Clone3);
     let before = observe::open_fds();
     if has_flags() {
         skip("what a kernel before 7.1 answers", "this one has the flags");
     } else {
         fails(libc::EINVAL, "Linux 7.1");
-        route(Call::Clone3);
+        route(CloneCall::Clone3);
     }
     refuse(&[Refusal::of(libc::SYS_clone3, Answer::Errno(libc::ENOSYS))]).expect("a filter");
     fails(libc::ENOSYS, "clone3 of Linux 7.1");
-    route(Call::Clone);
+    route(CloneCall::Clone);
     fails(libc::ENOSYS, "clone3 of Linux 7.1");
     assert_eq!(observe::open_fds(), before);
     observe::assert_no_orphans();

@@ -3,7 +3,7 @@
 
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, opening_child, skip};
-use forkless::{CallArg, CapabilitySet, Command, Namespace, Passing, Stdio};
+use forkless::{CallArg, CapabilitySet, Command, DescriptorTable, Namespace, Passing, Route, Stdio};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -313,7 +313,10 @@ pub fn refused_meanwhile(_: &[String]) {
         let null = File::open("/dev/null").expect("open");
         let mut child = Command::new("/bin/true").fd(null, 7).spawn().expect("spawn");
         assert!(child.wait().expect("wait").success());
-        child.route().passing
+        match child.route() {
+            Route::Clone { table: DescriptorTable::Private(passing), .. } => passing,
+            _ => Passing::None,
+        }
     };
     if passed() != Passing::PidfdGetfd {
         return skip("descriptors passed while another child changes ids", "pidfd_getfd is refused here");

@@ -1,7 +1,7 @@
 //! Disturbances of the host's launches: signals, other reapers, forks, filters. And planted faults, which a run must
 //! detect.
 
-use crate::forms::Shared;
+use crate::forms::Fixtures;
 use crate::{foreign, observe};
 use forkless::{Command, Stdio};
 use forkless_tests::filter::{Answer, Refusal, refuse};
@@ -105,7 +105,7 @@ pub(crate) fn reap(done: &AtomicBool) {
 }
 
 /// Forks the host again and again; each copy launches on its own.
-pub(crate) fn fork_host(done: &AtomicBool, shared: &Shared) {
+pub(crate) fn fork_host(done: &AtomicBool, shared: &Fixtures) {
     while !done.load(Relaxed) {
         // SAFETY: glibc lets a forked copy allocate; the copy leaves without the host's exit.
         let pid = unsafe { libc::fork() };
@@ -131,7 +131,7 @@ pub(crate) fn fork_host(done: &AtomicBool, shared: &Shared) {
 }
 
 /// In a copy, which says nothing by the tally: its lock may have been another thread's at the fork.
-fn use_copy(shared: &Shared) -> bool {
+fn use_copy(shared: &Fixtures) -> bool {
     let places = &shared.places;
     let code = |code: i32, answer: std::io::Result<std::process::ExitStatus>| {
         page().by_copies.fetch_add(1, Relaxed);

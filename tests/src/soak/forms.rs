@@ -51,7 +51,7 @@ pub(crate) struct Around {
 }
 
 /// The objects that all threads use.
-pub(crate) struct Shared {
+pub(crate) struct Fixtures {
     pub(crate) places: Places,
     pub(crate) tally: Arc<Tally>,
     pub(crate) zygote: Zygote,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 /// The output of the prepared echo.
 pub(crate) const ECHOED: &str = "prepared once, run often";
 
-impl Shared {
+impl Fixtures {
     pub(crate) fn new(tally: &Arc<Tally>, control: bool) -> io::Result<Self> {
         let places = Places::new();
         let prepare = |pidfd: bool| -> io::Result<Vec<Prepared>> {
@@ -116,7 +116,7 @@ pub(crate) const FORMS: [Form; 18] = [
 
 /// One thread's.
 pub(crate) struct Worker<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a Fixtures,
     pub(crate) dice: Dice,
     pub(crate) around: Around,
     /// The form that is being tried, for what is wrong.
@@ -124,7 +124,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(shared: &'a Shared, seed: u64, around: Around) -> Self {
+    pub(crate) fn new(shared: &'a Fixtures, seed: u64, around: Around) -> Self {
         Self { shared, dice: Dice::new(seed), around, form: 0 }
     }
 
@@ -302,7 +302,7 @@ impl<'a> Worker<'a> {
 
     fn one_prepared(&mut self) -> (&'a Prepared, u64, bool) {
         let (code, watched) = (self.code(), self.one_in(2));
-        let shared: &'a Shared = self.shared;
+        let shared: &'a Fixtures = self.shared;
         (&(if watched { &shared.watched } else { &shared.prepared })[code as usize], code, watched)
     }
 

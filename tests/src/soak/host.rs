@@ -1,7 +1,7 @@
 //! The host: rounds of launches from many threads with different disturbances, and its resources afterwards.
 
 use crate::disturb::{self, Page};
-use crate::forms::{Around, FORMS, Shared, Tally, Worker};
+use crate::forms::{Around, FORMS, Fixtures, Tally, Worker};
 use crate::observe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -153,7 +153,7 @@ pub(crate) fn run(options: &Options) -> bool {
 fn rounds(options: &Options, tally: &Arc<Tally>, until: u64, start: Instant, round: &mut u64) {
     let size = (options.launches / 60).clamp(300, 20_000);
     let control = options.control.as_deref() == Some("answer");
-    let shared = Shared::new(tally, control).expect("programs and a zygote");
+    let shared = Fixtures::new(tally, control).expect("programs and a zygote");
     while tally.made() < until && start.elapsed().as_secs() < options.seconds {
         let goal = (tally.made() + size).min(until);
         let weather = WEATHERS[*round as usize % WEATHERS.len()];
@@ -165,7 +165,7 @@ fn rounds(options: &Options, tally: &Arc<Tally>, until: u64, start: Instant, rou
     }
 }
 
-fn one_round(options: &Options, shared: &Shared, weather: Weather, goal: u64, seed: u64) {
+fn one_round(options: &Options, shared: &Fixtures, weather: Weather, goal: u64, seed: u64) {
     let tally = &shared.tally;
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -5,7 +5,7 @@ use super::play::Played;
 use super::{Case, Failure, Find, GIVEN, Report, encode, errno, launcher, launchers, refusals, signal};
 use crate::observe::{Observed, UNKNOWN};
 use crate::state::State;
-use forkless::{Call, DescriptorTable, Error, Launcher, Passing, Route, Step};
+use forkless::{CloneCall, DescriptorTable, Error, Passing, Route, Step};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -35,11 +35,11 @@ pub fn check(
     // What is refused later is found out on the way.
     let fixed = case.way.as_deref() != Some("any") && !route.starts_with("later:");
     if front_end.starts_with("Zygote") {
-        let taken = played.route.map_or(Launcher::Zygote, |route| route.launcher);
-        same(&mut wrong, "the launcher", taken, Launcher::Zygote);
+        let by_zygote = played.route.is_none_or(|route| matches!(route, Route::Zygote { .. }));
+        same(&mut wrong, "launched by the zygote", by_zygote, true);
     } else if let Some(taken) = played.route.filter(|_| fixed) {
         match launchers::way(launcher(route), &case.ask) {
-            Some(way) => same(&mut wrong, "the way", launchers::taken(taken), way),
+            Some(way) => same(&mut wrong, "the way", taken, way),
             None => check_way(&mut wrong, case, refusals(route), taken),
         }
     }
@@ -347,7 +347,10 @@ pub fn target(expected: &str, place: &Place, before: &Before) -> String {
 /// Is the way taken the one that the filter leaves?
 fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route) {
     let refused = |call: &str| refusals.split(',').any(|refusal| refusal.split_whitespace().next() == Some(call));
-    same(wrong, "the call", taken.call, if refused("clone3") { Call::Clone } else { Call::Clone3 });
+    let Route::Clone { call, table: taken } = taken else {
+        return wrong.push(format!("not cloned, but {taken}"));
+    };
+    same(wrong, "the call", call, if refused("clone3") { CloneCall::Clone } else { CloneCall::Clone3 });
     let sources = || case.ask.fd.iter().map(|(number, source)| (number.parse::<i32>().unwrap(), source.as_str()));
     let named = sources().any(|(number, source)| match source.split_once(' ').unwrap_or((source, "")) {
         ("inherit", _) => number > 2,
@@ -375,10 +378,11 @@ fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route)
         };
         ("Private", passing)
     };
-    let name = match taken.table {
-        DescriptorTable::PrivateBelow(_) => "PrivateBelow".into(),
-        other => format!("{other:?}"),
+    let (name, passed) = match taken {
+        DescriptorTable::PrivateBelow(_) => ("PrivateBelow".into(), Passing::None),
+        DescriptorTable::Private(passed) => ("Private".into(), passed),
+        other => (format!("{other:?}"), Passing::None),
     };
     same(wrong, "the descriptor table", name.as_str(), table);
-    same(wrong, "the passing", taken.passing, passing);
+    same(wrong, "the passing", passed, passing);
 }

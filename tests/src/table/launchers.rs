@@ -3,7 +3,7 @@
 
 use super::Ask;
 use super::settings::Settings;
-use forkless::{Call, DescriptorTable, Launcher, Passing, Route, Step};
+use forkless::{Launcher, Route, Step};
 
 /// The words by which one of the settings asked for is refused, any of them; none if all can be done.
 pub fn refused(launcher: Launcher, ask: &Ask) -> Vec<&'static str> {
@@ -93,24 +93,13 @@ fn has_capabilities(ask: &Ask) -> bool {
     [&set.bounding, &set.permitted, &set.effective, &set.inheritable, &set.ambient].iter().any(|set| set.is_some())
 }
 
-/// The way of a launcher that has but one, in words.
-pub fn way(launcher: Launcher, ask: &Ask) -> Option<String> {
-    let call = match launcher {
-        Launcher::Fork => Call::Fork,
-        Launcher::PosixSpawn => Call::PosixSpawn,
-        _ => return None,
-    };
-    let table = if ask.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
-    Some(in_words(launcher, call, table, Passing::None))
-}
-
-/// A way that was taken, in words.
-pub fn taken(route: Route) -> String {
-    in_words(route.launcher, route.call, route.table, route.passing)
-}
-
-fn in_words(launcher: Launcher, call: Call, table: DescriptorTable, passing: Passing) -> String {
-    format!("{launcher:?} by {call:?}, table {table:?}, passing {passing:?}")
+/// The route of a launcher that has but one.
+pub fn way(launcher: Launcher, ask: &Ask) -> Option<Route> {
+    match launcher {
+        Launcher::Fork => Some(Route::Fork { inherits_all: ask.inherit_all }),
+        Launcher::PosixSpawn => Some(Route::PosixSpawn { inherits_all: ask.inherit_all }),
+        _ => None,
+    }
 }
 
 /// The step at which a launcher fails where another one would at `step`: what a cloned child is born with a forked one

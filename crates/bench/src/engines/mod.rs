@@ -514,7 +514,7 @@ mod tests {
     /// Tests the greeting, figures and error messages of every installed engine.
     #[test]
     fn engines_launch_and_report_failures() {
-        if !has_modules("engines_launch_and_tell_failures") {
+        if !has_modules("engines_launch_and_report_failures") {
             return;
         }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
@@ -546,7 +546,7 @@ mod tests {
     /// An engine has touched all requested memory.
     #[test]
     fn engines_allocate_the_requested_memory() {
-        if !has_modules("engines_have_their_memory") {
+        if !has_modules("engines_allocate_the_requested_memory") {
             return;
         }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");
@@ -637,7 +637,7 @@ mod tests {
     /// A large engine is kept for the next condition, without the settings of the previous one. A failed engine is not kept.
     #[test]
     fn large_engines_are_reused_without_previous_settings() {
-        if !has_modules("large_engines_are_kept") {
+        if !has_modules("large_engines_are_reused_without_previous_settings") {
             return;
         }
         let engines = Engines::find(&Contestant::ALL, None).expect("temporary directory");

@@ -1,11 +1,11 @@
 //! Calls a function of the caller in a child that shares its memory: `popen_noshell_vmfork`.
 
-use crate::entry::as_libc;
+use crate::boundary::as_libc;
 use crate::error::{Failure, bad};
 use forkless::KeepDumpable;
-use forkless_core::called::{Called, call};
 use forkless_core::signals;
 use forkless_core::sys::{self, errno, uapi};
+use forkless_core::vfork_call::{Called, call};
 use libc::{c_int, c_void, pid_t};
 use std::io;
 use std::ptr::null_mut;

@@ -195,7 +195,6 @@ fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
 }
 
 /// Is the signal ignored in this process?
-
 pub(crate) fn is_ignored(signal: i32) -> bool {
     sys::signal_action(signal.unsigned_abs()).is_ok_and(|action| handler(&action) == libc::SIG_IGN)
 }

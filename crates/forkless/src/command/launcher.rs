@@ -22,9 +22,9 @@ impl Command {
     ///   stops the caller with it.
     ///
     /// ```
-    /// use forkless::{Command, Launcher};
+    /// use forkless::{Command, Launcher, Route};
     /// let mut child = Command::new("true").launcher(Launcher::Fork).spawn()?;
-    /// assert_eq!(child.route().launcher, Launcher::Fork);
+    /// assert!(matches!(child.route(), Route::Fork { .. }));
     /// assert!(child.wait()?.success());
     /// # Ok::<(), std::io::Error>(())
     /// ```

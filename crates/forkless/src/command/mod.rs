@@ -100,17 +100,19 @@ pub(crate) use setup::{Name, Setup};
 /// - [`pre_exec`](Self::pre_exec) needs [`Launcher::Fork`], because otherwise the child shares the caller's memory.
 ///
 /// # In the child
-/// The child is cloned into its cgroup and new namespaces. It then takes these steps in this order, whatever the order of the
-/// settings:
-/// 1. namespaces to join; a file-descriptor table of its own, with each descriptor at its number;
-/// 2. host name and mounts; limits and scheduling; session or process group; terminal; new root;
-/// 3. bounding set and securebits; supplementary groups, group, user; working directory;
-/// 4. umask, files that the child opens, further system calls;
-/// 5. no_new_privs, parent-death signal, capability sets, Landlock;
-/// 6. signals: SIGPIPE at its default and the caller's mask, unless settings say otherwise;
-/// 7. closures of `pre_exec`, seccomp filter, exec.
-///
-/// `docs/design/order.md` has the reasons; [`Prepared::steps`](crate::Prepared::steps) shows the steps of a command.
+/// The settings take effect in this order, whatever the order of the calls:
+/// 1. Namespaces and cgroup, in which the child is born; the directory as a descriptor; namespaces to join.
+/// 2. A private descriptor table; the descriptors, each to its number. The child waits for the parent to write the id maps.
+/// 3. Time namespace, host name, mounts.
+/// 4. Limits, scheduling, `oom_score_adj`.
+/// 5. Session or process group, then the terminal.
+/// 6. The root directory: `chroot` or `pivot_root`.
+/// 7. Bounding set and securebits; then groups, group, user.
+/// 8. The working directory, the umask, files that the child opens, copies of its descriptors.
+/// 9. Further system calls, and descriptors that are handed back.
+/// 10. `no_new_privs`; the parent-death signal; the capability sets; Landlock.
+/// 11. Signals: SIGPIPE at its default, and the caller's mask, by default.
+/// 12. Closures of [`pre_exec`](Self::pre_exec), the seccomp filter, exec.
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,

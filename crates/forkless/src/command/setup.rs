@@ -27,7 +27,6 @@ pub(crate) struct Setup {
     pub(crate) user: Option<Name>,
     pub(crate) group: Option<Name>,
     pub(crate) groups: Option<Vec<u32>>,
-    pub(crate) init_groups: bool,
     pub(crate) umask: Option<u32>,
     pub(crate) no_new_privs: bool,
     pub(crate) parent_death_signal: Option<i32>,
@@ -198,7 +197,6 @@ impl Command {
     /// ```
     pub fn user<S: AsRef<OsStr>>(&mut self, name: S) -> &mut Self {
         self.setup.user = Some(Name::Name(name.as_ref().to_owned()));
-        self.setup.init_groups = true;
         self
     }
 

@@ -6,7 +6,7 @@ use crate::plan::TERMINAL_SLOT;
 use crate::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::SLOTS;
-use forkless_core::plan::{self, MAX_FDS, Pair};
+use forkless_core::plan::{MAX_FDS, Origin, Pair};
 use forkless_core::planted;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -59,7 +59,7 @@ impl Descriptors {
     /// Passes a descriptor for the child's own use; gives its number there.
     fn lend(&mut self, command: &Command, fd: &Arc<OwnedFd>, outlives_exec: bool) -> Result<RawFd, Error> {
         let number = self.free_number(command)?;
-        self.pairs.push(Pair { source: fd.as_raw_fd(), target: number });
+        self.pairs.push(Pair::new(Origin::Descriptor(fd.as_raw_fd()), number));
         self.highest_source = self.highest_source.max(fd.as_raw_fd());
         self.owned.push(Arc::clone(fd));
         if !outlives_exec {
@@ -86,8 +86,8 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     };
     for number in 0..3 {
         if !command.fds.contains_key(&number) {
-            let slot = if command.pty.is_some() { TERMINAL_SLOT as i32 } else { number };
-            found.pairs.push(Pair { source: -1 - slot, target: number });
+            let slot = if command.pty.is_some() { TERMINAL_SLOT } else { number as usize };
+            found.pairs.push(Pair::new(Origin::Slot(slot), number));
         }
     }
     for (&number, source) in &command.fds {
@@ -97,25 +97,27 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         if number > 2 {
             found.keep.push(number);
         }
-        let pair_source = match source {
+        let origin = match source {
             Source::Piped if number > 2 => {
                 return refuse(format!("a pipe at fd {number} has no known direction: use Stdio::socketpair() there"));
             }
             Source::SocketPair if number > 2 => {
                 found.sockets.push(number);
-                -1 - (2 + found.sockets.len() as i32)
+                Origin::Slot(2 + found.sockets.len())
             }
-            Source::Null if number > 2 => plan::PAIR_NULL,
-            Source::Inherit | Source::Null | Source::Piped | Source::SocketPair if number <= 2 => -1 - number,
+            Source::Null if number > 2 => Origin::Null,
+            Source::Inherit | Source::Null | Source::Piped | Source::SocketPair if number <= 2 => {
+                Origin::Slot(number as usize)
+            }
             Source::Borrowed(fd) if *fd < 0 => {
                 return refuse(format!("fd {fd}, to be fd {number}, is not a descriptor"));
             }
             // A copy of itself is inherited.
             Source::DupOf(other) if *other == number => {
                 if number > 2 {
-                    number
+                    Origin::Descriptor(number)
                 } else {
-                    -1 - number
+                    Origin::Slot(number as usize)
                 }
             }
             Source::DupOf(other) => {
@@ -126,13 +128,15 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
                 return refuse(format!("the path for fd {number} contains a NUL byte"));
             }
             Source::Open { .. } => continue,
-            fixed => fixed.fixed(number).unwrap_or(number),
+            fixed => Origin::Descriptor(fixed.fixed(number).unwrap_or(number)),
         };
         if let Source::Owned(fd) = source {
             found.owned.push(Arc::clone(fd));
         }
-        found.highest_source = found.highest_source.max(pair_source);
-        found.pairs.push(Pair { source: pair_source, target: number });
+        if let Origin::Descriptor(source) = origin {
+            found.highest_source = found.highest_source.max(source);
+        }
+        found.pairs.push(Pair::new(origin, number));
     }
     // A script's descriptor must outlive exec: the interpreter opens it again by its number. One that cannot be read
     // (O_PATH) is taken for a binary's.
@@ -155,7 +159,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     if !command.setup.hand_backs.is_empty() {
         let number = found.free_number(command)?;
         found.sockets.push(number);
-        found.pairs.push(Pair { source: -1 - (2 + found.sockets.len() as i32), target: number });
+        found.pairs.push(Pair::new(Origin::Slot(2 + found.sockets.len()), number));
         found.passing.push(number);
         found.back = Some(number);
     }
@@ -191,7 +195,7 @@ fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> 
         return Ok(number);
     }
     let number = found.free_number(command)?;
-    found.pairs.push(Pair { source: -1 - TERMINAL_SLOT as i32, target: number });
+    found.pairs.push(Pair::new(Origin::Slot(TERMINAL_SLOT), number));
     found.passing.push(number);
     Ok(number)
 }

@@ -220,7 +220,7 @@ impl Ids {
                 ids.uid = Some(uid);
                 if let Some(user) = user {
                     let gid = *ids.gid.get_or_insert(user.gid.as_raw());
-                    if ids.groups.is_none() && setup.init_groups {
+                    if ids.groups.is_none() {
                         ids.groups = Some(group_list(&user.name, gid).map_err(refuse)?);
                     }
                 }

@@ -8,7 +8,7 @@
 //! well: a program may wipe a secret out of one where it stands, and must not find it in its children.
 
 use super::{Block, Kept};
-use crate::settled::Settled;
+use crate::once::Once;
 use forkless_core::planted;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
@@ -53,7 +53,7 @@ pub(crate) fn given() -> Option<&'static Kept> {
 }
 
 fn first() -> Option<&'static Seen> {
-    static SEEN: Settled<Option<Seen>> = Settled::new();
+    static SEEN: Once<Option<Seen>> = Once::new();
     SEEN.get_or(Seen::of_kernel).as_ref()
 }
 

@@ -2,8 +2,8 @@
 
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{
-    self, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, PAIR_NULL, SURELY, TRY_AGAIN,
-    TRY_ALL, VARIABLES, VERSION,
+    self, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin, SURELY, Source,
+    TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
 };
 use std::mem::offset_of;
 
@@ -125,9 +125,9 @@ impl Reader<'_> {
         self.check(count as usize <= MAX_FDS, || format!("{count} pairs"));
         let mut before = -1;
         for at in range.step_by(8) {
-            let (source, target) = (self.u32(at) as i32, self.u32(at + 4) as i32);
-            let known = source >= -(SLOTS as i32) || source == PAIR_NULL;
-            self.check(known && target > before, || format!("pair {source} as {target} after {before}"));
+            let (source, target) = (Source::from_number(self.u32(at) as i32).origin(), self.u32(at + 4) as i32);
+            let known = !matches!(source, Origin::Slot(slot) if slot >= SLOTS);
+            self.check(known && target > before, || format!("pair {source:?} as {target} after {before}"));
             before = target;
         }
         let (keep, count) = (field!(self, 0, Header.keep), field!(self, 0, Header.keep_count));

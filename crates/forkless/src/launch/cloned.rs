@@ -10,7 +10,7 @@ use super::watch::{fatal_signal, has_executed, killed_in_exec, reap, result, wai
 use super::{dumps, failure, maps};
 use crate::error::Error;
 use crate::plan::Plan;
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::{CloneCall, DescriptorTable, Passing, Route};
 use crate::wait;
 use forkless_core::frame::{Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
@@ -23,6 +23,31 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// How a child is cloned.
+#[derive(Clone, Copy)]
+struct Way {
+    call: CloneCall,
+    table: DescriptorTable,
+}
+
+impl Way {
+    /// Does the child make its own descriptor table, and share the caller's until then?
+    fn shares_table(self) -> bool {
+        matches!(self.table, DescriptorTable::Private(_) | DescriptorTable::PrivateBelow(_))
+    }
+
+    fn passing(self) -> Passing {
+        match self.table {
+            DescriptorTable::Private(passing) => passing,
+            _ => Passing::None,
+        }
+    }
+
+    fn route(self) -> Route {
+        Route::Clone { call: self.call, table: self.table }
+    }
+}
+
 /// Launches a plan by clone.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let features = Features::get_to_launch(run.form != Form::Launch);
@@ -31,7 +56,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     // No child fetches a descriptor from a process that is not dumpable.
     let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
-        let route = route(plan, run, &caller, features, copy_sources);
+        let way = best_way(plan, run, &caller, features, copy_sources);
         let closes = plan.changes_ids || caller.forbids_dumps;
         let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
             Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
@@ -42,9 +67,9 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if caller.forbids_dumps && plan.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
         }
-        let mut running = match attempt(plan, run, &caller, route) {
+        let mut running = match attempt(plan, run, &caller, way) {
             Ok(running) => running,
-            Err(Refused::Clone(error)) if route.call == Call::Clone3 && is_clone3_refusal(plan, error) => {
+            Err(Refused::Clone(error)) if way.call == CloneCall::Clone3 && is_clone3_refusal(plan, error) => {
                 drop(keep_dumpable);
                 features = features.lose(Feature::Clone3, mark);
                 continue;
@@ -64,16 +89,18 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             let signal = fatal_signal(&running.stack, status);
-            if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
+            if !knows_better(outcome, signal, way, &mut features, &mut copy_sources, mark) {
                 return Err(failure::failed(plan, outcome).by(signal));
             }
             continue;
         }
-        wait_for(&mut running, run.form, passes_descriptors(plan, run, route), keep_dumpable);
-        if running.route.passing == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
+        wait_for(&mut running, run.form, passes_descriptors(plan, run, way), keep_dumpable);
+        let mut taken = way;
+        if way.passing() == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
             // Refused since the probe; the child found the other way by itself.
             features = features.lose(Feature::GetFd, mark);
-            running.route.passing = Passing::Proc;
+            taken.table = DescriptorTable::Private(Passing::Proc);
+            running.route = taken.route();
         }
         if !running.left {
             return Ok(running);
@@ -84,7 +111,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
                 return Err(killed_in_exec(plan, status));
             }
             Ok(()) => {
-                features.worked(used(running.route));
+                features.worked(used(taken));
                 return Ok(running);
             }
             Err(outcome) => outcome,
@@ -95,7 +122,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
         let signal = fatal_signal(&running.stack, status);
-        if !knows_better(outcome, signal, route, &mut features, &mut copy_sources, mark) {
+        if !knows_better(outcome, signal, way, &mut features, &mut copy_sources, mark) {
             return Err(failure::failed(plan, outcome).by(signal));
         }
     }
@@ -105,12 +132,12 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 fn knows_better(
     outcome: Outcome,
     signal: Option<i32>,
-    route: Route,
+    way: Way,
     features: &mut Features,
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, signal, route).filter(|_| !planted!("no-other-way-tried")) {
+    match next_best(outcome, signal, way).filter(|_| !planted!("no-other-way-tried")) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -122,9 +149,8 @@ fn knows_better(
 }
 
 /// Does the child read descriptors of ours after the clone? (The standard streams it inherits do not count.)
-fn passes_descriptors(plan: &Plan, run: &Run<'_>, route: Route) -> bool {
-    let shares = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
-    shares && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
+    way.shares_table() && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
 
 /// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
@@ -144,7 +170,7 @@ enum Refused {
 }
 
 /// Fills a frame for one run.
-fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) {
+fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) {
     *frame.plan.get_mut() = plan.header().cast_mut();
     // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
@@ -156,38 +182,38 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, route: 
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
-    frame.announce = (passes_descriptors(plan, run, route) && run.form == Form::Launch) as u32;
-    *frame.no_getfd.get_mut() = (route.passing == Passing::Proc) as u32;
-    frame.no_close_range = (route.table == DescriptorTable::Copied) as u32;
+    frame.announce = (passes_descriptors(plan, run, way) && run.form == Form::Launch) as u32;
+    *frame.no_getfd.get_mut() = (way.passing() == Passing::Proc) as u32;
+    frame.no_close_range = (way.table == DescriptorTable::Copied) as u32;
     frame.reset_handlers = 0;
     frame.hook = None;
     frame.has_caller_mask = caller.mask.is_some() as u32;
     frame.caller_mask = caller.mask.unwrap_or(0);
-    (frame.table, frame.keep_below) = match route.table {
-        DescriptorTable::Private => (Table::Private, 3),
+    (frame.table, frame.keep_below) = match way.table {
+        DescriptorTable::Private(_) => (Table::Private, 3),
         DescriptorTable::PrivateBelow(limit) => (Table::Private, limit),
         _ => (Table::Copied, 0),
     };
 }
 
 /// Stack, frame, clone.
-fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<Running, Refused> {
+fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Running, Refused> {
     let mut stack = Stack::take().map_err(Refused::Stack)?;
     stack.begin(|frame| {
-        ready(frame, plan, run, caller, route);
+        ready(frame, plan, run, caller, way);
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
     });
     let plain = How::plain();
     // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
-    let has_place = plan.id_maps.is_none() || route.call == Call::Clone3 || !run.pidfd;
+    let has_place = plan.id_maps.is_none() || way.call == CloneCall::Clone3 || !run.pidfd;
     // The OOM killer of a cgroup goes by the memory of who is in it, which here is ours, and kills everyone who has it. It
     // passes over nobody but a vfork'd child: oom_badness() in mm/oom_kill.c.
     let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
     let writes_meanwhile = vfork && plan.id_maps.is_some();
     let how = How {
-        clone3: route.call == Call::Clone3,
-        share_files: matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_)),
+        clone3: way.call == CloneCall::Clone3,
+        share_files: way.shares_table(),
         pidfd: run.pidfd,
         namespaces: plan.namespaces,
         cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
@@ -222,41 +248,40 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, route: Route) -> Result<
     let (cloned, maps) = made.map_err(Refused::Creator)?;
     let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
     let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
-    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route, maps })
+    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route: way.route(), maps })
 }
 
 /// The best way that the known features allow.
-fn route(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Route {
-    let call = if features.has(Feature::Clone3) || plan.flags != 0 { Call::Clone3 } else { Call::Clone };
+fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
+    let call = if features.has(Feature::Clone3) || plan.flags != 0 { CloneCall::Clone3 } else { CloneCall::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
     // The slots above those of the standard streams are sockets, and a terminal.
     let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
-    let (table, passing) = if plan.inherit_all {
-        (DescriptorTable::CopiedOnRequest, Passing::None)
+    let table = if plan.inherit_all {
+        DescriptorTable::CopiedOnRequest
     } else if !features.has(Feature::CloseRange) {
-        (DescriptorTable::Copied, Passing::None)
+        DescriptorTable::Copied
     } else if highest < 3 {
-        (DescriptorTable::Private, Passing::None)
+        DescriptorTable::Private(Passing::None)
     } else if getfd && !copy_sources {
-        (DescriptorTable::Private, Passing::PidfdGetfd)
+        DescriptorTable::Private(Passing::PidfdGetfd)
     } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources {
-        (DescriptorTable::Private, Passing::Proc)
+        DescriptorTable::Private(Passing::Proc)
     } else {
-        (DescriptorTable::PrivateBelow(highest as u32 + 1), Passing::None)
+        DescriptorTable::PrivateBelow(highest as u32 + 1)
     };
-    Route { launcher: Launcher::Clone, call, table, passing }
+    Way { call, table }
 }
 
-/// The features that a launch by this route relied on.
-fn used(route: Route) -> impl Iterator<Item = Feature> {
-    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
+/// The features that a launch relied on.
+fn used(way: Way) -> impl Iterator<Item = Feature> {
     let all = [
-        (Feature::Clone3, route.call == Call::Clone3),
-        (Feature::CloseRange, private),
-        (Feature::GetFd, route.passing == Passing::PidfdGetfd),
-        (Feature::ProcFd, route.passing == Passing::Proc),
+        (Feature::Clone3, way.call == CloneCall::Clone3),
+        (Feature::CloseRange, way.shares_table()),
+        (Feature::GetFd, way.passing() == Passing::PidfdGetfd),
+        (Feature::ProcFd, way.passing() == Passing::Proc),
     ];
     all.into_iter().filter_map(|(feature, is_used)| is_used.then_some(feature))
 }
@@ -270,19 +295,19 @@ enum NextBest {
     },
 }
 
-fn next_best(failure: Outcome, signal: Option<i32>, route: Route) -> Option<NextBest> {
+fn next_best(failure: Outcome, signal: Option<i32>, way: Way) -> Option<NextBest> {
     // Bad system call: what a filter kills with. Any other signal is somebody else's doing.
     let by_filter = signal == Some(SIGSYS);
-    let private = matches!(route.table, DescriptorTable::Private | DescriptorTable::PrivateBelow(_));
-    let passing_by = if route.passing == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
+    let (private, passes) = (way.shares_table(), way.passing() != Passing::None);
+    let passing_by = if way.passing() == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
     match failure {
         Outcome::Killed(Some((_, OpCode::Table))) if private && by_filter => Some(NextBest::CopyTable),
         Outcome::Failed { code: OpCode::Table, errno, .. } if private && is_refusal(errno) => Some(NextBest::CopyTable),
-        Outcome::Failed { code: OpCode::Place, errno, .. } if route.passing != Passing::None && is_refusal(errno) => {
+        Outcome::Failed { code: OpCode::Place, errno, .. } if passes && is_refusal(errno) => {
             let for_all = matches!(errno, errno::EPERM | errno::ENOSYS);
             Some(NextBest::CopySources { without: for_all.then_some(passing_by) })
         }
-        Outcome::Killed(Some((_, OpCode::Place))) if route.passing != Passing::None && by_filter => {
+        Outcome::Killed(Some((_, OpCode::Place))) if passes && by_filter => {
             Some(NextBest::CopySources { without: Some(passing_by) })
         }
         _ => None,
@@ -304,10 +329,14 @@ pub(crate) fn late_error(
     // It is too late to try another way for this child, but the next one will go it. Only clones know of ways: for a forked child
     // nothing is probed, since that clones one that shares memory.
     let signal = fatal_signal(stack, status);
-    let is_cloned = route.launcher == Launcher::Clone || planted!("probe-for-a-forked-child");
-    if let Some(Ok(features)) = is_cloned.then(Features::get) {
+    if planted!("probe-for-a-forked-child") {
+        let _ = Features::get();
+    }
+    let known = matches!(route, Route::Clone { .. }).then(Features::get);
+    if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
+        let way = Way { call, table };
         let (mut features, mut copy_sources) = (features, false);
-        knows_better(outcome, signal, route, &mut features, &mut copy_sources, Mark::begin(false));
+        knows_better(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
     }
     failure::failed(plan, outcome).by(signal)
 }

@@ -8,11 +8,11 @@ use crate::plan::closure::PANICKED;
 use crate::plan::{Creator, Plan, describe};
 use crate::step::Step;
 use forkless_core::frame::Frame;
-use forkless_core::plan::{IN_PROCFS, OpCode, Pair};
+use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
 use forkless_core::report::{Outcome, misses};
-use forkless_core::sent::what;
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
+use forkless_core::zygote_child::what;
 
 pub(crate) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
@@ -140,7 +140,8 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
             return Error::new(plan.program(), Step::Signals, errno).on("that the caller handles");
         }
         Outcome::Adopt { what, errno } => {
-            return Error::new(plan.program(), Step::Adopt, errno).on(adopted(what));
+            return Error::new(plan.program(), Step::Adopt, errno)
+                .on(what::words(what).unwrap_or("other state, which was not there in time"));
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
@@ -149,13 +150,13 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Garbled(step) => {
             let why =
                 format!("what the child has said makes no sense: it ended in step {step} of {}", plan.last_op() + 1);
-            return Error::noted(plan.program(), Step::Clone, &why);
+            return Error::said(plan.program(), Step::Clone, why);
         }
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
     if errno == PANICKED && code == OpCode::PreExec {
-        let error = Error::noted(plan.program(), Step::PreExec, "it has panicked");
+        let error = Error::said(plan.program(), Step::PreExec, "it has panicked");
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
     }
     if errno == IN_PROCFS && code == OpCode::Open {
@@ -173,8 +174,8 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         None => bare,
     };
     match (code, errno) {
-        (OpCode::Place, errno::EBADF) => match plan.pair(detail) {
-            Some(Pair { source, target }) if *source >= 0 => {
+        (OpCode::Place, errno::EBADF) => match plan.pair(detail).map(|pair| (pair.origin(), pair.target)) {
+            Some((Origin::Descriptor(source), target)) => {
                 error.note(format!("either {source} is not open or {target} is not below RLIMIT_NOFILE"))
             }
             _ => error,
@@ -256,24 +257,6 @@ impl Error {
             Some(path) if plan.program() != path.as_str() => self.on(format!("{path:?}")),
             _ => self,
         }
-    }
-}
-
-/// What a child takes on of its caller, in words.
-fn adopted(what: i32) -> &'static str {
-    match what {
-        what::DIRECTORY => "directory",
-        what::GROUP => "process group",
-        what::LIMIT => "resource limits",
-        what::NICE => "nice value",
-        what::SCHEDULER => "scheduler",
-        what::AFFINITY => "processors",
-        what::IO_PRIORITY => "I/O priority",
-        what::TIMER_SLACK => "timer slack",
-        what::PERSONALITY => "personality",
-        what::SIGNALS => "ignored signals",
-        what::WORD => "robust list",
-        _ => "other state, which was not there in time",
     }
 }
 

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::kernel::{self, LIBCS};
 use crate::plan::Plan;
 use crate::plan::closure::call_all;
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::Route;
 use crate::wait::{self, is_gone};
 use forkless_core::forked::{self, NO_OWNER};
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
@@ -46,8 +46,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         wait::reap(pid, None);
         failure::clone_error(plan, true, error)
     })?;
-    let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
-    let route = Route { launcher: Launcher::Fork, call: Call::Fork, table, passing: Passing::None };
+    let route = Route::Fork { inherits_all: plan.inherit_all };
     let mut running = Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
     if let Some(id_maps) = &plan.id_maps {
         write_maps(plan, &running, id_maps)?;
@@ -115,7 +114,7 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
     // SAFETY: the child plays the plan in its own memory and does not return; what it calls besides, closures and the
     // handlers of pthread_atfork(3), is what may be called after fork.
     let answer = match unsafe { libc::fork() } {
-        // SAFETY: such a frame is the first field of a Shared; the child's copy of the plan is its own.
+        // SAFETY: such a frame is the first field of a ForkFrame; the child's copy of the plan is its own.
         0 => unsafe { forked::play(frame.cast()) },
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),

@@ -3,7 +3,7 @@
 use super::stack::has_left;
 use crate::kernel;
 use crate::wait::{is_gone, is_stopped};
-use forkless_core::forked::{Shared, UNWATCHED};
+use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// [`wait_while`](super::watch::wait_while) the child has not left; false if the time ran out or it was found stopped.
-pub(super) fn wait_while(shared: &Shared, pid: i32, limit: Option<Duration>) -> bool {
+pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) -> bool {
     // A limit beyond what the clock holds is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let has_left = || {

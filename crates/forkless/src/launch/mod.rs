@@ -1,10 +1,9 @@
-//! Launchers: how a child comes to be. By `clone`, unless another one is asked for by name ([`fork`], [`posix_spawn`]) or
-//! there is a zygote to do it ([`by_zygote`]).
+//! Launchers: how a child is made. [`cloned`] is the default; [`fork`] and [`posix_spawn`] are selected explicitly; with a
+//! [`run::Cloner`] (a zygote) another process clones. [`exec`] makes no child.
 //!
-//! A launch takes a stack, readies its frame, clones, and then waits as long as its [`run::Form`] asks: not at all, until
-//! the child has taken its descriptors, or until it has left the parent's memory. If something that the kernel was
-//! believed to allow turns out to be refused, the failed child has been invisible and has done nothing, so the launch
-//! is done again by the next best way.
+//! A launch takes a stack, fills its frame, clones, and then waits as long as its [`run::Form`] says: not at all, until the child
+//! has taken its descriptors, or until it has left the parent's memory. If the kernel refuses something that the probe found to be
+//! allowed, the failed child has been invisible and has done nothing, so the launch is repeated by the next best way.
 
 use crate::error::Error;
 use crate::orphan;
@@ -68,6 +67,6 @@ pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     match plan.launcher {
         Launcher::Fork => fork::run(plan, run),
         Launcher::PosixSpawn => posix_spawn::run(plan, run),
-        _ => cloned::run(plan, run),
+        Launcher::Clone => cloned::run(plan, run),
     }
 }

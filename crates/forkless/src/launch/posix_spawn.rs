@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::kernel::{self, LIBCS};
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Plan, describe};
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::Route;
 use crate::step::Step;
 use crate::wait;
 use forkless_core::exec::{goes_on, is_absent};
-use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL};
-use forkless_core::plan::{self, Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, source_of};
+use forkless_core::plan::{self, Op, OpCode, Pair};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::signals::handler;
@@ -42,8 +42,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pid = request.spawn()?;
     let pidfd = room.and_then(|room| pidfd(room, pid));
     let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
-    let table = if plan.inherit_all { DescriptorTable::CopiedOnRequest } else { DescriptorTable::CopiedByLauncher };
-    let route = Route { launcher: Launcher::PosixSpawn, call: Call::PosixSpawn, table, passing: Passing::None };
+    let route = Route::PosixSpawn { inherits_all: plan.inherit_all };
     Ok(Running { pid, id: pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
 }
 
@@ -214,7 +213,7 @@ impl<'a> Request<'a> {
         for (n, pair) in (0..).zip(&pairs) {
             let (op, code) = (place_op(plan), OpCode::Place);
             let failed = |errno| failure::failed(plan, Outcome::Failed { op, code, detail: n, errno });
-            let from = match source_of(pair, run) {
+            let from = match source_of(&run.slots, pair) {
                 SLOT_INHERIT => continue,
                 SLOT_NULL => match null {
                     Some(number) => number,
@@ -290,7 +289,7 @@ impl<'a> Request<'a> {
 
     /// What the child copies must be there and not be closed by exec, if it is one that it inherits.
     fn check_dup(&self, source: RawFd, run: &Run<'_>) -> Result<(), i32> {
-        let is_it = |pair: &Pair| pair.target == source && source_of(pair, run) != SLOT_INHERIT;
+        let is_it = |pair: &Pair| pair.target == source && source_of(&run.slots, pair) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
         let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
         if is_placed || is_opened || planted!("spawn-copies-what-ends") {
@@ -365,15 +364,6 @@ impl<'a> Request<'a> {
             return error;
         }
         error.note(format!("posix_spawn does not tell the step: it may have been {} too", others.join(", or ")))
-    }
-}
-
-/// The parent's descriptor for a pair, or a slot's special value.
-fn source_of(pair: &Pair, run: &Run<'_>) -> RawFd {
-    match pair.source {
-        PAIR_NULL => SLOT_NULL,
-        slot if slot < 0 => run.slots.get((-1 - slot) as usize).copied().unwrap_or(SLOT_INHERIT),
-        source => source,
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) trait Cloner {
 
 /// A child that has been launched; unless `left`, it may still be in our memory.
 pub(crate) struct Running {
-    /// What the kernel is asked about the child by; [`wait::NOBODY`] for one that is autoreaped.
+    /// What the kernel is asked about the child by; [`crate::wait::NOBODY`] for one that is autoreaped.
     pub(crate) pid: i32,
     /// Its process id.
     pub(crate) id: i32,

@@ -9,7 +9,7 @@
 
 use crate::error::Error;
 use crate::plan::Plan;
-use forkless_core::forked::{OWNER_LEFT, Shared, UNWATCHED};
+use forkless_core::forked::{ForkFrame, OWNER_LEFT, UNWATCHED};
 use forkless_core::frame::{Frame, LEFT, RUNNING};
 use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
@@ -79,7 +79,7 @@ enum Kind {
     Pooled,
     /// In memory that is shared with a zygote, and returns there.
     Lent,
-    /// The frame of a [`Shared`] with a forked child, in a mapping for this run.
+    /// The frame of a [`ForkFrame`] with a forked child, in a mapping for this run.
     Forked,
     /// The frame of nobody.
     Bare,
@@ -147,7 +147,7 @@ impl Stack {
     pub(super) fn shared() -> Result<Self, i32> {
         // SAFETY: a new mapping, chosen by the kernel.
         let base = unsafe {
-            mmap_anonymous(null_mut(), size_of::<Shared>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+            mmap_anonymous(null_mut(), size_of::<ForkFrame>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
         };
         let base = base.map_err(|error| error.raw_os_error())?;
         // SAFETY: mmap does not give address 0.
@@ -169,8 +169,8 @@ impl Stack {
     }
 
     /// What is shared with a forked child.
-    pub(super) fn forked(&self) -> Option<&Shared> {
-        // SAFETY: such a frame is the first field of a Shared, all of whose bytes may be zeroes, mapped while this handle is.
+    pub(super) fn forked(&self) -> Option<&ForkFrame> {
+        // SAFETY: such a frame is the first field of a ForkFrame, all of whose bytes may be zeroes, mapped while this handle is.
         (self.kind == Kind::Forked).then(|| unsafe { self.frame.cast().as_ref() })
     }
 
@@ -274,7 +274,7 @@ impl Drop for Stack {
         match self.kind {
             Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled, lender: None }.keep(hint()),
             // SAFETY: the whole mapping, which this process uses no more; the child has its own.
-            Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<Shared>()) },
+            Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<ForkFrame>()) },
             // The lender has it back.
             Kind::Bare | Kind::Lent => {}
         }
@@ -287,7 +287,7 @@ pub(crate) const fn frame_offset() -> usize {
 }
 
 /// Has the child been seen to leave?
-pub(super) fn has_left(shared: &Shared) -> bool {
+pub(super) fn has_left(shared: &ForkFrame) -> bool {
     let owner = shared.owner.load(Ordering::Acquire);
     owner != UNWATCHED && owner & OWNER_LEFT != 0
 }

@@ -3,7 +3,7 @@
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::route::Launcher;
 use crate::step::Step;
-use forkless_core::plan::{Op, OpCode, PAIR_NULL, Pair};
+use forkless_core::plan::{Op, OpCode, Origin, Pair};
 use forkless_core::planted;
 
 /// The step that an op is.
@@ -49,10 +49,10 @@ pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<Str
 }
 
 fn pair(pair: &Pair) -> String {
-    match pair.source {
-        PAIR_NULL => format!("/dev/null as {}", pair.target),
-        source if source >= 0 => format!("{source} as {}", pair.target),
-        _ => format!("{}", pair.target),
+    match pair.origin() {
+        Origin::Null => format!("/dev/null as {}", pair.target),
+        Origin::Descriptor(source) => format!("{source} as {}", pair.target),
+        Origin::Slot(_) => format!("{}", pair.target),
     }
 }
 
@@ -100,18 +100,18 @@ fn closures(count: usize) -> String {
 
 /// The descriptors that are not simply inherited.
 fn passed(plan: &Plan) -> Vec<String> {
-    let line = |one: &Pair| match usize::try_from(-1 - one.source.max(-4)).ok().filter(|_| one.source < 0) {
-        Some(n) if n < 3 => match plan.stdio[n] {
+    let line = |one: &Pair| match one.origin() {
+        Origin::Slot(n) if n < 3 => match plan.stdio[n] {
             Stream::Unset | Stream::Inherit => None,
             Stream::Null => Some(format!("open /dev/null as fd {n}")),
             _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
         },
-        _ if one.source == PAIR_NULL => Some(format!("open {}", pair(one))),
-        Some(_) if one.source == -1 - TERMINAL_SLOT as i32 && plan.pty.is_some() => {
+        Origin::Null => Some(format!("open {}", pair(one))),
+        Origin::Slot(TERMINAL_SLOT) if plan.pty.is_some() => {
             Some(format!("take the pseudo-terminal as fd {}", one.target))
         }
-        Some(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
-        None => Some(format!("take the parent's fd {}", pair(one))),
+        Origin::Slot(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
+        Origin::Descriptor(_) => Some(format!("take the parent's fd {}", pair(one))),
     };
     (0..).map_while(|n| plan.pair(n)).filter_map(line).collect()
 }

@@ -241,3 +241,22 @@ impl Plan {
         self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS, source_of};
+    use forkless_core::plan::{Origin, Pair, Source};
+
+    /// A number stands for one origin, and a slot that no frame has leaves the child's descriptor alone.
+    #[test]
+    fn an_origin_comes_back_from_its_number() {
+        let origins =
+            [Origin::Null, Origin::Descriptor(0), Origin::Descriptor(i32::MAX), Origin::Slot(0), Origin::Slot(SLOTS)];
+        for origin in origins {
+            assert_eq!(Source::of(origin).origin(), origin);
+        }
+        let slots: [i32; SLOTS] = std::array::from_fn(|n| 100 + n as i32);
+        let found = origins.map(|origin| source_of(&slots, &Pair::new(origin, 7)));
+        assert_eq!(found, [SLOT_NULL, 0, i32::MAX, 100, SLOT_INHERIT]);
+    }
+}

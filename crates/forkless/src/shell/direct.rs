@@ -142,7 +142,6 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         user,
         group,
         groups,
-        init_groups,
         umask: _,
         no_new_privs: _,
         parent_death_signal,
@@ -151,7 +150,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         hand_backs,
         best_effort,
     } = &command.setup;
-    let identity = user.is_some() || group.is_some() || groups.is_some() || *init_groups;
+    let identity = user.is_some() || group.is_some() || groups.is_some();
     let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();

@@ -4,7 +4,7 @@ use super::classify::{How, Redirection};
 use super::known::Identity;
 use crate::command::Command;
 use crate::error::Error;
-use crate::settled::SettledFor;
+use crate::once::OnceFor;
 use crate::stdio::{Source, Stdio};
 use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -153,7 +153,7 @@ impl ShellEnding {
 /// Whether this dash waits for the program of `sh -c PROGRAM`, or replaces itself by it. Both kinds are in use, and
 /// only their behaviour shows which one it is.
 fn waits(shell: &Identity) -> io::Result<bool> {
-    static KNOWN: SettledFor<Identity, bool> = SettledFor::new();
+    static KNOWN: OnceFor<Identity, bool> = OnceFor::new();
     if let Some(known) = KNOWN.get(shell) {
         return Ok(known);
     }

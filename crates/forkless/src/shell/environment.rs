@@ -10,7 +10,7 @@ use super::known::Kind;
 use crate::command;
 use crate::compile::environment_of;
 use crate::environment::{Block, Held, Kept};
-use crate::settled::Settled;
+use crate::once::Once;
 use forkless_core::planted;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -95,7 +95,7 @@ impl Unchanged {
 
 impl Given {
     pub(super) fn of(command: &command::Environment) -> Self {
-        static UNCHANGED: Settled<Unchanged> = Settled::new();
+        static UNCHANGED: Once<Unchanged> = Once::new();
         match environment_of(command) {
             Held::Process(block) => Self::Unchanged(UNCHANGED.get_or(|| Unchanged::of(block))),
             other => Self::Other(other),

@@ -1,6 +1,6 @@
 //! Which shell `/bin/sh` is. Only for a shell whose behaviour is known can a line run without it.
 
-use crate::settled::SettledFor;
+use crate::once::OnceFor;
 use forkless_core::planted;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ impl Identity {
 
 /// Which shell the file is. Each file is examined once.
 pub(super) fn kind(shell: &Identity) -> Kind {
-    static KINDS: SettledFor<Identity, Kind> = SettledFor::new();
+    static KINDS: OnceFor<Identity, Kind> = OnceFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
 

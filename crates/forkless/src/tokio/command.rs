@@ -4,7 +4,6 @@ use super::child::Child;
 use crate::Stdio;
 use crate::command::Command as Blocking;
 use crate::compile::compile;
-
 use crate::launch::run::Form;
 use crate::pipes::Defaults;
 use std::ffi::OsStr;

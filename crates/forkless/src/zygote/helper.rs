@@ -1,6 +1,6 @@
 //! The caller's side of one helper: its start, its socket, its parcels, its end.
 
-use super::bounds::{Files, Identity};
+use super::inherited::{Files, Identity};
 use super::message::{ARENA_AT, AT_ONCE, Kind, Message, PARCEL_AT, Parcel, USUAL, refusal};
 use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};

@@ -5,10 +5,10 @@
 //! has left the helper's memory, and its failure is in the frame.
 
 use super::Request;
-use super::bounds::{Identity, Status};
 use super::helper::{Helper, PATIENCE};
+use super::inherited::{Identity, Status, observe};
 use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
-use super::message::{Parcel, WORDS, failure, observe};
+use super::message::{Parcel, WORDS, failure};
 use super::registry::{read_calls, write_calls};
 use crate::error::Error;
 use crate::kernel;
@@ -21,15 +21,15 @@ use crate::launch::watch::{
 };
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
-use crate::route::{Call, DescriptorTable, Launcher, Passing, Route};
+use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use crate::wait;
-use forkless_core::frame::{GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
-use forkless_core::plan::{self, OpCode, PAIR_NULL, Pair, VARIABLES};
+use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
+use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
-use forkless_core::sent::what;
 use forkless_core::sys::{self, errno, uapi};
+use forkless_core::zygote_child::what;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
 use std::mem::offset_of;
@@ -190,12 +190,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let Some(pid) = pid else {
         return Err(no_child(plan, run, request, base).into());
     };
-    let route = Route {
-        launcher: Launcher::Zygote,
-        call: if field!(base, order.old_clone).load(Ordering::Relaxed) == 0 { Call::Clone3 } else { Call::Clone },
-        table: DescriptorTable::Sent,
-        passing: Passing::ScmRights,
-    };
+    let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
+    let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
     let running = Running { pid, id: pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
     finish(plan, run, base, running, difference)
 }
@@ -368,12 +364,7 @@ fn sources<'a>(plan: &'a Plan, run: &'a Run<'_>) -> impl Iterator<Item = (usize,
 }
 
 fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
-    let slot = match pair.source {
-        PAIR_NULL => return None,
-        source if source >= 0 => return Some(source),
-        source => run.slots[(-1 - source) as usize],
-    };
-    match slot {
+    match frame::source_of(&run.slots, pair) {
         SLOT_NULL => None,
         // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
         SLOT_INHERIT => Some(pair.target)

@@ -7,8 +7,7 @@
 
 use forkless_core::frame::{Frame, SLOTS};
 use forkless_core::plan::{self, MAX_FDS};
-use forkless_core::sent::{Adopt, CPU_WORDS, Sent};
-use forkless_core::sys::{self, prctl, uapi};
+use forkless_core::zygote_child::Sent;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::net::{recvmsg, sendmsg};
 use std::cell::UnsafeCell;
@@ -196,24 +195,3 @@ pub(crate) const DIRECTORY_AT: usize = PARCEL_AT + offset_of!(Parcel, sent.adopt
 pub(crate) const CGROUP_AT: usize = PARCEL_AT + offset_of!(Parcel, order.cgroup);
 /// Where the process-id namespace's goes.
 pub(crate) const PID_NAMESPACE_AT: usize = PARCEL_AT + offset_of!(Parcel, order.pid_namespace);
-
-/// What of the calling thread a child can take on, but for directory, mask for files and ignored signals.
-pub(crate) fn observe(adopt: &mut Adopt) {
-    // SAFETY: each reads a number, or writes into the place that it is given, which is large enough.
-    let ask = |number: u32, args: [usize; 6]| unsafe { sys::syscall(number, args) }.unwrap_or(0);
-    for (number, value) in adopt.values.iter_mut().enumerate() {
-        ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
-    }
-    adopt.group = ask(uapi::__NR_getpgid, [0; 6]) as i32;
-    // The kernel gives 20 less the value.
-    adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
-    let mut priority = 0i32;
-    let policy = ask(uapi::__NR_sched_getscheduler, [0; 6]) as i32;
-    ask(uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
-    adopt.scheduler = [policy, priority];
-    let cpus = adopt.cpus.as_mut_ptr() as usize;
-    adopt.cpu_words = (ask(uapi::__NR_sched_getaffinity, [0, CPU_WORDS * 8, cpus, 0, 0, 0]) / 8) as u32;
-    adopt.io_priority = ask(uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
-    adopt.timer_slack = ask(uapi::__NR_prctl, [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0]) as u64;
-    adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
-}

@@ -68,7 +68,7 @@ use std::sync::{Arc, Mutex};
 
 mod message;
 
-mod bounds;
+mod inherited;
 
 mod namespaces;
 

@@ -3,7 +3,8 @@
 //! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
 //! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
 
-use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, observe, refusal};
+use super::inherited::{mark_differences, observe};
+use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, refusal};
 use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
@@ -13,8 +14,8 @@ use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
-use forkless_core::sent::{Adopt, CPU_WORDS, LIMITS, adopt, play_sent, what};
 use forkless_core::sys::{self, errno, prctl, uapi};
+use forkless_core::zygote_child::{Adopt, adopt, play_sent};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use std::ffi::c_ulong;
@@ -260,7 +261,7 @@ impl<'a> Server<'a> {
         self.patch(memory, length)?;
         // SAFETY: a mapped parcel, of which nobody else uses this part now.
         let (adopt, kept) = unsafe { (&mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
-        self.compare(adopt, kept);
+        mark_differences(&mut self.own, adopt, kept);
         // SAFETY: from here on nothing but atomics is written to.
         let parcel = unsafe { &*parcel };
         self.play(memory, length, parcel)
@@ -294,31 +295,6 @@ impl<'a> Server<'a> {
             return self.in_pid_namespace(order.pid_namespace, |server| server.fork(parcel, list));
         }
         self.in_pid_namespace(order.pid_namespace, |server| server.clone(memory, order))
-    }
-
-    /// What the child has to take on: what differs from what it is born with.
-    fn compare(&mut self, asked: &mut Adopt, kept: bool) {
-        let own = &mut *self.own;
-        // The clone itself is counted against the limit of processes, so that is taken on here.
-        let nproc = uapi::RLIMIT_NPROC as usize;
-        let differs = asked.values[nproc] != own.values[nproc];
-        if differs && kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
-            own.values[nproc] = asked.values[nproc];
-        }
-        asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
-        let words = (asked.cpu_words as usize).min(CPU_WORDS);
-        let differs = [
-            (what::DIRECTORY, true),
-            (what::GROUP, asked.group != own.group),
-            (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
-            (what::NICE, asked.nice != own.nice),
-            (what::SCHEDULER, asked.scheduler != own.scheduler),
-            (what::AFFINITY, kept || asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
-            (what::IO_PRIORITY, asked.io_priority != own.io_priority),
-            (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
-            (what::PERSONALITY, asked.personality != own.personality),
-        ];
-        asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
     }
 
     /// Where the next child is born is a matter of the thread that clones it: `setns(2)`.

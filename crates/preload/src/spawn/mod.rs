@@ -12,7 +12,7 @@ use crate::settings::{Settings, without_us};
 use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Child, Command, Error, Released, Stdio, Step};
-use forkless_capi::entry::shielded;
+use forkless_capi::boundary::shielded;
 use forkless_capi::error::Failure;
 use forkless_capi::simple::{DEFAULT_PATH, like_libc, places_in};
 use forkless_core::sys;

@@ -19,7 +19,6 @@ pub(crate) struct Namespaces {
     unshare_user: bool,
 
     /// Create a PID namespace; as PID 1, the program is not affected by signals that it does not handle, except KILL
-
     #[arg(long)]
     unshare_pid: bool,
 

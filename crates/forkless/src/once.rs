@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// A value that is computed at the first use and kept forever. It has no lock, unlike `OnceLock`: if the process were
 /// forked while another thread held the lock, the copy would wait for it forever. Threads that come at the same time
 /// all compute it, and use the result of the first.
-pub(crate) struct Settled<T>(AtomicPtr<T>);
+pub(crate) struct Once<T>(AtomicPtr<T>);
 
-impl<T: Send + Sync> Settled<T> {
+impl<T: Send + Sync> Once<T> {
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
@@ -26,7 +26,7 @@ impl<T: Send + Sync> Settled<T> {
             return known;
         }
         let new = Box::into_raw(Box::new(find()));
-        let settled = match self.0.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+        let kept = match self.0.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(earlier) => {
                 // SAFETY: it was not published, so no other thread has it.
@@ -35,12 +35,12 @@ impl<T: Send + Sync> Settled<T> {
             }
         };
         // SAFETY: never freed, and not changed after it was published.
-        unsafe { &*settled }
+        unsafe { &*kept }
     }
 }
 
 /// The same for each of a few keys.
-pub(crate) struct SettledFor<K, V>(AtomicPtr<Entry<K, V>>);
+pub(crate) struct OnceFor<K, V>(AtomicPtr<Entry<K, V>>);
 
 struct Entry<K, V> {
     key: K,
@@ -54,7 +54,7 @@ struct Entry<K, V> {
 /// The most keys that are kept. The value of another key is not kept.
 const MOST: usize = 32;
 
-impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
+impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> OnceFor<K, V> {
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
@@ -64,7 +64,7 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> SettledFor<K, V> {
         let mut at = self.0.load(Ordering::Acquire);
         // SAFETY: null, or from `put`: never freed, and not changed.
         while let Some(entry) = unsafe { at.as_ref() } {
-            if entry.key == *key || planted!("settled-for-any-key") {
+            if entry.key == *key || planted!("once-for-any-key") {
                 return Some(entry.value);
             }
             at = entry.next;
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_for_each_of_a_few_keys() {
-        let kept = SettledFor::new();
+        let kept = OnceFor::new();
         for key in 0..2 * MOST {
             assert_eq!((kept.get(&key), kept.put(&key, key + 1)), (None, key + 1));
         }

@@ -1,17 +1,71 @@
-//! What a process is that no child of it can change back: compared between a caller and its zygote.
+//! What a child inherits from the process that clones it, for a zygote's children, who are to be as if the caller had cloned them.
 //!
-//! In two parts, by what a look costs. [`Identity`] is compared before each launch. [`Namespaces`] are compared while the child
-//! is being made, and only for callers that can enter others: who has CAP_SYS_ADMIN. (Who makes itself a user namespace gets
-//! that by it, or had it before; who has entered a mount namespace has another root, by the number of its mount.)
+//! There are two kinds:
+//! - What a process can change in itself, the child *takes on*: the list is [`what`], with the directory, the mask for new files and the
+//!   ignored signals. [`observe`] reads it of the caller, [`mark_differences`] leaves out what the helper has too, and the child
+//!   sets the rest (`forkless_core::zygote_child`).
+//! - What it cannot change back is *compared* between caller and helper, and where it differs the helper is started again. In two
+//!   parts, by what a look costs: [`Identity`] before each launch, [`Namespaces`] while the child is being made, and only for
+//!   callers that can enter others, which takes CAP_SYS_ADMIN. (A caller that makes itself a user namespace gets that by it, or had it
+//!   before. A caller that has entered a mount namespace has another root, by the number of its mount.)
+//!
+//! A setting of processes that is in neither list is the helper's in the child.
 
 use super::namespaces::{Namespaces, Tasks};
 use crate::kernel;
 use forkless_core::planted;
-use forkless_core::sys;
+use forkless_core::sys::{self, prctl, uapi};
+use forkless_core::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
 use std::io;
+
+/// What of the calling thread a child can take on, but for directory, mask for files and ignored signals.
+pub(super) fn observe(adopt: &mut Adopt) {
+    // SAFETY: each reads a number, or writes into the place that it is given, which is large enough.
+    let ask = |number: u32, args: [usize; 6]| unsafe { sys::syscall(number, args) }.unwrap_or(0);
+    for (number, value) in adopt.values.iter_mut().enumerate() {
+        ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
+    }
+    adopt.group = ask(uapi::__NR_getpgid, [0; 6]) as i32;
+    // The kernel gives 20 less the value.
+    adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
+    let mut priority = 0i32;
+    let policy = ask(uapi::__NR_sched_getscheduler, [0; 6]) as i32;
+    ask(uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
+    adopt.scheduler = [policy, priority];
+    let cpus = adopt.cpus.as_mut_ptr() as usize;
+    adopt.cpu_words = (ask(uapi::__NR_sched_getaffinity, [0, CPU_WORDS * 8, cpus, 0, 0, 0]) / 8) as u32;
+    adopt.io_priority = ask(uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
+    adopt.timer_slack = ask(uapi::__NR_prctl, [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0]) as u64;
+    adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
+}
+
+/// Marks what the child has to take on: what differs between the caller (`asked`) and the helper (`own`), which it would inherit from. `kept`:
+/// the helper is kept on one processor.
+pub(super) fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
+    // The clone itself is counted against the limit of processes, so that is taken on here.
+    let nproc = uapi::RLIMIT_NPROC as usize;
+    let differs = asked.values[nproc] != own.values[nproc];
+    if differs && kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
+        own.values[nproc] = asked.values[nproc];
+    }
+    asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
+    let words = (asked.cpu_words as usize).min(CPU_WORDS);
+    let differs = [
+        (what::DIRECTORY, true),
+        (what::GROUP, asked.group != own.group),
+        (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
+        (what::NICE, asked.nice != own.nice),
+        (what::SCHEDULER, asked.scheduler != own.scheduler),
+        (what::AFFINITY, kept || asked.cpu_words != own.cpu_words || asked.cpus[..words] != own.cpus[..words]),
+        (what::IO_PRIORITY, asked.io_priority != own.io_priority),
+        (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
+        (what::PERSONALITY, asked.personality != own.personality),
+    ];
+    asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
+}
 
 /// Lines of `/proc/PID/status`, with what they are in words.
 const LINES: [(&str, &str); 11] = [

@@ -6,12 +6,7 @@
 //!
 //! # How its end is reported
 //! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same address
-//! space. That is never true for a child with its own memory, nor for a child whose zygote was killed. So the word is
-//! in the child's *robust list* instead: the list of futexes that a thread holds. When the thread exits or calls exec,
-//! the kernel marks each and wakes a waiter.
-//!
-//! Source: mm_release() in kernel/fork.c; exit_robust_list(), handle_futex_death() in kernel/futex/core.c;
-//! get_robust_list(2).
+//! space. That is never true for a child whose zygote was killed. So the word is in the child's [`robust`] list instead.
 //!
 //! # Safety
 //! As for [`child`](crate::child).
@@ -19,6 +14,7 @@
 use crate::child::{await_word, play};
 use crate::frame::{Frame, GO};
 use crate::planted;
+use crate::robust::{self, Robust};
 use crate::signals;
 use crate::sys::{self, Result, prctl, uapi};
 use core::cell::UnsafeCell;
@@ -47,36 +43,6 @@ pub struct Sent {
     robust: UnsafeCell<Robust>,
     /// The attributes to take on.
     pub adopt: Adopt,
-}
-
-/// `struct robust_list_head`, and its only entry.
-#[repr(C)]
-struct Robust {
-    next: usize,
-    offset: isize,
-    pending: usize,
-    entry: usize,
-}
-
-/// Puts the frame's word into the robust list of the calling thread, which is the child.
-unsafe fn hold_word(sent: &Sent) -> Result<()> {
-    const FUTEX_WAITERS: u32 = 1 << 31;
-    /// Without the entry.
-    const HEAD: usize = 3 * size_of::<usize>();
-    let head = sent.robust.get();
-    // SAFETY: only the child uses the list, which lies beside its frame and exists until the child has left.
-    unsafe {
-        let entry = &raw mut (*head).entry;
-        *head = Robust {
-            next: entry as usize,
-            offset: sent.frame.word.as_ptr() as isize - entry as isize,
-            pending: 0,
-            entry: head as usize,
-        };
-        sys::syscall(uapi::__NR_set_robust_list, [head as usize, HEAD, 0, 0, 0, 0])?;
-    }
-    sent.frame.word.store(sys::gettid() as u32 | FUTEX_WAITERS, Release);
-    Ok(())
 }
 
 /// The attributes that a child takes on. `differs` has a bit for each number of [`what`] that differs from the
@@ -114,32 +80,40 @@ pub struct Adopt {
     pub cpus: [u64; CPU_WORDS],
 }
 
-/// The attributes, by number.
-pub mod what {
-    /// The working directory.
-    pub const DIRECTORY: i32 = 0;
-    /// The process group.
-    pub const GROUP: i32 = 1;
-    /// A resource limit.
-    pub const LIMIT: i32 = 2;
-    /// The nice value.
-    pub const NICE: i32 = 3;
-    /// Scheduling policy and priority.
-    pub const SCHEDULER: i32 = 4;
-    /// The CPU affinity.
-    pub const AFFINITY: i32 = 5;
-    /// The I/O priority.
-    pub const IO_PRIORITY: i32 = 6;
-    /// The timer slack.
-    pub const TIMER_SLACK: i32 = 7;
-    /// The personality.
-    pub const PERSONALITY: i32 = 8;
-    /// Ignored signals.
-    pub const SIGNALS: i32 = 9;
-    /// No attribute: the check of those that cannot be changed has failed.
-    pub const CHECKED: i32 = 10;
-    /// The futex word by which the caller learns of the child's end.
-    pub const WORD: i32 = 11;
+/// What a child inherits from whoever clones it and can change: number and words of each.
+macro_rules! taken_on {
+    ($($name:ident = $number:literal, $words:literal;)*) => {
+        /// What is taken on, by number.
+        pub mod what {
+            $(#[doc = concat!("The ", $words, ".")] pub const $name: i32 = $number;)*
+            /// Nothing: what cannot be taken on is not as it should be.
+            pub const CHECKED: i32 = 10;
+            /// The word that tells the caller.
+            pub const WORD: i32 = 11;
+
+            /// The words for a number, for errors.
+            pub fn words(what: i32) -> Option<&'static str> {
+                match what {
+                    $($name => Some($words),)*
+                    WORD => Some("robust list"),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+taken_on! {
+    DIRECTORY = 0, "directory";
+    GROUP = 1, "process group";
+    LIMIT = 2, "resource limits";
+    NICE = 3, "nice value";
+    SCHEDULER = 4, "scheduler";
+    AFFINITY = 5, "processors";
+    IO_PRIORITY = 6, "I/O priority";
+    TIMER_SLACK = 7, "timer slack";
+    PERSONALITY = 8, "personality";
+    SIGNALS = 9, "ignored signals";
 }
 
 /// Entry of a child in the memory of the zygote that cloned it: takes on the caller's attributes, and plays the plan.
@@ -158,7 +132,8 @@ pub unsafe fn adopt(sent: &Sent) {
     frame.detail.store(what::WORD, Relaxed);
     // SAFETY: this is the child (module contract).
     let answer = unsafe {
-        hold_word(sent).and_then(|()| {
+        robust::watch(sent.robust.get(), &frame.word).and_then(|()| {
+            frame.word.store(robust::held(), Release);
             if sent.announce != 0 {
                 sys::futex_wake(&frame.word);
             }

@@ -1,0 +1,49 @@
+//! A robust futex: the kernel marks a word when the child leaves its memory, and wakes who waits for it.
+//!
+//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only where somebody shares its memory still. A child that
+//! has memory of its own, or that outlives the process it was cloned by, puts a word into its *robust list* instead: a futex that a
+//! thread holds, which the kernel marks when the thread executes a program as when it ends.
+//!
+//! Source: set_robust_list(2); exit_robust_list() and handle_futex_death() in kernel/futex/core.c, exec_mm_release() in
+//! kernel/fork.c.
+//!
+//! # Safety
+//! As for [`child`](crate::child).
+
+use crate::sys::{self, Result, uapi};
+use core::ptr::null;
+use core::sync::atomic::AtomicU32;
+
+/// `struct robust_list_head`, and the one entry of its list.
+#[repr(C)]
+pub struct Robust {
+    first: *const Robust,
+    /// From an entry to its futex word.
+    offset: isize,
+    pending: *const (),
+    /// The entry: it leads back to the head.
+    entry: *const Robust,
+}
+
+/// Length of `struct robust_list_head`, in bytes.
+const HEAD: usize = 3 * size_of::<usize>();
+
+/// What the word holds from then on: the child's thread number, in its own PID namespace. With FUTEX_WAITERS, or the kernel wakes
+/// nobody.
+pub fn held() -> u32 {
+    sys::gettid() as u32 | uapi::FUTEX_WAITERS
+}
+
+/// Makes `word` the one entry of the calling thread's robust list, which is kept in `list`. The word has to be [`held`].
+///
+/// # Errors
+/// Of `set_robust_list(2)`: the kernel does not keep watch.
+pub unsafe fn watch(list: *mut Robust, word: &AtomicU32) -> Result<()> {
+    // SAFETY: only the child uses the list, which lies beside its frame and is there until it has left.
+    unsafe {
+        let entry = &raw const (*list).entry;
+        let offset = word.as_ptr() as isize - entry as isize;
+        list.write(Robust { first: entry.cast(), offset, pending: null(), entry: list });
+        sys::syscall(uapi::__NR_set_robust_list, [list as usize, HEAD, 0, 0, 0, 0]).map(drop)
+    }
+}
