@@ -154,12 +154,28 @@ fn few_files_need_each_other() {
     eprintln!("the largest circle of files: {most:?}");
 }
 
+/// The builders that the table of settings makes; the rows have their documentation.
+fn is_of_table(name: &str) -> bool {
+    name.contains('$')
+}
+
+/// Each row of the table of settings with a builder has an example of it.
+#[test]
+fn settings_of_the_table_have_an_example() {
+    let table = fs::read_to_string(root().join("crates/forkless/src/settings.rs")).expect("the table");
+    let rows = forkless::settings::TABLE.iter().filter(|row| row.docs.is_some()).count();
+    assert_eq!(table.matches(" /// ```").count(), 2 * rows, "examples in {rows} rows");
+}
+
 /// An example says what a function is for sooner than its text does, and as a doc test it is compiled.
 #[test]
 fn public_functions_have_an_example() {
     let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs", "tokio/mod.rs", "zygote/mod.rs"]);
-    let bare: Vec<_> =
-        all.iter().filter(|one| !one.has_example).map(|one| format!("{} ({})", one.name, one.source)).collect();
+    let bare: Vec<_> = all
+        .iter()
+        .filter(|one| !one.has_example && !is_of_table(&one.name))
+        .map(|one| format!("{} ({})", one.name, one.source))
+        .collect();
     assert!(bare.is_empty(), "{} functions have no example: {bare:#?}", bare.len());
     assert!(all.len() > 250, "only {} functions were found", all.len());
 }
@@ -172,7 +188,7 @@ fn methods_of_command_are_grouped_in_its_documentation() {
     let groups = groups.split("///\n").next().expect("the groups");
     let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs"]);
     let mut methods = 0;
-    for method in all.iter().filter(|one| !one.source.starts_with("tokio")) {
+    for method in all.iter().filter(|one| !one.source.starts_with("tokio") && !is_of_table(&one.name)) {
         if let Some(name) = method.name.strip_prefix("Command::") {
             methods += 1;
             let listed = groups.matches(&format!("](Self::{name})")).count();

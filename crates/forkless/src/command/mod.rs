@@ -66,7 +66,8 @@ pub(crate) use setup::{Name, Setup};
 ///   [`group_name`](Self::group_name).
 /// - **Limits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
 ///   [`cpu_affinity`](Self::cpu_affinity), [`io_priority`](Self::io_priority), [`timer_slack`](Self::timer_slack),
-///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality).
+///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality), [`memory_policy`](Self::memory_policy),
+///   [`memory_deny_write_execute`](Self::memory_deny_write_execute).
 /// - **Session and terminal**: [`setsid`](Self::setsid), [`process_group`](Self::process_group),
 ///   [`controlling_terminal`](Self::controlling_terminal), [`foreground`](Self::foreground), [`pty`](Self::pty).
 /// - **Working directory, root and umask**: [`current_dir`](Self::current_dir),
