@@ -56,7 +56,8 @@ fn main() -> ExitCode {
             // SAFETY: ends the process.
             unsafe { libc::_exit(101) };
         }));
-        // Closes descriptors that the caller has left open. SAFETY: before any descriptor was opened here.
+        // Closes descriptors that the caller has left open.
+        // SAFETY: before any descriptor was opened here.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         return if host::run(&read(&args)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
@@ -91,7 +92,8 @@ fn read(args: &[String]) -> Options {
 /// Starts the host and looks after it.
 #[expect(clippy::zombie_processes, reason = "it is reaped by its number: see host_status")]
 fn supervise(args: &[String], seed: u64) -> ExitCode {
-    // Orphans of the host become children of this process. SAFETY: a flag of this process.
+    // Orphans of the host become children of this process.
+    // SAFETY: a flag of this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let mut host = Command::new("/proc/self/exe").arg(HOST).args(args).stdout(Stdio::piped()).spawn().expect("a host");
     let pid = host.id() as i32;

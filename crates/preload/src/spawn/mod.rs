@@ -74,7 +74,8 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         }
         Ok(Answer::Failed(error)) => error,
         // To the caller, the child was started and then killed. That child was never visible, so another one is started
-        // and killed by the same signal. SAFETY: the caller's contract.
+        // and killed by the same signal.
+        // SAFETY: the caller's contract.
         Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
         Err(why) => {
             if why != OFF {
@@ -417,7 +418,8 @@ pub(crate) const RESERVED: [c_int; 2] = [32, 33];
 /// The signals of a set.
 fn members(set: &sigset_t) -> Vec<c_int> {
     // A set begins with a word in which bit n-1 is signal n. libc's own functions skip 32 and 33, so the word is read
-    // directly. SAFETY: a set is longer than a word.
+    // directly.
+    // SAFETY: a set is longer than a word.
     let word = unsafe { (&raw const *set).cast::<u64>().read() };
     (1..=64).filter(|signal| word & 1 << (signal - 1) != 0).collect()
 }

@@ -141,7 +141,8 @@ pub(crate) unsafe extern "C" fn actions_addchdir(actions: *mut Actions, path: *c
 }
 
 pub(crate) unsafe extern "C" fn actions_addfchdir(actions: *mut Actions, fd: c_int) -> c_int {
-    // glibc does not check this descriptor. SAFETY: posix_spawn_file_actions_addfchdir_np(3)'s contract.
+    // glibc does not check this descriptor.
+    // SAFETY: posix_spawn_file_actions_addfchdir_np(3)'s contract.
     unsafe { add(actions, layout::FCHDIR, What { numbers: [fd, 0] }) }
 }
 
