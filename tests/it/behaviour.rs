@@ -1,5 +1,6 @@
 //! Plays the behaviour table: every case on every route.
 
+use forkless_tests::process;
 use forkless_tests::table::{BY_ZYGOTE, Case, OTHER_LAUNCHERS, ROUTES, load};
 use std::path::Path;
 use std::process::Command;
@@ -104,6 +105,10 @@ fn controls() {
     for (words, complaint) in wrong {
         let case: Case = toml::from_str(&format!("name = 'control'\n{words}")).expect(words);
         let route = case.routes.clone().and_then(|routes| routes.into_iter().next()).unwrap_or("normal".into());
+        if complaint == "the passing is PidfdGetfd" && !process::kernel_at_least(5, 16) {
+            say("SKIPPED: a control of the passing because under any filter nothing is fetched before Linux 5.16\n");
+            continue;
+        }
         let said = play(&case, &route).expect_err(words);
         assert!(said.contains(complaint), "{words}: {said}");
     }
@@ -112,7 +117,7 @@ fn controls() {
 /// Negative control: changes that a child makes to its parent's state are detected if they are not reverted.
 #[test]
 fn children_without_guards_are_detected() {
-    let is_root = forkless_tests::process::is_root();
+    let is_root = process::is_root();
     for (what, change, needs_root) in [("ids", "dumpable: was 1, is ", true), ("oom", "oom_score_adj: was ", false)] {
         if needs_root && !is_root {
             say(&format!("SKIPPED: control {what} because it needs root\n"));

@@ -19,3 +19,10 @@ pub fn kernel_at_least(major: u32, minor: u32) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }
+
+/// Has this process a filter on a kernel where the library therefore hides its memory from its children, which cannot fetch
+/// descriptors from it then? (`launch/dumps.rs`.)
+pub fn is_hidden_from_children() -> bool {
+    // SAFETY: reads a number.
+    !kernel_at_least(5, 16) && unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != 0
+}

@@ -160,7 +160,7 @@ fn group_runs(group: i32) -> bool {
 /// A capture whose time finds the program after its first line: with a longer time if it had not come so far. What is said at once
 /// and lost every time is still missing in the last answer.
 pub(crate) fn in_time<T>(how: &Capture, run: impl Fn(&Capture) -> T, out: impl Fn(&T) -> &[u8]) -> T {
-    for time in [100, 300, 1000, 3000] {
+    for time in [100, 300, 1000, 3000, 10_000] {
         let answer = run(&how.clone().timeout(Duration::from_millis(time)));
         if out(&answer).contains(&b'\n') {
             return answer;

@@ -343,7 +343,7 @@ pub fn kill_storm(_: &[String]) {
                 break;
             }
             // Longer and longer, so that a launch comes to its end in between.
-            thread::sleep(Duration::from_millis(3 + n / 100));
+            thread::sleep(Duration::from_millis(3 + n / 100) * forkless_tests::patience::factor());
             if let Some(pid) = zygote.pid() {
                 // Our helper, or a number that was its own a moment ago.
                 forkless_tests::process::kill(pid as i32, libc::SIGKILL);
@@ -417,7 +417,8 @@ pub fn large(_: &[String]) {
         assert!(length > 1_500_000, "{length} bytes");
     }
     let now = rss(helper_pid(&zygote));
-    assert!(now < resident + 512, "the helper has {now} KiB, {resident} before");
+    // Less than one environment; before Linux 6.2 the number itself is some hundred KiB off.
+    assert!(now < resident + 1400, "the helper has {now} KiB, {resident} before");
     drop(zygote);
     observe::assert_no_orphans();
 }

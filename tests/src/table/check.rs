@@ -4,6 +4,7 @@ use super::parent::{Place, cgroup_name, pty};
 use super::play::Played;
 use super::{Case, Failure, Find, GIVEN, Report, encode, errno, launcher, launchers, refusals, signal};
 use crate::observe::{Observed, UNKNOWN};
+use crate::process;
 use crate::state::State;
 use forkless::{CloneCall, DescriptorTable, Error, Passing, Route, Step};
 use std::collections::BTreeMap;
@@ -364,11 +365,12 @@ fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route)
         named || attaches || set.pty || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
     let pipes = sources().any(|(_, source)| source == "piped");
     let no_getfd = refused("pidfd_getfd") || refused("pidfd_open");
+    let is_hidden = process::is_hidden_from_children() || set.seccomp.is_some() && !process::kernel_at_least(5, 16);
     let (table, passing) = if case.ask.inherit_all {
         ("CopiedOnRequest", Passing::None)
     } else if refused("close_range") {
         ("Copied", Passing::None)
-    } else if named && no_getfd {
+    } else if named && no_getfd || (named || pipes) && is_hidden {
         ("PrivateBelow", Passing::None)
     } else {
         let passing = match (named || pipes, no_getfd) {

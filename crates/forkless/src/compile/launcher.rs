@@ -10,7 +10,6 @@ use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::CALLER_VARIABLES;
 use forkless_core::planted;
-use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 
