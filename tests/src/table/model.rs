@@ -376,7 +376,9 @@ fn namespaces(world: &World<'_>, found: &mut Prediction) {
         let names = [("Mount", "mnt"), ("Network", "net")];
         let name =
             names.iter().find(|(known, _)| known == kind).map_or(kind.to_lowercase(), |(_, name)| (*name).into());
-        found.put(&format!("ns.{name}"), "!");
+        // Before Linux 6.3 exec does not enter a new time namespace; only the program's children are in it.
+        let is_entered = kind != "Time" || kernel_at_least(6, 3);
+        found.put(&format!("ns.{name}"), if is_entered { "!" } else { "*" });
         found.refuse("a namespace made and joined", world.joins(kind));
         let step = if kind == "Time" { "Namespace" } else { "Clone" };
         found.fail(step, !world.inner.has(ADMIN));
