@@ -2,8 +2,8 @@
 //!
 //! - `CLONE_VM`: no page table is copied.
 //! - `CLONE_FILES`: no file-descriptor table is copied. The child creates a small one of its own.
-//! - No `CLONE_VFORK`, except for a few plans and under a debugger ([`traced`]). So the caller can continue at once or
-//!   wait with a timeout, and a child that is stopped before exec does not suspend the caller too.
+//! - No `CLONE_VFORK`, except for a few plans and under a debugger ([`traced`]). So the caller can continue at once
+//!   or wait with a timeout, and a child that is stopped before exec does not suspend the caller too.
 //! - No exit signal. Exec sets it to SIGCHLD, so a child that fails before exec is invisible to the host's SIGCHLD
 //!   handler and to its `waitpid(-1)`. The waits of this library see it, because they have `__WALL`.
 
@@ -18,8 +18,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// The system call and its flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// `clone3` with `CLONE_CLEAR_SIGHAND`. Otherwise `clone`, with every signal blocked until the child has reset the
-    /// handlers.
+    /// `clone3` with `CLONE_CLEAR_SIGHAND`. Otherwise `clone`, with every signal blocked until the child has reset
+    /// the handlers.
     pub(crate) clone3: bool,
     /// `CLONE_FILES`.
     pub(crate) share_files: bool,
@@ -34,18 +34,18 @@ pub(crate) struct How {
     /// `CLONE_PARENT_SETTID`: the kernel stores the child's PID in the frame before the child runs. `clone` cannot
     /// combine this with a pidfd.
     pub(crate) tells_pid: bool,
-    /// `CLONE_PARENT`: the child becomes a sibling of the caller. Only its robust list reports that it has left, without
-    /// `CLONE_CHILD_CLEARTID`: the kernel would clear the futex word a moment later, when the word may already belong
-    /// to the next child.
+    /// `CLONE_PARENT`: the child becomes a sibling of the caller. Only its robust list reports that it has left,
+    /// without `CLONE_CHILD_CLEARTID`: the kernel would clear the futex word a moment later, when the word may
+    /// already belong to the next child.
     pub(crate) for_parent: bool,
-    /// Flags that only `clone3` of Linux 7.1 has: [`CLONE_AUTOREAP`](crate::kernel::CLONE_AUTOREAP) and related ones. If
-    /// they cannot be set, the clone fails.
+    /// Flags that only `clone3` of Linux 7.1 has: [`CLONE_AUTOREAP`](crate::kernel::CLONE_AUTOREAP) and related ones.
+    /// If they cannot be set, the clone fails.
     pub(crate) flags: u64,
 }
 
 impl How {
-    /// The settings that every child has. Every clone must start from these. They include `CLONE_VFORK` if a tracer is
-    /// attached, which would otherwise take a child that shares memory for a thread.
+    /// The settings that every child has. Every clone must start from these. They include `CLONE_VFORK` if a tracer
+    /// is attached, which would otherwise take a child that shares memory for a thread.
     pub(crate) fn plain() -> Self {
         Self {
             clone3: true,
@@ -91,8 +91,8 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
         flags |= uapi::CLONE_PARENT_SETTID as u64;
     }
     let guards = dumps::reach_the_parent();
-    // A raw system call, because libc's sigprocmask never blocks the signals that libc itself uses. The mask is restored
-    // below on every path.
+    // A raw system call, because libc's sigprocmask never blocks the signals that libc itself uses. The mask is
+    // restored below on every path.
     let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(blocked_in_caller()));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
@@ -153,8 +153,8 @@ unsafe fn by_clone3(
     entry: Entry<Frame>,
 ) -> Result<i32, i32> {
     let (base, length) = stack.span();
-    // The first version of the structure ends before set_tid, and every kernel with clone3 accepts it. The third version
-    // has the cgroup.
+    // The first version of the structure ends before set_tid, and every kernel with clone3 accepts it. The third
+    // version has the cgroup.
     let mut size = 64;
     if cgroup >= 0 {
         flags |= CLONE_INTO_CGROUP;
@@ -177,8 +177,8 @@ unsafe fn by_clone3(
     unsafe { sys::clone3_call(&args, size, entry, stack.frame_ptr()) }
 }
 
-/// The child starts with the parent's handlers. So every signal is blocked before the clone, and stays blocked until the
-/// child has reset them.
+/// The child starts with the parent's handlers. So every signal is blocked before the clone, and stays blocked until
+/// the child has reset them.
 unsafe fn by_clone(stack: &mut Stack, flags: u64, told: *mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
     let (base, length) = stack.span();
     let top = (base + length) as usize;

@@ -54,8 +54,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let features = Features::get_to_launch(run.form != Form::Launch);
     let mut features = features.map_err(|error| failure::probe_error(plan, error))?;
     let caller = Caller::of(plan, run);
-    // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it, and
-    // no child has it while the caller is non-dumpable.
+    // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it,
+    // and no child has it while the caller is non-dumpable.
     let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
         let way = best_way(plan, run, &caller, features, copy_sources);
@@ -155,7 +155,8 @@ fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
     way.shares_table() && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
 
-/// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other causes.
+/// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
+/// causes.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
     let plain = plan.namespaces == 0 && plan.cgroup.is_none();
     // clone(2) does not have these flags. Without them the child would not be the one that was requested.
@@ -231,8 +232,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     let mut clone = |stack: &mut Stack, how: How| {
         plan.creator.run(caller.is_first_thread(), || {
             tried = true;
-            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
-            // left: by waiting for that here, or by the handle that the stack goes into together with the plan.
+            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child
+            // has left: by waiting for that here, or by the handle that the stack goes into together with the plan.
             unsafe { clone::clone(stack, how, forkless_core::child::play) }
         })
     };
@@ -240,8 +241,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     // started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
         Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
-            // No thread could be started. CLONE_VFORK is only a precaution here, against a tracer or the OOM killer: the
-            // launch continues without it instead of failing.
+            // No thread could be started. CLONE_VFORK is only a precaution here, against a tracer or the OOM killer:
+            // the launch continues without it instead of failing.
             Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),
         },
@@ -332,8 +333,9 @@ pub(crate) fn late_error(
         let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
         return stack.lenders_error(plan, status).unwrap_or_else(failed);
     }
-    // It is too late to repeat this launch, but later launches avoid what was refused. Only cloned children have other
-    // methods. For a forked child the features are not read, because the probe would clone a child that shares memory.
+    // It is too late to repeat this launch, but later launches avoid what was refused. Only cloned children have
+    // other methods. For a forked child the features are not read, because the probe would clone a child that shares
+    // memory.
     let signal = fatal_signal(stack, status);
     if planted!("probe-for-a-forked-child") {
         let _ = Features::get();

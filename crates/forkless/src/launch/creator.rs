@@ -1,12 +1,12 @@
 //! The thread that clones the child.
 //!
-//! For the kernel a child's parent is the *thread* that cloned it. Nearly always that is the calling thread, at no cost.
-//! In two cases it must be another thread:
+//! For the kernel a child's parent is the *thread* that cloned it. Nearly always that is the calling thread, at no
+//! cost. In two cases it must be another thread:
 //!
-//! - A parent-death signal is sent when the thread that cloned ends, even if the process lives on. So the *keeper* clones:
-//!   one thread for the whole process, which is started when first needed and never ends.
-//! - A child in an existing PID namespace must be cloned by a thread that has joined it. A thread is started for that one
-//!   launch.
+//! - A parent-death signal is sent when the thread that cloned ends, even if the process lives on. So the *keeper*
+//!   clones: one thread for the whole process, which is started when first needed and never ends.
+//! - A child in an existing PID namespace must be cloned by a thread that has joined it. A thread is started for that
+//!   one launch.
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
@@ -60,8 +60,8 @@ impl Creator {
     }
 }
 
-/// Calls `start` with the host's signals blocked. A thread that it starts inherits the mask, so the kernel delivers none
-/// of these signals to it.
+/// Calls `start` with the host's signals blocked. A thread that it starts inherits the mask, so the kernel delivers
+/// none of these signals to it.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Restored below.
     let blocked = ALL_BUT_SIGSYS & !LIBCS;
@@ -122,15 +122,16 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
                 Err(CreatorError::OwnTable)
             };
         }
-        // The keeper keeps the file-descriptor table of the thread that starts it, so that must be the process's table.
-        // A first thread that has ended has no memory and no table to compare.
+        // The keeper keeps the file-descriptor table of the thread that starts it, so that must be the process's
+        // table. A first thread that has ended has no memory and no table to compare.
         let first = sys::getpid();
         if is_the_same(KCMP_VM, first) && !shares_table(first) {
             return Err(CreatorError::OwnTable);
         }
         let new = Box::into_raw(Box::new(start(me).map_err(CreatorError::Thread)?));
         if KEEPER.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Another thread has published its keeper first. Dropping the sender ends the thread that was just started.
+            // Another thread has published its keeper first. Dropping the sender ends the thread that was just
+            // started.
             // SAFETY: made above, and published nowhere.
             drop(unsafe { Box::from_raw(new) });
         }
@@ -191,8 +192,8 @@ fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError
     let mut job = || answer = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
     let (done, wait) = sync_channel(1);
     let erased: *mut (dyn FnMut() + Send + '_) = &raw mut job;
-    // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and drops
-    // the sender, which ends the wait too, only after that.
+    // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and
+    // drops the sender, which ends the wait too, only after that.
     let work =
         unsafe { std::mem::transmute::<*mut (dyn FnMut() + Send + '_), *mut (dyn FnMut() + Send + 'static)>(erased) };
     let gone = || CreatorError::Thread(gone());

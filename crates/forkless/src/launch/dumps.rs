@@ -1,12 +1,13 @@
 //! Core dumps of a child that shares this process's memory, before Linux 5.16.
 //!
-//! Before such a kernel writes a core dump, it kills every process that shares the memory: a SIGQUIT to a child would kill
-//! the host. So there the child has handlers for the signals that dump core (`signals::guard`), and exec removes them.
+//! Before such a kernel writes a core dump, it kills every process that shares the memory: a SIGQUIT to a child would
+//! kill the host. So there the child has handlers for the signals that dump core (`signals::guard`), and exec removes
+//! them.
 //!
-//! A seccomp filter that kills runs no handler. But the kernel does not dump non-dumpable memory, and then kills nothing
-//! else. So if the child may have such a filter, the memory is made non-dumpable until the child has left it. That is not
-//! done for every launch: meanwhile the process's files in `/proc` belong to root, and its children cannot fetch
-//! descriptors from it.
+//! A seccomp filter that kills runs no handler. But the kernel does not dump non-dumpable memory, and then kills
+//! nothing else. So if the child may have such a filter, the memory is made non-dumpable until the child has left it.
+//! That is not done for every launch: meanwhile the process's files in `/proc` belong to root, and its children
+//! cannot fetch descriptors from it.
 //!
 //! A distribution's kernel may have the change in an earlier version. Nothing shows that, so the version decides.
 //!
@@ -60,14 +61,14 @@ fn version(text: &[u8]) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Whether a seccomp filter may kill a child whose core dump would kill this process. `is_filtered`: the child installs a
-/// filter of its own.
+/// Whether a seccomp filter may kill a child whose core dump would kill this process. `is_filtered`: the child
+/// installs a filter of its own.
 pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
     reach_the_parent() && (is_filtered || signals::has_filter())
 }
 
-/// Makes the memory non-dumpable. The caller holds a [`KeepDumpable`](super::dumpable::KeepDumpable), which restores the
-/// state.
+/// Makes the memory non-dumpable. The caller holds a [`KeepDumpable`](super::dumpable::KeepDumpable), which restores
+/// the state.
 pub(super) fn forbid() {
     if !planted!("dumps-not-forbidden") {
         let _ = kernel::prctl(Prctl::SetDumpable, 0);

@@ -16,8 +16,8 @@ use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
 
-/// Plays the plan. Returns only on failure, with the error. Then the signal mask and the actions of `signals` have been
-/// restored.
+/// Plays the plan. Returns only on failure, with the error. Then the signal mask and the actions of `signals` have
+/// been restored.
 pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     if let Some(what) = refusal(plan) {
         return Error::check(plan.program(), format!("exec makes no child, so there is no parent {what}"));

@@ -1,12 +1,13 @@
-//! Creating the child by libc's `fork(3)`: for a child that needs its own memory, above all for closures that run before
-//! exec.
+//! Creating the child by libc's `fork(3)`: for a child that needs its own memory, above all for closures that run
+//! before exec.
 //!
-//! The child plays the same plan, in a copy of the caller's memory. It reports through a frame in a shared mapping, which
-//! is created for this run. `forkless_core::forked` explains how the parent learns that the child has left. Every signal
-//! is blocked before the fork, until the child has reset the handlers, so no handler of the caller runs in the copy.
+//! The child plays the same plan, in a copy of the caller's memory. It reports through a frame in a shared mapping,
+//! which is created for this run. `forkless_core::forked` explains how the parent learns that the child has left.
+//! Every signal is blocked before the fork, until the child has reset the handlers, so no handler of the caller runs
+//! in the copy.
 //!
-//! The exit signal is SIGCHLD from the start. So the host's SIGCHLD handler also sees a child that fails before exec, and
-//! a host that reaps every child may reap it first. Every launcher that forks has this limit.
+//! The exit signal is SIGCHLD from the start. So the host's SIGCHLD handler also sees a child that fails before exec,
+//! and a host that reaps every child may reap it first. Every launcher that forks has this limit.
 
 use super::forked::{PATIENCE, has_executed, nap};
 use super::run::{Caller, Form, Run, Running};
@@ -70,7 +71,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
-            // By the pidfd if there is one: other code of the host may have reaped the child, and its PID may be reused.
+            // By the pidfd if there is one: other code of the host may have reaped the child, and its PID may be
+            // reused.
             let ended = running.ended.take().unwrap_or_else(|| wait::wait(pid, running.pidfd.as_ref(), started));
             let status = ended.ok().map(|ended| ended.status);
             Err(failure::failed(plan, outcome).by(fatal_signal(&running.stack, status)))
@@ -102,9 +104,9 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
 
 /// `fork(3)`, with signals blocked so that no handler of the caller runs in the child. Does not return in the child.
 fn fork(stack: &Stack) -> Result<i32, i32> {
-    // Without the signals that libc itself uses. A thread that changes its IDs interrupts every thread with one and waits
-    // for all of them, and a pthread_atfork(3) handler may wait for that thread: a deadlock if they were blocked.
-    // The mask is restored below; the child sets its own.
+    // Without the signals that libc itself uses. A thread that changes its IDs interrupts every thread with one and
+    // waits for all of them, and a pthread_atfork(3) handler may wait for that thread: a deadlock if they were
+    // blocked. The mask is restored below; the child sets its own.
     let mask = sys::set_signal_mask(blocked_in_caller() & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
@@ -127,8 +129,8 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
     answer
 }
 
-/// The pidfd of a child that has not begun to play. `None` if pidfds are refused, or if the child was killed and other
-/// code has reaped it.
+/// The pidfd of a child that has not begun to play. `None` if pidfds are refused, or if the child was killed and
+/// other code has reaped it.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
     match kernel::pidfd_open(pid) {
         Ok(pidfd) => Ok(Some(pidfd)),

@@ -1,4 +1,5 @@
-//! Watching a child that was created by fork. It has its own memory, so the kernel clears no futex word when it leaves.
+//! Watching a child that was created by fork. It has its own memory, so the kernel clears no futex word when it
+//! leaves.
 
 use super::stack::has_left;
 use crate::kernel;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 /// How long to sleep before checking whether a child between clone and exec was stopped or killed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// [`wait_while`](super::watch::wait_while) for a forked child: waits until it has left. False if the time ran out or the
-/// child was found stopped.
+/// [`wait_while`](super::watch::wait_while) for a forked child: waits until it has left. False if the time ran out or
+/// the child was found stopped.
 pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) -> bool {
     // A limit beyond the clock's range is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -64,7 +65,8 @@ pub(super) fn nap(word: &AtomicU32, value: u32, time: Duration) {
 /// Whether a child that has left has executed a program; false if it was killed in exec. True if that cannot be
 /// determined.
 ///
-/// The kernel marks the exec a moment after the child has left the memory, so this waits for the mark or the child's end.
+/// The kernel marks the exec a moment after the child has left the memory, so this waits for the mark or the child's
+/// end.
 pub(super) fn has_executed(pid: i32) -> bool {
     loop {
         match executed(pid) {
@@ -78,10 +80,10 @@ pub(super) fn has_executed(pid: i32) -> bool {
 
 /// Whether the child has executed a program. `None` if that cannot be determined at the moment.
 ///
-/// `/proc` shows it for every child, but reading it needs a descriptor. If none is left, `setpgid(2)` shows it for a child
-/// in the caller's session. A parent may move a child to another process group only until the child executes a program,
-/// and gets EACCES afterwards. No process has the group that is named here, so nothing is moved: before exec the answer is
-/// EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
+/// `/proc` shows it for every child, but reading it needs a descriptor. If none is left, `setpgid(2)` shows it for a
+/// child in the caller's session. A parent may move a child to another process group only until the child executes a
+/// program, and gets EACCES afterwards. No process has the group that is named here, so nothing is moved: before exec
+/// the answer is EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
 fn executed(pid: i32) -> Option<bool> {
     const NO_GROUP: i32 = i32::MAX;
     if let Some(has_forked_only) = stat(pid) {

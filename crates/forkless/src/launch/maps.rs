@@ -14,11 +14,11 @@ use std::thread;
 /// An errno, and the file that it is about.
 pub(crate) type MapError = (i32, &'static str);
 
-/// Writes the maps and lets the child continue; on failure makes it exit. `forbids_dumps`: makes the memory non-dumpable
-/// before the child continues.
+/// Writes the maps and lets the child continue; on failure makes it exit. `forbids_dumps`: makes the memory
+/// non-dumpable before the child continues.
 ///
-/// The child waits for this call and has not been reaped, so the PID is its own. `is_there` checks that for an autoreaped
-/// child, which may be killed and reaped at any time.
+/// The child waits for this call and has not been reaped, so the PID is its own. `is_there` checks that for an
+/// autoreaped child, which may be killed and reaped at any time.
 pub(crate) fn write(
     pid: i32,
     go: &AtomicU32,
@@ -39,8 +39,8 @@ pub(crate) fn write(
     answer.map_err(|(error, what)| (error.raw_os_error().unwrap_or(errno::EINVAL), what))
 }
 
-/// Clones, while another thread writes the maps: with `CLONE_VFORK` the thread that clones is suspended until the child
-/// has left.
+/// Clones, while another thread writes the maps: with `CLONE_VFORK` the thread that clones is suspended until the
+/// child has left.
 ///
 /// Returns the result of `clone`, and the result of writing the maps if the child has asked for them.
 pub(crate) fn write_meanwhile<T>(

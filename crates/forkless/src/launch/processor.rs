@@ -1,8 +1,8 @@
 //! Keeps a process that is about to be woken on its waker's CPU, on machines with few CPUs.
 //!
-//! The kernel wakes a process on an idle CPU, if there is one. With two CPUs the other one is mostly in a sleep state, or
-//! busy with the previous child. Waking it takes longer than the waker takes to block and to free its own CPU: 14 µs on a
-//! virtual machine, all of them the waker's time.
+//! The kernel wakes a process on an idle CPU, if there is one. With two CPUs the other one is mostly in a sleep
+//! state, or busy with the previous child. Waking it takes longer than the waker takes to block and to free its own
+//! CPU: 14 µs on a virtual machine, all of them the waker's time.
 //!
 //! Source: select_task_rq_fair() in kernel/sched/fair.c; sched_setaffinity(2).
 
@@ -21,7 +21,8 @@ pub(crate) fn own() -> Option<u32> {
     kernel::cpu().ok().filter(|&cpu| cpu < 64)
 }
 
-/// Binds a child to one CPU; returns whether that worked. The caller must restore the affinity once the child is awake.
+/// Binds a child to one CPU; returns whether that worked. The caller must restore the affinity once the child is
+/// awake.
 pub(crate) fn keep(pid: i32, cpu: u32) -> bool {
     // The child has not been reaped, so the PID is its own.
     kernel::set_affinity(pid, 1 << cpu).is_ok()

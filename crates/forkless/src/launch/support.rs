@@ -3,10 +3,11 @@
 use super::probe::{Feature, Features, ProbeError, is_refusal};
 use std::io;
 
-/// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows them.
+/// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows
+/// them.
 ///
-/// A real child tests them, once per process. A feature that is refused to a later launch counts as missing for a while,
-/// and is then tried again.
+/// A real child tests them, once per process. A feature that is refused to a later launch counts as missing for a
+/// while, and is then tried again.
 ///
 /// ```
 /// let here = forkless::Support::probe()?;
@@ -21,7 +22,8 @@ pub struct Support {
     /// A child can share the caller's memory: `CLONE_VM` of `clone(2)`. Without it, no launch by
     /// [`Launcher::Clone`](crate::Launcher::Clone) works, and no other feature is available.
     pub shared_memory: bool,
-    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without it, `clone(2)` is used, with every signal blocked during the clone.
+    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without it, `clone(2)` is used, with every signal blocked during the
+    /// clone.
     pub clone3: bool,
     /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without it, the file-descriptor table is copied whole.
     pub close_range: bool,

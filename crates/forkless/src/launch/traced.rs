@@ -1,15 +1,15 @@
 //! Whether this process is traced, by a debugger or by strace.
 //!
 //! The kernel reports a new child to the tracer of its caller, and chooses the kind of report by the clone's flags. A
-//! child with neither `CLONE_VFORK` nor the exit signal SIGCHLD is reported as a thread. gdb and lldb then take it for a
-//! thread of the host, and lose the host when the child executes a program. With `CLONE_VFORK` it is reported as a process
-//! that has the host's memory until exec, and they remove their breakpoints from that memory for that time. So a traced
-//! caller launches with `CLONE_VFORK`, and waits for the exec.
+//! child with neither `CLONE_VFORK` nor the exit signal SIGCHLD is reported as a thread. gdb and lldb then take it
+//! for a thread of the host, and lose the host when the child executes a program. With `CLONE_VFORK` it is reported
+//! as a process that has the host's memory until exec, and they remove their breakpoints from that memory for that
+//! time. So a traced caller launches with `CLONE_VFORK`, and waits for the exec.
 //!
-//! The answer is in `/proc`, and reading it costs some microseconds. So it is read at the first launch, and again at the
-//! first launch after [`WINDOW`] has passed. Launches in between make no system call for it. A tracer that attaches stops
-//! the process, mostly for longer than that, so the launches after an attach see the tracer. A forked copy of this process
-//! uses the original's answer for no longer than that either.
+//! The answer is in `/proc`, and reading it costs some microseconds. So it is read at the first launch, and again at
+//! the first launch after [`WINDOW`] has passed. Launches in between make no system call for it. A tracer that
+//! attaches stops the process, mostly for longer than that, so the launches after an attach see the tracer. A forked
+//! copy of this process uses the original's answer for no longer than that either.
 //!
 //! Source: kernel_clone() in kernel/fork.c, PTRACE_EVENT_CLONE in ptrace(2), TracerPid in proc_pid_status(5).
 
@@ -28,7 +28,8 @@ const WINDOW_WITHOUT_PROC: u64 = 100 * WINDOW;
 /// Until when the answer is used, in nanoseconds of the monotonic clock. The lowest bit is the answer.
 static ANSWER: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the process was traced when this was last read. Reads the clock in the vDSO, so mostly without a system call.
+/// Whether the process was traced when this was last read. Reads the clock in the vDSO, so mostly without a system
+/// call.
 pub(super) fn is_traced() -> bool {
     let now = now();
     let answer = ANSWER.load(Ordering::Relaxed);
@@ -53,8 +54,8 @@ fn has_tracer() -> Option<bool> {
     let mut text = [MaybeUninit::uninit(); 512];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let status = openat(CWD, c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
-    // The lines up to there (Name, Umask, State, Tgid, Ngid, Pid, PPid, TracerPid) are far shorter than the buffer, even
-    // if every byte of the name is escaped.
+    // The lines up to there (Name, Umask, State, Tgid, Ngid, Pid, PPid, TracerPid) are far shorter than the buffer,
+    // even if every byte of the name is escaped.
     let (text, _) = rustix::io::read(&status, &mut text).ok()?;
     let at = text.windows(KEY.len()).position(|window| window == KEY)?;
     Some(*text.get(at + KEY.len())? != b'0')
