@@ -142,7 +142,7 @@ pub enum OpCode {
     /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one succeeds. Retried for up to `c`
     /// milliseconds while a program is open for writing (ETXTBSY). With `set`, a file that is no program (ENOEXEC) is
     /// run by the shell: the argument vectors for that, one for each string, are at the offset in the lower half of
-    /// `set`, and have as many words each as its upper half says.
+    /// `set`, and its upper half is the number of words in each.
     Exec = 13,
     /// The system call in the [`Call`] at `a`. `b` is the number of the step for reports, `c` the offset of a string
     /// that names the step's object (0: none).

@@ -161,7 +161,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         unsafe { sys::syscall(number, args) }.map(drop)
     };
     let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
-    // SAFETY: changes the child, which shares its directory with nobody.
+    // SAFETY: changes the child, which shares its working directory with no other process.
     let _ = unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) };
     call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
     call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;

@@ -93,7 +93,7 @@ static NOBODYS: Nobodys = Nobodys(MaybeUninit::zeroed());
 
 struct Nobodys(MaybeUninit<Frame>);
 
-// SAFETY: nobody writes to it, so it is a constant.
+// SAFETY: no code writes to it, so it is a constant.
 unsafe impl Sync for Nobodys {}
 
 // SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
@@ -267,7 +267,7 @@ impl Stack {
         }
         if stack.frame().state() == LEFT {
             let base = frame.wrapping_byte_sub(frame_offset());
-            // SAFETY: the whole mapping, which nobody refers to any more.
+            // SAFETY: the whole mapping, to which nothing refers any more.
             let _ = unsafe { munmap(base.cast(), MAPPING) };
             MAPPED.fetch_sub(1, Ordering::Relaxed);
         }

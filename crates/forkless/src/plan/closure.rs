@@ -33,7 +33,7 @@ pub(crate) const PANICKED: i32 = i32::MAX;
 ///
 /// A panic ends here: the child has a copy of the caller's stack, and must not unwind into it.
 pub(crate) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
-    // SAFETY: `run` has given both, and in this copy nobody changes them.
+    // SAFETY: `run` has passed both, and no other code changes them in this copy.
     let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
     for (n, closure) in (0..).zip(closures) {
         frame.detail.store(n, Ordering::Relaxed);
