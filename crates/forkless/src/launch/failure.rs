@@ -1,4 +1,4 @@
-//! A failed launch in the user's words: which step, on what, why, and what to do about it.
+//! The error of a failed launch in the user's words: step, object, reason and remedy.
 
 use super::creator::CreatorError;
 use super::probe::ProbeError;
@@ -68,7 +68,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     }
 }
 
-/// The flag of `clone3(2)` that was asked for, and what it needs, if that is why.
+/// The requested flag of `clone3(2)`; and what it needs, if this error means that it is missing.
 fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static str>)> {
     let flag = match () {
         () if plan.is_autokilled() => "CLONE_PIDFD_AUTOKILL",
@@ -85,7 +85,7 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
     Some((flag, needs))
 }
 
-/// The caller's memory could not be made dumpable again after a child that has other ids.
+/// The caller's memory could not be made dumpable again after a child that changes its IDs.
 pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
         "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
@@ -113,7 +113,7 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     }
 }
 
-/// The parent could not write an id map.
+/// The parent could not write an ID map.
 pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
@@ -191,7 +191,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     }
 }
 
-/// What a call of the mounts' is there for, where it is missing or refuses a link.
+/// The reason of a failed system call of the mount settings: the kernel does not have it, or it refuses a link.
 fn unknown_call(number: u32, errno: i32) -> Option<&'static str> {
     match (number, errno) {
         (uapi::__NR_openat2, errno::EXDEV) => Some("a link leads out of it"),
@@ -207,7 +207,7 @@ fn unknown_call(number: u32, errno: i32) -> Option<&'static str> {
     }
 }
 
-/// Names the privilege that is missing.
+/// Adds the missing privilege, or another remedy.
 fn with_privilege(error: Error, errno: i32) -> Error {
     let privilege = match (errno, error.step()) {
         (errno::EPERM, Step::SetUid) => "needs CAP_SETUID, or an id that the caller has",
@@ -251,7 +251,7 @@ fn exec_error(plan: &Plan, bare: Error, candidate: Option<String>, errno: i32) -
 }
 
 impl Error {
-    /// The file that was tried, where it is not the program as named.
+    /// Adds the path that was tried, if it differs from the program's name.
     fn on_candidate(self, plan: &Plan, candidate: Option<String>) -> Self {
         match candidate {
             Some(path) if plan.program() != path.as_str() => self.on(format!("{path:?}")),
@@ -267,7 +267,7 @@ mod tests {
     use crate::compile::compile;
     use forkless_core::report::outcome;
 
-    /// Whatever a frame holds, which others may have written to: no more than words come of it.
+    /// Other code may write anything to a frame. Whatever it holds, the result is an error with a text, and no panic.
     #[test]
     fn a_garbled_report_is_an_error() {
         let mut command = Command::new("/bin/true");
