@@ -38,7 +38,7 @@ impl Descriptors {
         let mut number = self.keep.iter().max().map_or(3, |highest| highest + 1);
         if command.inherit_all {
             let failed = |errno: rustix::io::Errno| {
-                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("of the command's own")
+                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("for the child's own use")
             };
             let holder = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
             let mut from = 3;
@@ -110,7 +110,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
                 Origin::Slot(number as usize)
             }
             Source::Borrowed(fd) if *fd < 0 => {
-                return refuse(format!("fd {fd}, to be fd {number}, is not a descriptor"));
+                return refuse(format!("fd {fd}, the source of fd {number}, is not a descriptor number"));
             }
             // A copy of itself is inherited.
             Source::DupOf(other) if *other == number => {
@@ -167,14 +167,11 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.terminal = Some(terminal(command, &mut found)?);
     }
     if found.pairs.len() > MAX_FDS && !planted!("more-descriptors-than-room") {
-        return refuse(format!(
-            "{} descriptors are more than the {MAX_FDS} that one command can name",
-            found.pairs.len()
-        ));
+        return refuse(format!("{} descriptors are more than the {MAX_FDS} of one command", found.pairs.len()));
     }
     let most = if command.pty.is_some() { TERMINAL_SLOT - 3 } else { SLOTS - 3 };
     if found.sockets.len() > most {
-        return refuse(format!("{} socket pairs are more than the {most} a command can have", found.sockets.len()));
+        return refuse(format!("{} socket pairs are more than the {most} of one command", found.sockets.len()));
     }
     if !planted!("descriptors-unsorted") {
         found.pairs.sort_by_key(|pair| pair.target);
@@ -207,11 +204,11 @@ fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error
     if other < 0 || !known {
         return Err(Error::check(
             &command.program,
-            format!("fd {number} is to be a copy of fd {other}, which the child has not got"),
+            format!("fd {number} cannot be a copy of fd {other}, which the child does not have"),
         ));
     }
     if chained {
-        let what = format!("fd {number} is to be a copy of fd {other}, which is itself a copy: name the first one");
+        let what = format!("fd {number} cannot be a copy of fd {other}, which is itself a copy: name its source");
         return Err(Error::check(&command.program, what));
     }
     Ok(())

@@ -17,32 +17,30 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     if !command.closures.is_empty() && command.launcher != Launcher::Fork {
         return refuse(
-            "pre_exec runs the caller's code in the child, which shares the caller's memory here, or is the C library's: \
-             it needs launcher(Launcher::Fork)",
+            "pre_exec needs launcher(Launcher::Fork): with other launchers the child shares the caller's memory",
         );
     }
     if let Some(name) = command.setup.simple.of_own_memory().filter(|_| command.launcher != Launcher::Fork) {
         return Err(Error::check(
             &command.program,
             format!(
-                "{name} changes the memory of who sets it, which the child shares with the caller until exec: it needs \
-                 Launcher::Fork"
+                "{name} needs Launcher::Fork: it changes the memory, which other children share with the caller until exec"
             ),
         ));
     }
     if command.scripts_by_shell && command.program_fd.is_some() {
-        return refuse("scripts_by_shell needs the program's path, which program_fd has not");
+        return refuse("scripts_by_shell needs the program's path, which program_fd does not have");
     }
     if command.scripts_by_shell && command.launcher == Launcher::PosixSpawn {
-        return refuse("scripts_by_shell is no part of posix_spawn(3)");
+        return refuse("posix_spawn cannot do scripts_by_shell: Launcher::Clone and Launcher::Fork can");
     }
     if is_autoreaped(command) {
         check_autoreap(command)?;
     }
     if command.launcher == Launcher::Fork && command.sandbox.makes(Namespace::Pid) {
         return refuse(
-            "a child made by fork is not the first of a new process-id namespace, only its children could be: \
-             unshare(Namespace::Pid) needs Launcher::Clone",
+            "unshare(Namespace::Pid) needs Launcher::Clone: a forked child does not enter the new PID namespace, only its \
+             children do",
         );
     }
     Ok(())
@@ -60,14 +58,14 @@ fn check_autoreap(command: &Command) -> Result<(), Error> {
         Err(Error::check(&command.program, format!("{name} {why}")))
     };
     if command.launcher != Launcher::Clone {
-        return refuse("is a flag of clone3(2), which Launcher::Clone alone makes the child by");
+        return refuse("needs Launcher::Clone: it is a flag of clone3(2)");
     }
     if command.pidfd == Some(false) {
-        return refuse("and pidfd(false) exclude each other: nothing else names the child or has its status");
+        return refuse("and pidfd(false) exclude each other: only the pidfd names the child and keeps its status");
     }
     if command.sandbox.seccomp.is_some() {
         return refuse(
-            "and seccomp exclude each other: that the filter kills the child in exec is seen before it is reaped",
+            "and seccomp exclude each other: a child that the filter kills in exec must be seen before it is reaped",
         );
     }
     Ok(())

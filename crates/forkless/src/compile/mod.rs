@@ -182,7 +182,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     let setup = &command.setup;
     if setup.terminal.is_some() && command.pty.is_some() {
-        return refuse("pty already says which terminal is the controlling one");
+        return refuse("pty and controlling_terminal exclude each other: pty sets the controlling terminal");
     }
     if setup.terminal.is_some() && !command.setsid {
         return refuse("a controlling terminal needs a new session: setsid(true)");
@@ -194,10 +194,10 @@ fn check_setup(command: &Command) -> Result<(), Error> {
         return refuse(what);
     }
     if setup.umask.is_some_and(|mask| mask > 0o777) {
-        return refuse("a umask is from 0 to 0777");
+        return refuse("the umask must be from 0 to 0777");
     }
     if setup.affinity.as_ref().is_some_and(|cpus| cpus.is_empty() || cpus.last() >= Some(&65536)) {
-        return refuse("the processors to run on are none, or beyond 65,535");
+        return refuse("the CPU affinity must name one CPU or more, from 0 to 65,535");
     }
     if setup.parent_death_signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
         return refuse("the parent-death signal does not exist (1 to 64 do)");
@@ -210,7 +210,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
         }
     }
     if setup.hand_backs.iter().any(|variable| !variables.contains(variable)) {
-        return refuse("a descriptor to be handed back is in a variable from 0 to 14");
+        return refuse("hand_back needs a variable from 0 to 14");
     }
     if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.may_fail()) {
         return refuse(&format!("the step {:?} cannot be best effort", step.words()));

@@ -173,7 +173,7 @@ fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, c
 
 fn unmount(steps: &mut Steps<'_>, target: &Path) {
     const UMOUNT_NOFOLLOW: u64 = 8;
-    let object = format!("nothing more at {target:?}{}", steps.places.words(target));
+    let object = format!("(umount2) at {target:?}{}", steps.places.words(target));
     match steps.places.inside(target) {
         Some(inside) => {
             let args = [steps.last_name(&inside), Arg::Number(MNT_DETACH | UMOUNT_NOFOLLOW)];
@@ -353,7 +353,7 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
     make_dir_at(steps, &format!("{shared:?}"), directory, shm, 0o1777);
     // Whatever the caller's umask.
     let args = [directory, shm, Arg::Number(0o1777)];
-    steps.call(Step::MakeDir, &format!("{shared:?} for all"), uapi::__NR_fchmodat, &args);
+    steps.call(Step::MakeDir, &format!("{shared:?} with mode 1777"), uapi::__NR_fchmodat, &args);
     terminals(steps, directory, &target.join("pts"));
     steps.close(Step::Mount, &object, directory);
     steps.belong(start);

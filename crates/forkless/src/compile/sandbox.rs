@@ -29,14 +29,14 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     let sandbox = &command.sandbox;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if has_maps && !sandbox.makes(Namespace::User) {
-        return refuse("id maps are for a new user namespace: unshare(Namespace::User)");
+        return refuse("id maps need a new user namespace: unshare(Namespace::User)");
     }
     if sandbox.joins(Namespace::Time) {
         return refuse("a process that shares memory, as the child does, cannot join a time namespace");
     }
     if sandbox.joins(Namespace::Pid) && command.setup.parent_death_signal.is_some() {
         return refuse(
-            "a child in another process-id namespace is cloned by a thread that ends: no parent-death signal",
+            "join(Namespace::Pid) and a parent-death signal exclude each other: the thread that clones the child ends",
         );
     }
     if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) && !planted!("namespace-made-and-joined") {
@@ -51,10 +51,10 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return refuse("pivot_root and chroot exclude each other");
     }
     if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
-        return refuse("a host name is for a UTS namespace of the child's: unshare(Namespace::Uts)");
+        return refuse("a host name needs a UTS namespace of the child's: unshare(Namespace::Uts)");
     }
     if sandbox.seccomp.as_ref().is_some_and(|filter| filter.is_empty() || filter.len() > 4096) {
-        return refuse("a seccomp filter has from 1 to 4,096 instructions");
+        return refuse("a seccomp filter must have from 1 to 4,096 instructions");
     }
     let texts = sandbox.mounts.iter().flat_map(MountStep::texts);
     let root = sandbox.pivot_root.iter().map(|root| root.as_os_str());
@@ -71,15 +71,13 @@ fn check_places(command: &Command) -> Result<(), Error> {
     let root = setup.chroot.iter().chain(&sandbox.pivot_root).next();
     if setup.directory_fd.is_some() && root.is_some_and(|root| root.is_absolute()) {
         // It would be left for the root, or be a way out of it.
-        return refuse(
-            "current_dir_fd has no effect with chroot or pivot_root, but for a relative path of theirs".into(),
-        );
+        return refuse("current_dir_fd has no effect with chroot or pivot_root to an absolute path".into());
     }
     if sandbox.mounts.is_empty() {
         return Ok(());
     }
     if let Err(error) = places::base(command) {
-        return refuse(format!("relative paths of mounts have no directory to start from: {error}"));
+        return refuse(format!("relative paths of mounts need the path of the working directory: {error}"));
     }
     let mut places = Places::of(command);
     for one in &sandbox.mounts {
@@ -87,7 +85,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
             if has_relative_source(mount) && places.inside(&mount.target).is_some() {
                 let target = &mount.target;
                 return refuse(format!(
-                    "the sources of a file system inside another root have to be absolute: {target:?}"
+                    "the file system at {target:?} is inside another root, so the paths of its sources must be absolute"
                 ));
             }
         }
@@ -163,7 +161,7 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
 /// Makes the memory that the child has non-dumpable.
 pub(super) fn close_memory(steps: &mut Steps<'_>) {
     let args = [Arg::Number(prctl::PR_SET_DUMPABLE.into()), Arg::Number(0)];
-    steps.call(Step::Capabilities, "memory closed to others", uapi::__NR_prctl, &args);
+    steps.call(Step::Capabilities, "(PR_SET_DUMPABLE)", uapi::__NR_prctl, &args);
 }
 
 /// Until the caller has written the id maps.
@@ -214,7 +212,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let needs_them = sandbox.permitted.is_some() || sandbox.inheritable.is_some() || sandbox.ambient.is_some();
     if steps.setup.changes_ids() && needs_them {
         let args = [Arg::Number(prctl::PR_SET_KEEPCAPS.into()), Arg::Number(1)];
-        steps.call(Step::Capabilities, "keep over a change of user", uapi::__NR_prctl, &args);
+        steps.call(Step::Capabilities, "(PR_SET_KEEPCAPS)", uapi::__NR_prctl, &args);
     }
 }
 

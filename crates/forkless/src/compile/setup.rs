@@ -229,7 +229,7 @@ impl Ids {
         }
         // For setresuid(2) and setresgid(2) this number says that nothing is to change.
         if (ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX)) && !planted!("id-that-changes-nothing") {
-            return Err(refuse(format!("{} is no user or group id", u32::MAX)));
+            return Err(refuse(format!("{} is not a valid user or group ID", u32::MAX)));
         }
         // Asked last: a launch without ids takes no system call for this.
         let is_root = || nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");

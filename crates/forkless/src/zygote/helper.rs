@@ -343,7 +343,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(0) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the helper of a zygote did not begin to serve"));
+                let why = format!("the zygote's helper was not ready within {} seconds", START.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             Ok(_) => break,
         }
@@ -356,14 +357,16 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         Ok(Some((message, _))) => match (message.kind(), message.value) {
             (Some(Kind::Hello), 0) => Ok(()),
             (Some(Kind::Hello), refusal::PRIVILEGED) => {
-                let why = "is given privileges when it is executed (set-user-id, capabilities), so it does not serve";
+                let why = "gains privileges when it is executed (setuid, capabilities), so it refuses to be a zygote's helper";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{who} {why}")))
             }
-            _ => Err(io::Error::other(format!("{who} serves as the zygote of another version of forkless"))),
+            _ => Err(io::Error::other(format!(
+                "{who} cannot be the helper of this zygote: it uses another version of forkless"
+            ))),
         },
         Ok(None) | Err(_) => {
             let end = child.wait().map(|status| status.to_string()).unwrap_or_else(|error| error.to_string());
-            Err(io::Error::other(format!("{who}, started to be a zygote, ended before it served: {end}")))
+            Err(io::Error::other(format!("{who} ended before it was ready as a zygote's helper: {end}")))
         }
     }
 }

@@ -233,7 +233,7 @@ impl Identity {
         let others = [
             (self.session != other.session, "session"),
             (self.root != other.root, "root directory or mount namespace"),
-            (self.cgroup.is_none() || self.cgroup != other.cgroup, "control group"),
+            (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
         others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)

@@ -93,13 +93,15 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
                 zygote.discard(&helper, true);
                 if !zygote.restarts() || tries >= TRIES {
                     let pid = helper.pid;
-                    return Err(says(format!("the helper, process {pid}, has ended before there was a child: {how}")));
+                    return Err(says(format!("the helper (PID {pid}) ended before it made the child: {how}")));
                 }
             }
             Err(Refused::Again(Again::Differs(how))) => {
                 zygote.discard(&helper, false);
                 if tries >= TRIES {
-                    return Err(says(format!("a child of the helper cannot be what the caller is: its {how} differ")));
+                    return Err(says(format!(
+                        "a child of the helper would not inherit the caller's attributes: {how}"
+                    )));
                 }
             }
         }
@@ -111,17 +113,17 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::check(plan.program(), why));
     if plan.launcher != Launcher::Clone {
         return refuse(
-            "a zygote clones: the command asks for another launcher, or for pre_exec (launch_with is for that)",
+            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with for functions",
         );
     }
     if plan.flags != 0 {
-        return refuse("a zygote's child is the caller's by CLONE_PARENT, with which it cannot be autoreaped");
+        return refuse("a zygote cannot do autoreap: it clones with CLONE_PARENT, which excludes CLONE_AUTOREAP");
     }
     if plan.inherit_all {
-        return refuse("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+        return refuse("a zygote cannot do inherit_all: it does not have the caller's descriptors");
     }
     if plan.names_parent && matches!(plan.creator, Creator::Caller) {
-        return refuse("thread_death_signal cannot follow the caller's thread where a zygote clones");
+        return refuse("a zygote cannot do thread_death_signal: its children are not cloned by the calling thread");
     }
     Ok(())
 }
@@ -145,9 +147,9 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let on_zygote = |error: io::Error, what: &str| {
         Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
     };
-    let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
+    let status = Status::of_caller().map_err(|error| on_zygote(error, "while reading /proc/thread-self/status"))?;
     let caller = Identity::of_caller(status, &helper.files)
-        .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
+        .map_err(|error| on_zygote(error, "while reading /proc/thread-self/cgroup"))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
@@ -158,7 +160,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let arena = plan.arena();
     let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + calls.len()) {
         Ok(parcel) => parcel,
-        Err(error) => return Err(lost(plan, helper, error, "for its memory")),
+        Err(error) => return Err(lost(plan, helper, error, "while sending its memory")),
     };
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
@@ -173,7 +175,11 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     parcel.order.calls_len = calls.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
     let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
-        return Err(Error::check(plan.program(), format!("more than {MAX_PATCHES} descriptors for a zygote")).into());
+        return Err(Error::check(
+            plan.program(),
+            format!("a zygote takes at most {MAX_PATCHES} descriptors for one launch"),
+        )
+        .into());
     };
     places.copy_from_slice(&descriptors.places);
     let started = Instant::now();
@@ -182,13 +188,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         if error == rustix::io::Errno::BADF {
             return Err(not_open(plan, run).into());
         }
-        return Err(lost(plan, helper, error, "for its descriptors"));
+        return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
     let difference = look_meanwhile(base, caller.status(), helper);
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
-        return Err(no_child(plan, run, request, base).into());
+        return Err(no_child(plan, request, base).into());
     };
     let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
     let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
@@ -401,7 +407,7 @@ fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> R
         return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
     }
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
-    error.note("it is asked over a socket: unix(7)").into()
+    error.note("the request goes over a socket: see unix(7)").into()
 }
 
 /// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has ended.
@@ -434,21 +440,21 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
 }
 
 /// The helper's own failure.
-fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>) -> Error {
+fn no_child(plan: &Plan, request: &Request<'_>, base: NonNull<u8>) -> Error {
     let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
     match field!(base, order.failure).load(Ordering::Relaxed) {
         failure::CLONE => clone_error(plan, false, error),
         failure::DESCRIPTORS => {
-            on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
+            on_zygote("while receiving its descriptors").note("the helper could not receive all of them: RLIMIT_NOFILE")
         }
         failure::FUNCTION => {
             let name = request.calls.get(error as usize).map_or("?", |(name, _)| name);
-            let why = "there is none of that name in the helper's registry";
+            let why = "the helper has no function of this name";
             Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }
         failure::JOIN => creator_error(plan, CreatorError::Join(error)),
-        _ => on_zygote("with its plan"),
+        _ => on_zygote("while reading its plan"),
     }
 }
 

@@ -227,7 +227,8 @@ impl Zygote {
     /// not ready within 20 seconds.
     pub fn start(options: &ZygoteOptions) -> io::Result<Self> {
         if matches!(options.source, Source::Own) && !server::has_asked() {
-            let why = "the helper is this program, which has not called forkless::zygote::serve_if_asked first in main";
+            let why =
+                "this program cannot be its own helper: its main does not call forkless::zygote::serve_if_asked first";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let helper = Some(Arc::new(Helper::start(options)?));
@@ -390,16 +391,17 @@ impl Zygote {
     /// The helper, started again if needed. The error is text for the user.
     pub(crate) fn helper(&self) -> Result<Arc<Helper>, String> {
         if self.owner != process::generation() && !planted!("zygote-of-another-process") {
-            return Err("it belongs to the process of which this one is a forked copy".into());
+            return Err("the zygote belongs to the process that forked this one".into());
         }
         let mut state = lock(&self.state);
         if let Some(helper) = &state.helper {
             return Ok(Arc::clone(helper));
         }
         if self.options.restart == Restart::Never && self.deaths.load(Ordering::Relaxed) > 0 {
-            return Err("it has ended, and is not to be started anew".into());
+            return Err("the helper has ended, and Restart::Never forbids to start it again".into());
         }
-        let helper = Helper::start(&self.options).map_err(|error| format!("it could not be started anew: {error}"))?;
+        let helper =
+            Helper::start(&self.options).map_err(|error| format!("the helper could not be started again: {error}"))?;
         let helper = Arc::new(helper);
         self.starts.fetch_add(1, Ordering::Relaxed);
         state.helper = Some(Arc::clone(&helper));

@@ -413,10 +413,10 @@ impl<'a> Server<'a> {
                 Err(panic) => {
                     let text = panic.downcast_ref::<&str>().copied();
                     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-                    format!("it panicked: {}", text.unwrap_or("without words"))
+                    format!("it panicked: {}", text.unwrap_or("no message"))
                 }
             };
-            let words = if words.is_empty() { "it failed without words".into() } else { words };
+            let words = if words.is_empty() { "it failed without a message".into() } else { words };
             let length = words.len().min(WORDS);
             // SAFETY: only the child writes here; the owner looks when it has left.
             unsafe { order.words.get().cast::<u8>().copy_from_nonoverlapping(words.as_ptr(), length) };
