@@ -91,7 +91,7 @@ fn program_starts_in_the_given_cgroup() {
     let name = group.0.file_name().expect("a name").to_str().expect("text");
     assert!(seen.lines().any(|line| line.starts_with("0::") && line.ends_with(name)), "{seen}");
     let refused = Caller::Root.failure(&["--cgroup=/", "true"]);
-    assert!(refused.contains("cgroup"), "{refused}");
+    assert!(refused.contains("into a cgroup"), "{refused}");
 }
 
 #[test]

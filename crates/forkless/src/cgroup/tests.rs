@@ -188,7 +188,11 @@ fn errors_name_the_file_and_what_may_be_done() -> io::Result<()> {
     let Some(group) = create("errors") else { return Ok(()) };
     let error = group.set("no.such.file", "1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(error.to_string().contains("no.such.file") && error.to_string().contains("hand \"no\" down"), "{error}");
+    assert!(
+        error.to_string().contains("no.such.file")
+            && error.to_string().contains("parent cgroup does not enable \"no\""),
+        "{error}"
+    );
     let error = Cgroup::hand_down(group.path(), &["no-such-controller"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("no controller \"no-such-controller\""), "{error}");
@@ -211,7 +215,7 @@ fn a_group_with_processes_hands_nothing_down() -> io::Result<()> {
     let mut child = shell(&group, "exec sleep 1000");
     let error = Cgroup::hand_down(group.path(), &["pids"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-    assert!(error.to_string().contains("hand +pids down: processes are in it"), "{error}");
+    assert!(error.to_string().contains("enable +pids for the cgroups below: it contains processes"), "{error}");
     assert_eq!(group.get("cgroup.type")?, "domain");
     group.kill()?;
     child.wait()?;

@@ -1,4 +1,5 @@
-//! What each launcher can: refusals, and the steps that a forked child takes for what a cloned one is born with.
+//! Differences of the launchers: what each refuses, and the steps with which a forked child gets what `clone3(2)`
+//! gives to a cloned one.
 
 use crate::command::{Command, Namespace};
 use crate::compile::arena::Arg;
@@ -12,7 +13,7 @@ use forkless_core::plan::CALLER_VARIABLES;
 use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 
-/// What can be seen before the plan is made.
+/// Refusals that need no plan.
 pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     if !command.closures.is_empty() && command.launcher != Launcher::Fork {
@@ -46,12 +47,12 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Is the child to be reaped by the kernel?
+/// Whether the kernel reaps the child.
 pub(super) fn is_autoreaped(command: &Command) -> bool {
     command.autoreap || command.pidfd_autokill
 }
 
-/// What does not go together with it.
+/// Refuses settings that exclude `autoreap`.
 fn check_autoreap(command: &Command) -> Result<(), Error> {
     let refuse = |why: &str| {
         let name = if command.pidfd_autokill { "pidfd_autokill" } else { "autoreap" };
@@ -71,7 +72,7 @@ fn check_autoreap(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// The flags of `clone3(2)` that were asked for. With `CLONE_NNP` the caller needs no privilege for `CLONE_PIDFD_AUTOKILL`.
+/// The flags of `clone3(2)` that the command sets. With `CLONE_NNP`, `CLONE_PIDFD_AUTOKILL` needs no privilege.
 pub(super) fn flags(command: &Command) -> u64 {
     match (command.pidfd_autokill, command.setup.no_new_privs) {
         (true, true) => CLONE_AUTOREAP | CLONE_PIDFD_AUTOKILL | CLONE_NNP,
@@ -81,7 +82,7 @@ pub(super) fn flags(command: &Command) -> u64 {
     }
 }
 
-/// What is seen in the plan: whatever is no part of `posix_spawn(3)`.
+/// Refusals that depend on the plan: steps that `posix_spawn(3)` does not support.
 pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
     match plan.extensions.and_then(|extensions| posix_spawn::refusal(plan, extensions)) {
         Some(what) => Err(Error::check(plan.program(), what)),
@@ -89,10 +90,11 @@ pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Control group and namespaces, as a cloned child would be born in them.
+/// The cgroup and the namespaces, which a cloned child has from its start.
 ///
-/// The group's file is opened while the caller's privileges hold, and written to in the new namespaces: the root of a new
-/// control group namespace is the caller's group then, as it is for a cloned child. The kernel judges by who opened it.
+/// The child opens the cgroup's file with the caller's privileges, and writes to it inside the new namespaces. So the
+/// root of a new cgroup namespace is the caller's cgroup, as for a cloned child. The kernel checks the privileges of
+/// the open, not of the write.
 pub(super) fn born(steps: &mut Steps<'_>) {
     const FILE: u32 = CALLER_VARIABLES as u32;
     let sandbox = steps.sandbox;

@@ -70,8 +70,8 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     }
 }
 
-/// `mount(2)`, by the path that was asked for. Inside a root no path can be given: what copies or moves a mount is done
-/// with descriptors, and all else in the place itself.
+/// `mount(2)`, by the path that was asked for. Inside a root no path can be given: what copies or moves a mount is
+/// done with descriptors, and all else in the place itself.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
     if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
@@ -111,8 +111,8 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
 
 /// What is at `source`, with all that is mounted below, at `target` too, read-only.
 ///
-/// It is made so while it is a copy that is attached nowhere: nobody ever finds it writable, and neither path is looked up
-/// twice, so that nothing else can be there the second time.
+/// It is made so while it is a copy that is attached nowhere: nobody ever finds it writable, and neither path is
+/// looked up twice, so that nothing else can be there the second time.
 fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
     if steps.places.is_top(target) && !planted!("root-mounted-upon") {
         // A mount upon the root is not seen by who has that root already, so the root itself is changed.
@@ -312,8 +312,8 @@ fn make(
     steps.belong(start);
 }
 
-/// The caller's own devices are held, as mounts that are attached nowhere, before the new file system may hide them. All
-/// that is made in it is made by its descriptor.
+/// The caller's own devices are held, as mounts that are attached nowhere, before the new file system may hide them.
+/// All that is made in it is made by its descriptor.
 fn devices(steps: &mut Steps<'_>, target: &Path) {
     const LINKS: [(&str, &str); 5] = [
         ("/proc/self/fd", "fd"),

@@ -1,8 +1,8 @@
 //! Where the paths of mounts are looked up: below the new root, or below a mount made before, never outside of it.
 //!
-//! What is mounted may belong to somebody who is not trusted, and may change while it is looked at. A symbolic link in it
-//! must not lead what we make or mount to another place: `openat2(2)` looks each such path up inside a directory that is
-//! open already.
+//! What is mounted may belong to somebody who is not trusted, and may change while it is looked at. A symbolic link
+//! in it must not lead what we make or mount to another place: `openat2(2)` looks each such path up inside a
+//! directory that is open already.
 
 use crate::command::{Command, MountStep};
 use crate::compile::arena::Arg;
@@ -95,8 +95,8 @@ impl Places {
 
     /// Inside what the path is to be looked up; none where the caller's own root is right.
     ///
-    /// Below the new root, links lead where they will lead the program: RESOLVE_IN_ROOT. Below another mount, the innermost
-    /// one made before, a link that leads out of it is an error: RESOLVE_BENEATH.
+    /// Below the new root, links lead where they will lead the program: RESOLVE_IN_ROOT. Below another mount, the
+    /// innermost one made before, a link that leads out of it is an error: RESOLVE_BENEATH.
     pub(super) fn inside(&self, path: &Path) -> Option<Inside> {
         const RESOLVE_NO_MAGICLINKS: u64 = 2;
         const RESOLVE_BENEATH: u64 = 8;

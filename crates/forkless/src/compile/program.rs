@@ -25,8 +25,8 @@ pub(crate) struct Candidates {
 
 /// Expands a command's program, and the ones to try after it, along PATH.
 ///
-/// Names with a slash stand for themselves. With `resolve`, the first candidate that is an executable file now is moved
-/// to the front; the others stay behind it, for the day when it is gone.
+/// Names with a slash stand for themselves. With `resolve`, the first candidate that is an executable file now is
+/// moved to the front; the others stay behind it, for the day when it is gone.
 pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates, Error> {
     let mut found = Candidates { paths: Vec::new(), searched: None };
     for program in std::iter::once(&command.program).chain(&command.candidates) {
@@ -38,8 +38,8 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
             continue;
         }
         let path = found.searched.get_or_insert_with(|| search_path(&command.env));
-        // An empty entry is the current directory, as it has always been. One that is too long for a path is passed over, as by
-        // execvp(3); the kernel's error for it would end the search.
+        // An empty entry is the current directory, as it has always been. One that is too long for a path is passed
+        // over, as by execvp(3); the kernel's error for it would end the search.
         let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| join(entry, program));
         found.paths.extend(paths.filter(|path| path.len() < PATH_MAX || planted!("path-too-long-tried")));
     }

@@ -101,7 +101,8 @@ fn has_relative_source(mount: &Mount) -> bool {
     match &mount.kind {
         None => false,
         Some(kind) if kind == OVERLAY => {
-            // As in lowerdir=/a:/b,upperdir=/c: what follows a name or a colon that separates is a path. See overlayfs(5).
+            // As in lowerdir=/a:/b,upperdir=/c: what follows a name or a colon that separates is a path. See
+            // overlayfs(5).
             let data = bytes(&mount.data);
             let starts =
                 |at: usize| data[..at].ends_with(b"dir=") || data[..at].ends_with(b"dir+=") || data[at - 1] == b':';
@@ -122,11 +123,12 @@ pub(super) fn joins(steps: &mut Steps<'_>) {
     }
 }
 
-/// From when on a child that shares our memory is open to others that we are closed to, and the kernel does not see to it.
+/// From when on a child that shares our memory is open to others that we are closed to, and the kernel does not see
+/// to it.
 ///
-/// It does where ids change (see `launch/dumpable.rs`). It does not where a child has fewer capabilities: then any process of
-/// the same user may look into it that has no more than those. And who has power over a child's user namespace, as its owner has
-/// and whoever is privileged in it, may look into the child.
+/// It does where ids change (see `launch/dumpable.rs`). It does not where a child has fewer capabilities: then any
+/// process of the same user may look into it that has no more than those. And who has power over a child's user
+/// namespace, as its owner has and whoever is privileged in it, may look into the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opens {
     /// Before anything else.

@@ -76,7 +76,8 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
 /// There is no shell process: the program's parent is the caller, its PID is the one that the caller knows, and a
 /// signal sent to that PID reaches it. Its resource usage does not include a shell's.
 ///
-/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to it.
+/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to
+/// it.
 pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
@@ -123,8 +124,8 @@ pub enum Reason {
     Blocked,
     /// The caller runs with another user's privileges, which a shell drops.
     Privileged,
-    /// The shell's own messages could not be written to the child's standard error: only the child opens that file, for
-    /// example.
+    /// The shell's own messages could not be written to the child's standard error: only the child opens that file,
+    /// for example.
     StandardError,
     /// The direct run failed at this step. The shell runs the line again and reports the failure.
     Failed(Step),

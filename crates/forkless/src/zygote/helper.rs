@@ -34,7 +34,8 @@ use std::time::{Duration, Instant};
 /// How long a helper may take to say that it is there: a program's start, and what runs before `serve_if_asked`.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a helper is waited for that is to end. One that is stopped and cannot be killed is reaped later, as any dropped child.
+/// How long a helper is waited for that is to end. One that is stopped and cannot be killed is reaped later, as any
+/// dropped child.
 const END: Duration = Duration::from_secs(2);
 
 /// How often a caller that waits looks whether the helper is still there.
@@ -250,8 +251,8 @@ impl Helper {
     }
 }
 
-/// Ends it and waits for that, when no launch needs it any more. It keeps nothing that would have to be put in order; children
-/// that it has made go on.
+/// Ends it and waits for that, when no launch needs it any more. It keeps nothing that would have to be put in order;
+/// children that it has made go on.
 impl Drop for Helper {
     fn drop(&mut self) {
         if self.link.owner == process::generation() || planted!("zygote-ended-by-a-copy") {
@@ -275,7 +276,8 @@ impl Memory {
     }
 
     fn unmap(self) {
-        // SAFETY: the whole mapping, which nobody refers to any more. A child that still runs on it does so in the helper's.
+        // SAFETY: the whole mapping, which nobody refers to any more. A child that still runs on it does so in the
+        // helper's.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

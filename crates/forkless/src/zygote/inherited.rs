@@ -1,13 +1,15 @@
-//! What a child inherits from the process that clones it, for a zygote's children, who are to be as if the caller had cloned them.
+//! What a child inherits from the process that clones it, for a zygote's children, who are to be as if the caller had
+//! cloned them.
 //!
 //! There are two kinds:
-//! - What a process can change in itself, the child *takes on*: the list is [`what`], with the directory, the mask for new files and the
-//!   ignored signals. [`observe`] reads it of the caller, [`mark_differences`] leaves out what the helper has too, and the child
-//!   sets the rest (`forkless_core::zygote_child`).
-//! - What it cannot change back is *compared* between caller and helper, and where it differs the helper is started again. In two
-//!   parts, by what a look costs: [`Identity`] before each launch, [`Namespaces`] while the child is being made, and only for
-//!   callers that can enter others, which takes CAP_SYS_ADMIN. (A caller that makes itself a user namespace gets that by it, or had it
-//!   before. A caller that has entered a mount namespace has another root, by the number of its mount.)
+//! - What a process can change in itself, the child *takes on*: the list is [`what`], with the directory, the mask
+//!   for new files and the ignored signals. [`observe`] reads it of the caller, [`mark_differences`] leaves out what
+//!   the helper has too, and the child sets the rest (`forkless_core::zygote_child`).
+//! - What it cannot change back is *compared* between caller and helper, and where it differs the helper is started
+//!   again. In two parts, by what a look costs: [`Identity`] before each launch, [`Namespaces`] while the child is
+//!   being made, and only for callers that can enter others, which takes CAP_SYS_ADMIN. (A caller that makes itself a
+//!   user namespace gets that by it, or had it before. A caller that has entered a mount namespace has another root,
+//!   by the number of its mount.)
 //!
 //! A setting of processes that is in neither list is the helper's in the child.
 
@@ -42,8 +44,8 @@ pub(super) fn observe(adopt: &mut Adopt) {
     adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
 }
 
-/// Marks what the child has to take on: what differs between the caller (`asked`) and the helper (`own`), which it would inherit from. `kept`:
-/// the helper is kept on one processor.
+/// Marks what the child has to take on: what differs between the caller (`asked`) and the helper (`own`), which it
+/// would inherit from. `kept`: the helper is kept on one processor.
 pub(super) fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     // The clone itself is counted against the limit of processes, so that is taken on here.
     let nproc = uapi::RLIMIT_NPROC as usize;
@@ -97,8 +99,8 @@ fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The lines of `/proc/PID/cgroup`; none if a path is as long as the kernel can report: it may be longer, and which it is then
-/// nobody can tell. (Some kernels cut the path, others refuse the read.)
+/// The lines of `/proc/PID/cgroup`; none if a path is as long as the kernel can report: it may be longer, and which
+/// it is then nobody can tell. (Some kernels cut the path, others refuse the read.)
 fn cgroup(file: &File) -> Option<Vec<u8>> {
     const PATH_MAX: usize = 4096;
     let text = whole(file, 512).ok()?;

@@ -1,8 +1,8 @@
 //! A launch by a zygote: the plan, the run and what the caller is go into a parcel, the descriptors over the socket.
 //!
-//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment has
-//! either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel says when it
-//! has left the helper's memory, and its failure is in the frame.
+//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment
+//! has either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel
+//! says when it has left the helper's memory, and its failure is in the frame.
 
 use super::Request;
 use super::helper::{Helper, PATIENCE};
@@ -40,8 +40,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing but what is
-/// atomic, or does not change any more.
+/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing
+/// but what is atomic, or does not change any more.
 macro_rules! field {
     ($base:expr, $($field:ident).+) => {{
         let parcel = $base.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
@@ -137,7 +137,8 @@ struct Descriptors<'a> {
 impl Descriptors<'_> {
     /// `fd`, whose number there is to be written so many bytes behind the mapping's start.
     fn add(&mut self, fd: RawFd, at: usize) {
-        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is an error.
+        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is
+        // an error.
         self.fds.push(unsafe { BorrowedFd::borrow_raw(fd) });
         self.places.push(at as u32);
     }
@@ -316,7 +317,8 @@ fn fill(
     let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     *sent.checked.get_mut() = if status.enters_namespaces() { GO_WAIT } else { GO };
     *sent.waits.get_mut() = 0;
-    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known before.
+    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known
+    // before.
     sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
@@ -410,7 +412,8 @@ fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> R
     error.note("the request goes over a socket: see unix(7)").into()
 }
 
-/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has ended.
+/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has
+/// ended.
 fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
     let frame = stack.frame();
     let known = || Some(frame.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0);

@@ -1,9 +1,10 @@
 //! What a caller and its zygote tell each other.
 //!
-//! Requests are small messages on a socket that keeps them apart (SOCK_SEQPACKET), with descriptors beside them. All else of
-//! a launch lies in a *parcel*: memory that both have mapped, with the child's stack, its frame, what it is to take on, and the
-//! plan's arena. The kernel clears the frame's futex word in it as it does in the caller's own memory, so the caller waits as
-//! for any child, and learns what failed in the same way. There is no answer on the socket but the first one.
+//! Requests are small messages on a socket that keeps them apart (SOCK_SEQPACKET), with descriptors beside them. All
+//! else of a launch lies in a *parcel*: memory that both have mapped, with the child's stack, its frame, what it is
+//! to take on, and the plan's arena. The kernel clears the frame's futex word in it as it does in the caller's own
+//! memory, so the caller waits as for any child, and learns what failed in the same way. There is no answer on the
+//! socket but the first one.
 
 use forkless_core::frame::{Frame, SLOTS};
 use forkless_core::plan::{self, MAX_FDS};
@@ -115,8 +116,8 @@ impl Message {
     }
 }
 
-/// The most descriptors of a launch: the plan's, the directory, the control group, namespaces and directories that are read
-/// early.
+/// The most descriptors of a launch: the plan's, the directory, the control group, namespaces and directories that
+/// are read early.
 pub(crate) const MAX_PATCHES: usize = MAX_FDS + SLOTS + 16;
 
 /// How much of a function's own words is told.

@@ -1,5 +1,5 @@
-//! What a helper makes of the parcel that its caller has filled. The caller is trusted with what the child does; the helper itself
-//! serves further launches, so it reads and writes nothing outside the parcel, whatever that says.
+//! What a helper makes of the parcel that its caller has filled. The caller is trusted with what the child does; the
+//! helper itself serves further launches, so it reads and writes nothing outside the parcel, whatever that says.
 
 use super::message::{ARENA_AT, MAX_PATCHES, Order, PARCEL_AT, Parcel};
 use forkless_core::plan::{self, Header, MAGIC, VERSION};
@@ -20,7 +20,8 @@ pub(super) const MOST: usize = 1 << 20;
 /// Puts these numbers at the places that the parcel names for them; false if one is outside, or there are not as many.
 ///
 /// # Safety
-/// `memory` is `length` bytes long, at least [`SHORTEST`], of a parcel without a child, which its owner leaves to the caller.
+/// `memory` is `length` bytes long, at least [`SHORTEST`], of a parcel without a child, which its owner leaves to the
+/// caller.
 pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]) -> bool {
     // No reference: a place may be one of the order's own.
     let order = memory.as_ptr().wrapping_byte_add(ORDER_AT).cast::<Order>();
