@@ -106,12 +106,12 @@ macro_rules! taken_on {
 }
 
 taken_on! {
-    DIRECTORY = 0, "directory";
+    DIRECTORY = 0, "working directory";
     GROUP = 1, "process group";
     LIMIT = 2, "resource limits";
     NICE = 3, "nice value";
     SCHEDULER = 4, "scheduler";
-    AFFINITY = 5, "processors";
+    AFFINITY = 5, "CPU affinity";
     IO_PRIORITY = 6, "I/O priority";
     TIMER_SLACK = 7, "timer slack";
     PERSONALITY = 8, "personality";

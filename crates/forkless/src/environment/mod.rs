@@ -82,7 +82,8 @@ impl Block {
         block
     }
 
-    /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be copied.
+    /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be
+    /// copied.
     pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Held {
         match unchanged::given().filter(|all| all.is(entries.clone())) {
             Some(all) => Held::Process(all),

@@ -1,11 +1,12 @@
 //! The environment that the kernel gave this process, known for good as long as nobody has changed it.
 //!
-//! Reading `environ` races with `setenv(3)` in other threads, which may free what is being read. The list that the kernel
-//! laid out does not have that danger: it lies on the first thread's stack, with its strings, and is never freed. A C
-//! library may take entries out of it, or put another string in the place of one; an entry more makes it copy the list
-//! to its heap. So once a list of the kernel's was seen whole, a few loads tell whether it is the same still: it never
-//! comes back to what it was, since what is put there is not a string of the kernel's. The strings themselves are compared as
-//! well: a program may wipe a secret out of one where it stands, and must not find it in its children.
+//! Reading `environ` races with `setenv(3)` in other threads, which may free what is being read. The list that the
+//! kernel laid out does not have that danger: it lies on the first thread's stack, with its strings, and is never
+//! freed. A C library may take entries out of it, or put another string in the place of one; an entry more makes it
+//! copy the list to its heap. So once a list of the kernel's was seen whole, a few loads tell whether it is the same
+//! still: it never comes back to what it was, since what is put there is not a string of the kernel's. The strings
+//! themselves are compared as well: a program may wipe a secret out of one where it stands, and must not find it in
+//! its children.
 
 use super::{Block, Kept};
 use crate::once::Once;
@@ -14,8 +15,8 @@ use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Entries lie at most so many bytes below the kernel's random bytes: far less than the 128 KiB that the kernel maps below
-/// what it has laid out, so all of it is on the stack.
+/// Entries lie at most so many bytes below the kernel's random bytes: far less than the 128 KiB that the kernel maps
+/// below what it has laid out, so all of it is on the stack.
 ///
 /// Source: `setup_arg_pages` in fs/exec.c.
 const REACH: usize = 64 << 10;
@@ -64,7 +65,8 @@ struct List(*mut *mut c_char);
 impl List {
     /// What `environ` is now.
     fn now() -> Self {
-        // SAFETY: a word that lives as long as the process; others may store to it meanwhile, which a relaxed load bears.
+        // SAFETY: a word that lives as long as the process; others may store to it meanwhile, which a relaxed load
+        // bears.
         Self(unsafe { &environ }.load(Ordering::Relaxed))
     }
 
@@ -131,8 +133,8 @@ impl Seen {
             && unsafe { self.list.entry(self.entries.len()) }.is_null()
             && self.entries.first().is_none_or(|&first| {
                 let text = &self.block.text;
-                // SAFETY: as much was there at the first look, one string behind the other, and stays there. Not by a reference: others may
-                // write to it.
+                // SAFETY: as much was there at the first look, one string behind the other, and stays there. Not by a
+                // reference: others may write to it.
                 planted!("environment-secret-kept") || unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
             })
     }

@@ -9,7 +9,8 @@ use crate::plan::describe;
 use crate::shell::fuzzed as shell;
 use crate::zygote::fuzzed as zygote;
 
-/// Makes a command of these bytes and compiles it, for one run and for many. Panics if a plan is not what the child can trust.
+/// Makes a command of these bytes and compiles it, for one run and for many. Panics if a plan is not what the child
+/// can trust.
 pub fn plan(bytes: &[u8]) {
     let command = settings::command(bytes);
     for resolve in [false, true] {
@@ -26,7 +27,8 @@ pub fn parcel(bytes: &[u8]) {
     zygote::parcel(bytes);
 }
 
-/// Classifies a line. Panics if a simple command is another one when it is written again, each of its words in quotes. Is it one?
+/// Classifies a line. Panics if a simple command is another one when it is written again, each of its words in
+/// quotes. Is it one?
 pub fn line(bytes: &[u8]) -> bool {
     shell::line(bytes)
 }

@@ -94,7 +94,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Argument vector, environment, and the vectors for the shell: each word an address of a string in the arena, or 0.
+    /// Argument vector, environment, and the vectors for the shell: each word an address of a string in the arena, or
+    /// 0.
     fn vectors(&mut self) {
         let (argv, envp) = (field!(self, 0, Header.argv), field!(self, 0, Header.envp));
         let count = field!(self, 0, Header.pointer_count);

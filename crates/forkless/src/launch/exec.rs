@@ -52,7 +52,7 @@ fn refusal(plan: &Plan) -> Option<&'static str> {
         (pipes || !plan.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),
         (plan.pty.is_some(), "to have the other side of a pseudo-terminal"),
         (plan.id_maps.is_some(), "to write id maps"),
-        (plan.is_in_other_pids, "that could be outside of another process-id namespace"),
+        (plan.is_in_other_pids, "outside of the other PID namespace"),
         (dies, "whose end could be signalled"),
     ];
     needs.into_iter().find(|(needed, _)| *needed && !planted!("exec-without-a-parent")).map(|(_, what)| what)

@@ -40,9 +40,9 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
         return bare.note(needs);
     }
     if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
-        return bare.on("into a control group").note(match error {
+        return bare.on("into a cgroup").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
-            _ => "it must be a version 2 group's directory, whose cgroup.procs the caller may write to",
+            _ => "it must be the directory of a version 2 cgroup whose cgroup.procs the caller may write to",
         });
     }
     if plan.namespaces != 0 {
@@ -57,7 +57,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     match error {
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
         errno::ENOMEM if matches!(plan.creator, Creator::Member(_)) => {
-            bare.note("no memory, or the first process of the process-id namespace has ended")
+            bare.note("no memory, or the first process of the PID namespace has ended")
         }
         errno::ENOMEM => bare.note("no memory for another process"),
         errno::EINVAL if plan.vfork && plan.id_maps.is_some() => {
@@ -106,7 +106,7 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
             let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");
             match errno {
                 errno::EPERM => error.note("needs CAP_SYS_ADMIN over the namespace and in the caller's"),
-                errno::EINVAL => error.note("not a process-id namespace below the caller's"),
+                errno::EINVAL => error.note("not a PID namespace below the caller's"),
                 _ => error,
             }
         }
@@ -141,7 +141,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         }
         Outcome::Adopt { what, errno } => {
             return Error::new(plan.program(), Step::Adopt, errno)
-                .on(what::words(what).unwrap_or("other state, which was not there in time"));
+                .on(what::words(what).unwrap_or("other attributes, which were not complete in time"));
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
@@ -229,7 +229,7 @@ fn with_privilege(error: Error, errno: i32) -> Error {
         }
         (errno::EACCES, Step::OomScore) => "needs CAP_SYS_RESOURCE to lower it",
         (errno::EPERM, Step::IoPriority) => "needs CAP_SYS_NICE",
-        (errno::EINVAL, Step::Affinity) => "none of these processors is there and allowed",
+        (errno::EINVAL, Step::Affinity) => "none of these CPUs exists and is allowed",
         _ => return error,
     };
     error.note(privilege)

@@ -93,9 +93,9 @@ impl ShellEnding {
 
     /// Returns the status that the shell would have reported, and writes the shell's message to standard error.
     ///
-    /// Where dash waits for the program, death by signal n is reported as exit code 128+n, with `Killed` or the like on
-    /// standard error. SIGHUP, SIGINT and SIGQUIT stay as they are: a terminal sends them to the shell too, which then
-    /// dies of them like the program.
+    /// Where dash waits for the program, death by signal n is reported as exit code 128+n, with `Killed` or the like
+    /// on standard error. SIGHUP, SIGINT and SIGQUIT stay as they are: a terminal sends them to the shell too, which
+    /// then dies of them like the program.
     ///
     /// ```
     /// let (mut child, ending) = forkless::shell("sleep 1").spawn()?.into_parts();
@@ -166,7 +166,8 @@ fn waits(shell: &Identity) -> io::Result<bool> {
     let mut command = Command::new(path);
     command.arg0("sh").args(["-c", LINE, "sh"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // In a session of its own it gets no signals of this process group. If such a signal killed it, the result would be wrong.
+    // In a session of its own it gets no signals of this process group. If such a signal killed it, the result would
+    // be wrong.
     command.setsid(true);
     for signal in 1..=64 {
         command.signal_block(signal);

@@ -34,7 +34,8 @@ use std::time::{Duration, Instant};
 /// How long a helper may take to say that it is there: a program's start, and what runs before `serve_if_asked`.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a helper is waited for that is to end. One that is stopped and cannot be killed is reaped later, as any dropped child.
+/// How long a helper is waited for that is to end. One that is stopped and cannot be killed is reaped later, as any
+/// dropped child.
 const END: Duration = Duration::from_secs(2);
 
 /// How often a caller that waits looks whether the helper is still there.
@@ -250,8 +251,8 @@ impl Helper {
     }
 }
 
-/// Ends it and waits for that, when no launch needs it any more. It keeps nothing that would have to be put in order; children
-/// that it has made go on.
+/// Ends it and waits for that, when no launch needs it any more. It keeps nothing that would have to be put in order;
+/// children that it has made go on.
 impl Drop for Helper {
     fn drop(&mut self) {
         if self.link.owner == process::generation() || planted!("zygote-ended-by-a-copy") {
@@ -275,7 +276,8 @@ impl Memory {
     }
 
     fn unmap(self) {
-        // SAFETY: the whole mapping, which nobody refers to any more. A child that still runs on it does so in the helper's.
+        // SAFETY: the whole mapping, which nobody refers to any more. A child that still runs on it does so in the
+        // helper's.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -343,7 +345,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(0) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the helper of a zygote did not begin to serve"));
+                let why = format!("the zygote's helper was not ready within {} seconds", START.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             Ok(_) => break,
         }
@@ -356,14 +359,16 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         Ok(Some((message, _))) => match (message.kind(), message.value) {
             (Some(Kind::Hello), 0) => Ok(()),
             (Some(Kind::Hello), refusal::PRIVILEGED) => {
-                let why = "is given privileges when it is executed (set-user-id, capabilities), so it does not serve";
+                let why = "gains privileges when it is executed (setuid, capabilities), so it refuses to be a zygote's helper";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{who} {why}")))
             }
-            _ => Err(io::Error::other(format!("{who} serves as the zygote of another version of forkless"))),
+            _ => Err(io::Error::other(format!(
+                "{who} cannot be the helper of this zygote: it uses another version of forkless"
+            ))),
         },
         Ok(None) | Err(_) => {
             let end = child.wait().map(|status| status.to_string()).unwrap_or_else(|error| error.to_string());
-            Err(io::Error::other(format!("{who}, started to be a zygote, ended before it served: {end}")))
+            Err(io::Error::other(format!("{who} ended before it was ready as a zygote's helper: {end}")))
         }
     }
 }

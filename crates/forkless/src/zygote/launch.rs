@@ -1,8 +1,8 @@
 //! A launch by a zygote: the plan, the run and what the caller is go into a parcel, the descriptors over the socket.
 //!
-//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment has
-//! either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel says when it
-//! has left the helper's memory, and its failure is in the frame.
+//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment
+//! has either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel
+//! says when it has left the helper's memory, and its failure is in the frame.
 
 use super::Request;
 use super::helper::{Helper, PATIENCE};
@@ -40,8 +40,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing but what is
-/// atomic, or does not change any more.
+/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing
+/// but what is atomic, or does not change any more.
 macro_rules! field {
     ($base:expr, $($field:ident).+) => {{
         let parcel = $base.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
@@ -93,13 +93,15 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
                 zygote.discard(&helper, true);
                 if !zygote.restarts() || tries >= TRIES {
                     let pid = helper.pid;
-                    return Err(says(format!("the helper, process {pid}, has ended before there was a child: {how}")));
+                    return Err(says(format!("the helper (PID {pid}) ended before it made the child: {how}")));
                 }
             }
             Err(Refused::Again(Again::Differs(how))) => {
                 zygote.discard(&helper, false);
                 if tries >= TRIES {
-                    return Err(says(format!("a child of the helper cannot be what the caller is: its {how} differ")));
+                    return Err(says(format!(
+                        "a child of the helper would not inherit the caller's attributes: {how}"
+                    )));
                 }
             }
         }
@@ -111,17 +113,17 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::check(plan.program(), why));
     if plan.launcher != Launcher::Clone {
         return refuse(
-            "a zygote clones: the command asks for another launcher, or for pre_exec (launch_with is for that)",
+            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with for functions",
         );
     }
     if plan.flags != 0 {
-        return refuse("a zygote's child is the caller's by CLONE_PARENT, with which it cannot be autoreaped");
+        return refuse("a zygote cannot do autoreap: it clones with CLONE_PARENT, which excludes CLONE_AUTOREAP");
     }
     if plan.inherit_all {
-        return refuse("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+        return refuse("a zygote cannot do inherit_all: it does not have the caller's descriptors");
     }
     if plan.names_parent && matches!(plan.creator, Creator::Caller) {
-        return refuse("thread_death_signal cannot follow the caller's thread where a zygote clones");
+        return refuse("a zygote cannot do thread_death_signal: its children are not cloned by the calling thread");
     }
     Ok(())
 }
@@ -135,7 +137,8 @@ struct Descriptors<'a> {
 impl Descriptors<'_> {
     /// `fd`, whose number there is to be written so many bytes behind the mapping's start.
     fn add(&mut self, fd: RawFd, at: usize) {
-        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is an error.
+        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is
+        // an error.
         self.fds.push(unsafe { BorrowedFd::borrow_raw(fd) });
         self.places.push(at as u32);
     }
@@ -145,9 +148,9 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let on_zygote = |error: io::Error, what: &str| {
         Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
     };
-    let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
+    let status = Status::of_caller().map_err(|error| on_zygote(error, "while reading /proc/thread-self/status"))?;
     let caller = Identity::of_caller(status, &helper.files)
-        .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
+        .map_err(|error| on_zygote(error, "while reading /proc/thread-self/cgroup"))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
@@ -158,7 +161,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let arena = plan.arena();
     let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + calls.len()) {
         Ok(parcel) => parcel,
-        Err(error) => return Err(lost(plan, helper, error, "for its memory")),
+        Err(error) => return Err(lost(plan, helper, error, "while sending its memory")),
     };
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
@@ -173,7 +176,11 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     parcel.order.calls_len = calls.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
     let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
-        return Err(Error::check(plan.program(), format!("more than {MAX_PATCHES} descriptors for a zygote")).into());
+        return Err(Error::check(
+            plan.program(),
+            format!("a zygote takes at most {MAX_PATCHES} descriptors for one launch"),
+        )
+        .into());
     };
     places.copy_from_slice(&descriptors.places);
     let started = Instant::now();
@@ -182,13 +189,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         if error == rustix::io::Errno::BADF {
             return Err(not_open(plan, run).into());
         }
-        return Err(lost(plan, helper, error, "for its descriptors"));
+        return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
     let difference = look_meanwhile(base, caller.status(), helper);
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
-        return Err(no_child(plan, run, request, base).into());
+        return Err(no_child(plan, request, base).into());
     };
     let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
     let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
@@ -310,7 +317,8 @@ fn fill(
     let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     *sent.checked.get_mut() = if status.enters_namespaces() { GO_WAIT } else { GO };
     *sent.waits.get_mut() = 0;
-    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known before.
+    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known
+    // before.
     sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
@@ -401,10 +409,11 @@ fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> R
         return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
     }
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
-    error.note("it is asked over a socket: unix(7)").into()
+    error.note("the request goes over a socket: see unix(7)").into()
 }
 
-/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has ended.
+/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has
+/// ended.
 fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
     let frame = stack.frame();
     let known = || Some(frame.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0);
@@ -434,21 +443,21 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
 }
 
 /// The helper's own failure.
-fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>) -> Error {
+fn no_child(plan: &Plan, request: &Request<'_>, base: NonNull<u8>) -> Error {
     let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
     match field!(base, order.failure).load(Ordering::Relaxed) {
         failure::CLONE => clone_error(plan, false, error),
         failure::DESCRIPTORS => {
-            on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
+            on_zygote("while receiving its descriptors").note("the helper could not receive all of them: RLIMIT_NOFILE")
         }
         failure::FUNCTION => {
             let name = request.calls.get(error as usize).map_or("?", |(name, _)| name);
-            let why = "there is none of that name in the helper's registry";
+            let why = "the helper has no function of this name";
             Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }
         failure::JOIN => creator_error(plan, CreatorError::Join(error)),
-        _ => on_zygote("with its plan"),
+        _ => on_zygote("while reading its plan"),
     }
 }
 

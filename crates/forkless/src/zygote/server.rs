@@ -1,7 +1,8 @@
 //! The zygote: a process with one thread that waits for parcels and clones children for its parent.
 //!
-//! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
-//! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
+//! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as
+//! the child has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it
+//! ends.
 
 use super::inherited::{mark_differences, observe};
 use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, refusal};
@@ -38,8 +39,8 @@ pub(super) fn has_asked() -> bool {
     HAS_ASKED.load(Ordering::Relaxed)
 }
 
-/// Serves as a [`Zygote`](super::Zygote)'s helper if this process was started as one, and then never returns. Otherwise
-/// it returns at once.
+/// Serves as a [`Zygote`](super::Zygote)'s helper if this process was started as one, and then never returns.
+/// Otherwise it returns at once.
 ///
 /// Call it first in `main`, before threads are started and files are opened.
 ///
@@ -157,12 +158,13 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Becomes what no child minds: no signal reaches it, nothing is ignored, no directory is held, the standard streams are
-    /// placeholders that no program gets.
+    /// Becomes what no child minds: no signal reaches it, nothing is ignored, no directory is held, the standard
+    /// streams are placeholders that no program gets.
     fn settle_down(&mut self) {
         // A function's panic goes to the caller.
         std::panic::set_hook(Box::new(|_| {}));
-        // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its own.
+        // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its
+        // own.
         unsafe {
             let _ = sys::set_signal_mask(!0);
             let _ = forkless_core::signals::set_default(None, !(1 << 8 | 1 << 18));
@@ -255,8 +257,8 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to first, through
-    /// references to no more than that, and then to be read.
+    /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to
+    /// first, through references to no more than that, and then to be read.
     fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
         self.patch(memory, length)?;
         // SAFETY: a mapped parcel, of which nobody else uses this part now.
@@ -335,7 +337,8 @@ impl<'a> Server<'a> {
                 for_parent: true,
                 ..plain
             };
-            // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the child has left.
+            // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the
+            // child has left.
             match unsafe { clone(&mut stack, how, play_sent) } {
                 Ok(_) => break,
                 Err(error) if self.has_clone3 && order.namespaces == 0 && order.cgroup < 0 && is_refusal(error) => {
@@ -346,8 +349,8 @@ impl<'a> Server<'a> {
             }
         }
         if vfork {
-            // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
-            // has left that by now.
+            // A child that has changed its ids has made this process's memory such that its new user cannot look into
+            // it. It has left that by now.
             let _ = kernel::prctl(Prctl::SetDumpable, 1);
         }
         Ok(())
@@ -369,7 +372,8 @@ impl<'a> Server<'a> {
         args.child_tid = self.thread_number;
         let size = if order.cgroup >= 0 { size_of::<uapi::clone_args>() } else { 64 };
         let by_clone3 = || {
-            // SAFETY: without CLONE_VM the child has a copy of everything, this stack too, and this process has one thread.
+            // SAFETY: without CLONE_VM the child has a copy of everything, this stack too, and this process has one
+            // thread.
             unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, size, 0, 0, 0, 0]) }
         };
         let by_clone = || {
@@ -413,10 +417,10 @@ impl<'a> Server<'a> {
                 Err(panic) => {
                     let text = panic.downcast_ref::<&str>().copied();
                     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-                    format!("it panicked: {}", text.unwrap_or("without words"))
+                    format!("it panicked: {}", text.unwrap_or("no message"))
                 }
             };
-            let words = if words.is_empty() { "it failed without words".into() } else { words };
+            let words = if words.is_empty() { "it failed without a message".into() } else { words };
             let length = words.len().min(WORDS);
             // SAFETY: only the child writes here; the owner looks when it has left.
             unsafe { order.words.get().cast::<u8>().copy_from_nonoverlapping(words.as_ptr(), length) };
