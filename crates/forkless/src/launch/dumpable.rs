@@ -9,8 +9,8 @@
 //! - It must become dumpable again afterwards. Otherwise `/proc/self` would belong to root, debuggers would be
 //!   refused, and no core would be written.
 //!
-//! A child that gives up capabilities, or that joins or is created in a user namespace, is exposed in the same way,
-//! but the kernel does nothing then. Such a plan makes the memory non-dumpable itself.
+//! A child is exposed in the same way if it gives up capabilities, joins a user namespace or is created in one. The
+//! kernel does nothing then, so such a plan makes the memory non-dumpable itself.
 //!
 //! If launches overlap, the first one notes the host's own state, and the last one restores it. Each of these takes a
 //! few system calls, and the other launches wait for them. If such launches follow each other so closely that none is

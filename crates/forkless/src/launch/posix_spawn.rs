@@ -63,7 +63,7 @@ struct Request<'a> {
     flags: c_int,
     /// The signals that are reset to their default actions.
     defaults: u64,
-    /// Duplicates that this launch has made to pass them.
+    /// The descriptors that this launch has opened or duplicated for the child.
     held: Vec<OwnedFd>,
     /// The highest possible descriptor number, if the child gets a descriptor there; and the source of that
     /// descriptor.

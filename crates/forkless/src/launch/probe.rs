@@ -1,4 +1,4 @@
-//! The features that this kernel, and any seccomp filter of this process, allows.
+//! The features that this kernel provides, and that no seccomp filter of this process refuses.
 //!
 //! A real child tests them once, before the first launch. Containers and service managers refuse system calls with
 //! ENOSYS, EPERM, EINVAL or E2BIG. Old kernels do not have them. Emulators refuse `CLONE_VM` (qemu-user: EINVAL), or

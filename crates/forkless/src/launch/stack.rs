@@ -26,7 +26,7 @@ pub(crate) const GUARD: usize = 64 * 1024;
 /// Guard, stack and frame. The child uses about 1 KiB of stack; untouched pages cost nothing.
 pub(crate) const MAPPING: usize = GUARD + 64 * 1024;
 
-/// The number of stacks that are kept. If more children are between clone and exec at one time, their stacks are
+/// The number of stacks that are kept. If more children are between clone and exec at one time, the further stacks are
 /// unmapped after use.
 const KEPT: usize = 256;
 

@@ -54,8 +54,8 @@ fn has_tracer() -> Option<bool> {
     let mut text = [MaybeUninit::uninit(); 512];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let status = openat(CWD, c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
-    // The lines up to there (Name, Umask, State, Tgid, Ngid, Pid, PPid, TracerPid) are far shorter than the buffer,
-    // even if every byte of the name is escaped.
+    // The lines up to there are Name, Umask, State, Tgid, Ngid, Pid, PPid and TracerPid. They are far shorter than the
+    // buffer, even if every byte of the name is escaped.
     let (text, _) = rustix::io::read(&status, &mut text).ok()?;
     let at = text.windows(KEY.len()).position(|window| window == KEY)?;
     Some(*text.get(at + KEY.len())? != b'0')

@@ -30,8 +30,8 @@ pub(crate) fn wait_for(
 ) {
     let (stack, id, pidfd) = (&running.stack, running.id, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
-        // With every form: the child has made the parent's memory non-dumpable, which must be undone before the
-        // launch returns. A stopped child is continued, because it might stay stopped for ever.
+        // With every form: the parent's memory is non-dumpable because of the child, and that must be undone before
+        // the launch returns. A stopped child is continued, because it might stay stopped for ever.
         wait_though_stopped(stack, id, pidfd, |word| word != LEFT);
         keep.end(id);
     }
