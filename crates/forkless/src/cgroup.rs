@@ -378,8 +378,8 @@ impl Cgroup {
         Ok(self.counters("memory.events")?.get("oom_kill").copied().unwrap_or(0))
     }
 
-    /// The CPU time of all processes that have run in the cgroup and below, including those that nobody has waited for:
-    /// `cpu.stat`.
+    /// The CPU time of all processes that have run in the cgroup and below, including those that nobody has waited
+    /// for: `cpu.stat`.
     ///
     /// ```no_run
     /// # use forkless::Cgroup;
@@ -499,9 +499,9 @@ impl Cgroup {
         self.signal_each(&[SIGKILL])
     }
 
-    /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most until
-    /// all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether none had
-    /// to be killed.
+    /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most
+    /// until all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether
+    /// none had to be killed.
     ///
     /// The processes are frozen while they are signalled, so that none can fork a child that misses the signal.
     /// Afterwards all of them continue, including those that were stopped or frozen before. A process that the caller
@@ -590,7 +590,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// Refuses a directory that is no cgroup of version 2. Otherwise the clone would fail later, with a less helpful error.
+/// Refuses a directory that is no cgroup of version 2. Otherwise the clone would fail later, with a less helpful
+/// error.
 fn check(directory: &Path) -> io::Result<()> {
     if directory.is_dir() && !directory.join("cgroup.controllers").exists() {
         return Err(about(io::Error::new(ErrorKind::InvalidInput, "not a cgroup of version 2"), directory));

@@ -26,8 +26,8 @@ struct Waiter {
     words: Words,
 }
 
-/// Where the shell would have written its message: to what the program has as standard error, since dash redirects its
-/// own and then forks.
+/// Where the shell would have written its message: the program's standard error, because dash redirects its own and
+/// then forks.
 #[derive(Debug, Clone)]
 enum Words {
     /// To this process's descriptor of this number.
@@ -193,7 +193,7 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     let ready =
         planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
-        // A failed write cannot be reported to anybody.
+        // No one could be told about a failed write.
         let _ = crate::quiet::write_quietly(fd, words);
     }
 }

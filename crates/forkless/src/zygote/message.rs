@@ -3,7 +3,7 @@
 //! Requests are small messages on a SOCK_SEQPACKET socket, with descriptors attached. Everything else of a launch is
 //! in a *parcel*: memory that both processes have mapped, with the child's stack, its frame, the caller's attributes
 //! and the plan's arena. The kernel clears the frame's futex word there as in the caller's own memory, so the caller
-//! waits and gets errors as for any other child. The helper sends only one message: that it is ready.
+//! waits and gets errors as for any other child. The helper sends only its first message, `Hello`.
 
 use forkless_core::frame::{Frame, SLOTS};
 use forkless_core::plan::{self, MAX_FDS};

@@ -176,7 +176,7 @@ mod tests {
         let end = SHORTEST as u32;
         let first = PARCEL_AT as u32;
         assert!([first, end - 4, end - 7].into_iter().all(is_put));
-        // In the guard, across the end, behind the end, and beyond any address.
+        // In the guard, across the end, just behind it, and far behind it.
         for place in [0, first - 1, end - 3, end, u32::MAX] {
             assert!(!is_put(place), "{place}");
         }
