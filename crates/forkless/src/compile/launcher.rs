@@ -27,7 +27,8 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return Err(Error::check(
             &command.program,
             format!(
-                "{name} needs Launcher::Fork: it changes the memory, which other children share with the caller until exec"
+                "{name} needs Launcher::Fork: it changes the memory, which other children share with the caller \
+                 until exec"
             ),
         ));
     }
@@ -42,8 +43,8 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     }
     if command.launcher == Launcher::Fork && command.sandbox.makes(Namespace::Pid) {
         return refuse(
-            "unshare(Namespace::Pid) needs Launcher::Clone: a forked child does not enter the new PID namespace, only its \
-             children do",
+            "unshare(Namespace::Pid) needs Launcher::Clone: a forked child does not enter the new PID namespace, only \
+             its children do",
         );
     }
     Ok(())

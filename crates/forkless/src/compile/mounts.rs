@@ -70,7 +70,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     }
 }
 
-/// `mount(2)` with the given path. Inside a [`Root`](super::places::Root) a path would not be safe: mounts are copied
+/// `mount(2)` with the given path. Inside a root (`places.rs`) a path would not be safe: mounts are copied
 /// and moved by descriptors, and everything else is mounted on the working directory.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());

@@ -193,7 +193,7 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     let ready =
         planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
-        // No one could be told about a failed write.
+        // A failed write is ignored: there is nowhere to report it.
         let _ = crate::quiet::write_quietly(fd, words);
     }
 }

@@ -362,7 +362,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         Ok(Some((message, _))) => match (message.kind(), message.value) {
             (Some(Kind::Hello), 0) => Ok(()),
             (Some(Kind::Hello), refusal::PRIVILEGED) => {
-                let why = "gains privileges when it is executed (setuid, capabilities), so it refuses to be a zygote's helper";
+                let why =
+                    "gains privileges when it is executed (setuid, capabilities), so it cannot be a zygote's helper";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{who} {why}")))
             }
             _ => Err(io::Error::other(format!(

@@ -114,7 +114,7 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::check(plan.program(), why));
     if plan.launcher != Launcher::Clone {
         return refuse(
-            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with for functions",
+            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with instead",
         );
     }
     if plan.flags != 0 {
