@@ -214,3 +214,19 @@ fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stdio::Stdio;
+
+    /// The child searches the list.
+    #[test]
+    fn descriptors_are_sorted_by_their_numbers() {
+        let mut command = Command::new("true");
+        command.stdin(Stdio::null());
+        let found = descriptors(&command).expect("descriptors");
+        let targets: Vec<RawFd> = found.pairs.iter().map(|pair| pair.target).collect();
+        assert_eq!(targets, [0, 1, 2]);
+    }
+}
