@@ -421,7 +421,13 @@ pub fn reused(_: &[String]) {
         assert_eq!(one.wait().expect("its status is here").signal(), Some(SIGKILL));
     }
     // One that failed is not reaped by its number.
-    let mut failed = autoreaped(&programs.path("missing")).launch().expect("launch");
+    let mut failed = None;
+    eventually("a launch that returns before its child fails", || {
+        // A child that has failed by then is the call's own error.
+        failed = autoreaped(&programs.path("missing")).launch().ok();
+        failed.is_some()
+    });
+    let mut failed = failed.expect("a child");
     wait_unseen(&failed);
     let Some(mut ended) = successor(failed.id(), &programs.exits(5), "") else { return };
     eventually("the other one ended", || state_of(ended.id() as i32) == Some('Z'));
