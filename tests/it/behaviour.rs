@@ -11,7 +11,10 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
 
 /// Cases that a zygote does not support, and its error messages.
 const NOT_BY_ZYGOTE: [(&str, &str); 5] = [
-    ("a signal at the thread's death", "thread_death_signal cannot follow the caller's thread where a zygote clones"),
+    (
+        "a signal at the thread's death",
+        "a zygote cannot do thread_death_signal: its children are not cloned by the calling thread",
+    ),
     // The helper needs a descriptor for its socket.
     ("no descriptor for a pidfd", "Too many open files"),
     ("no descriptor for a pidfd, and none asked for", "Too many open files"),
@@ -22,7 +25,7 @@ const NOT_BY_ZYGOTE: [(&str, &str); 5] = [
 /// The message with which a zygote must refuse this case.
 fn refusal(case: &Case) -> Option<&'static str> {
     if case.ask.inherit_all {
-        return Some("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+        return Some("a zygote cannot do inherit_all: it does not have the caller's descriptors");
     }
     NOT_BY_ZYGOTE.iter().find(|(name, _)| *name == case.name).map(|(_, why)| *why)
 }

@@ -15,7 +15,15 @@ pub fn is_root() -> bool {
 
 /// Is the kernel at least this one?
 pub fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease");
+    // SAFETY: all zeroes is a valid utsname, which the kernel fills with texts that end in NUL.
+    let release = unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        // A case may leave no descriptor for /proc, or refuse uname.
+        match libc::uname(&mut names) {
+            0 => std::ffi::CStr::from_ptr(names.release.as_ptr()).to_string_lossy().into_owned(),
+            _ => std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("osrelease"),
+        }
+    };
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }

@@ -121,7 +121,7 @@ impl State {
         compare(&mut found, "group and session", &format!("{:?}", self.groups), &format!("{:?}", after.groups));
         compare(&mut found, "children", &format!("{:?}", self.children), &format!("{:?}", after.children));
         let pids = [self, after].map(|state| state.pids_for_children.display());
-        compare(&mut found, "the children's process-id namespace", &pids[0], &pids[1]);
+        compare(&mut found, "the children's PID namespace", &pids[0], &pids[1]);
         compare(&mut found, "waitable child", &format!("{:?}", self.waitable), &format!("{:?}", after.waitable));
         found
     }
@@ -309,7 +309,7 @@ mod tests {
             libc::waitpid(pid, std::ptr::null_mut(), 0);
             // Of this thread alone, and only root may.
             if libc::unshare(libc::CLONE_NEWPID) == 0 {
-                notices(&before, "the children's process-id namespace");
+                notices(&before, "the children's PID namespace");
             }
             assert_eq!(errno_after(77, || ()), 77);
             assert_eq!(errno_after(77, || assert_eq!(libc::close(-1), -1)), libc::EBADF);

@@ -22,15 +22,18 @@ pub struct Options {
     /// Try only the most important faults, as CI does
     #[arg(long)]
     central: bool,
-    /// Write the results to bench/record
+    /// Add each result to the record in bench/record as soon as it is known
     #[arg(long)]
     record: bool,
+    /// Only the faults that the record does not have as caught
+    #[arg(long)]
+    missing: bool,
 }
 
 impl Options {
     /// The faults that CI tries.
     pub fn central() -> Self {
-        Self { names: Vec::new(), central: true, record: false }
+        Self { names: Vec::new(), central: true, record: false, missing: false }
     }
 }
 
@@ -74,7 +77,7 @@ struct Fault {
 struct Test(String, String, String);
 
 /// The result of a trial, best first.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
     /// Every test failed by an assertion and in time.
@@ -90,10 +93,12 @@ enum Verdict {
 }
 
 /// A trial of one fault.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize, Clone)]
 struct Tried {
     name: String,
     why: String,
+    /// The commit whose code had the fault.
+    commit: String,
     verdict: Verdict,
     seconds: f64,
     tests: Vec<Test>,
@@ -105,8 +110,17 @@ struct Tried {
 /// If cargo fails, or a fault is neither caught nor skipped.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     let text = fs::read_to_string(dist::root().join("tests/planted.toml")).context("tests/planted.toml")?;
-    let faults = chosen(toml::from_str::<List>(&text)?.fault, options)?;
+    let all = toml::from_str::<List>(&text)?.fault;
+    let known: BTreeSet<String> = all.iter().map(|fault| fault.name.clone()).collect();
+    let mut record = Record::read()?;
+    // What is no longer in the list.
+    record.tried.retain(|tried| known.contains(&tried.name));
+    let mut faults = chosen(all, options)?;
+    if options.missing {
+        faults.retain(|fault| !record.has_caught(&fault.name));
+    }
     let trial = Trial::new(&faults, target)?;
+    let commit = commit();
     let (mut passes, mut tried) = (BTreeMap::new(), Vec::new());
     for fault in &faults {
         let begun = Instant::now();
@@ -114,14 +128,16 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         let seconds = begun.elapsed().as_secs_f64();
         println!("{}", line(&fault.name, verdict, seconds));
         let (name, why, tests) = (fault.name.clone(), fault.why.clone(), fault.tests.clone());
-        tried.push(Tried { name, why, verdict, seconds, tests });
+        let result = Tried { name, why, commit: commit.clone(), verdict, seconds, tests };
+        if options.record {
+            record.add(result.clone());
+            record.write()?;
+        }
+        tried.push(result);
     }
     let count = |wanted: Verdict| tried.iter().filter(|fault| fault.verdict == wanted).count();
     let (caught, skipped) = (count(Verdict::Caught), count(Verdict::Skipped));
     println!("\n{caught}/{} planted faults caught, {skipped} skipped", tried.len());
-    if options.record {
-        record(&tried, caught)?;
-    }
     ensure!(caught + skipped == tried.len(), "some planted faults were not caught");
     Ok(())
 }
@@ -294,19 +310,51 @@ fn tail(said: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].iter().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
-/// Writes the results to `bench/record/DATE-mutants`, as text and as JSON.
-fn record(tried: &[Tried], caught: usize) -> Result<()> {
-    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
-    let place = dist::root().join(format!("bench/record/{}-mutants", String::from_utf8(date.stdout)?.trim()));
-    fs::create_dir_all(&place)?;
-    let mut text = format!("{caught}/{} planted faults caught\n\n", tried.len());
-    for fault in tried {
-        let line = line(&fault.name, fault.verdict, fault.seconds);
-        let tests = fault.tests.iter().map(|test| format!("{} {}", test.1, test.2)).collect::<Vec<_>>().join(", ");
-        writeln!(text, "{line}\n    {}\n    {tests}", fault.why)?;
+/// `bench/record/mutants`: the last result of each fault.
+struct Record {
+    place: PathBuf,
+    tried: Vec<Tried>,
+}
+
+impl Record {
+    fn read() -> Result<Self> {
+        let place = dist::root().join("bench/record/mutants");
+        let tried = match fs::read_to_string(place.join("mutants.json")) {
+            Ok(text) => serde_json::from_str(&text).context("mutants.json")?,
+            Err(_) => Vec::new(),
+        };
+        Ok(Self { place, tried })
     }
-    fs::write(place.join("mutants.txt"), text)?;
-    Ok(fs::write(place.join("mutants.json"), serde_json::to_string_pretty(tried)? + "\n")?)
+
+    fn has_caught(&self, name: &str) -> bool {
+        self.tried.iter().any(|tried| tried.name == name && tried.verdict == Verdict::Caught)
+    }
+
+    fn add(&mut self, result: Tried) {
+        self.tried.retain(|tried| tried.name != result.name);
+        self.tried.push(result);
+        self.tried.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// As text and as JSON.
+    fn write(&self) -> Result<()> {
+        let caught = self.tried.iter().filter(|fault| fault.verdict == Verdict::Caught).count();
+        let mut text = format!("{caught}/{} planted faults caught\n\n", self.tried.len());
+        for fault in &self.tried {
+            let line = line(&fault.name, fault.verdict, fault.seconds);
+            let tests = fault.tests.iter().map(|test| format!("{} {}", test.1, test.2)).collect::<Vec<_>>().join(", ");
+            writeln!(text, "{line}  (commit {})\n    {}\n    {tests}", fault.commit, fault.why)?;
+        }
+        fs::create_dir_all(&self.place)?;
+        fs::write(self.place.join("mutants.txt"), text)?;
+        Ok(fs::write(self.place.join("mutants.json"), serde_json::to_string_pretty(&self.tried)? + "\n")?)
+    }
+}
+
+/// The commit of the sources, in short; empty outside of a repository.
+fn commit() -> String {
+    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).stderr(Stdio::null()).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]

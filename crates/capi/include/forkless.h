@@ -273,7 +273,7 @@ int forkless_command_group(forkless_command *command, const char *name);
 int forkless_command_rlimit(forkless_command *command, int resource, uint64_t soft, uint64_t hard);
 /* SCHED_OTHER, SCHED_FIFO...: sched_setscheduler(2). */
 int forkless_command_scheduler(forkless_command *command, int policy, int priority);
-/* The processors that it may run on, from 0. */
+/* The CPUs that it may run on, from 0. */
 int forkless_command_cpu_affinity(forkless_command *command, const int *processors, size_t count);
 /* Class 1 to 3 (real-time, best effort, idle) and level 0 to 7: ioprio_set(2). */
 int forkless_command_io_priority(forkless_command *command, int io_class, int level);

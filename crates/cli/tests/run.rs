@@ -536,6 +536,6 @@ fn shell_line_runs_as_with_a_shell() {
 fn explain_prints_whether_a_line_needs_a_shell() {
     assert_eq!(stdout(&["--explain", "--shell", "ls | wc"]), "by /bin/sh: a pipeline\n");
     let plain = stdout(&["--explain", "--shell", "ls /"]);
-    let shells = ["directly\n", "by /bin/sh: a shell whose ways are not known\n"];
+    let shells = ["directly\n", "by /bin/sh: a shell whose behaviour is not known\n"];
     assert!(shells.contains(&plain.as_str()), "{plain}");
 }

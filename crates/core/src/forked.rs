@@ -1,11 +1,11 @@
 //! Entry of a child that was created by fork, and how its parent learns that it has left.
 //!
-//! Such a child has a copy of its parent's memory. When it calls exec or exits, the kernel does not clear a futex word:
-//! it clears the word of CLONE_CHILD_CLEARTID only if another process uses the same address space. But for every
-//! process the kernel releases the robust futexes that it holds: it marks each as left by its owner, and wakes a
-//! waiter. So the frame lies in a mapping that both processes share, next to a futex word that is in the child's [`robust`] list
-//! until it leaves. This needs no descriptor. Nothing has to be kept out of other children or out of the child's own table, and
-//! a hook may close any descriptor.
+//! Such a child has a copy of its parent's memory. When it calls exec or exits, the kernel does not clear a futex
+//! word: it clears the word of CLONE_CHILD_CLEARTID only if another process uses the same address space. But for
+//! every process the kernel releases the robust futexes that it holds: it marks each as left by its owner, and wakes
+//! a waiter. So the frame lies in a mapping that both processes share, next to a futex word that is in the child's
+//! [`robust`] list until it leaves. This needs no descriptor, which would have to be kept out of other children and of
+//! the program, and which a hook might close.
 //!
 //! Source: set_robust_list(2); exit_robust_list() and handle_futex_death() in kernel/futex/core.c, exec_mm_release() in
 //! kernel/fork.c.

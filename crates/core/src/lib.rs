@@ -6,11 +6,11 @@
 //! no heap, no libc, no locks and no thread-local storage. Its release library calls no function outside of itself
 //! except `memcpy` and similar ones (a test checks this).
 //!
-//! Read it in this order: [`plan`] (the child's steps, as flat data), [`frame`] (the state of one run), [`child`] (the
-//! loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`] is the
-//! entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones, [`vfork_call`] of a child that
-//! calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls, and [`robust`]
-//! has the kernel mark a futex word when a child leaves.
+//! Read it in this order: [`plan`] (the child's steps, as flat data), [`frame`] (the state of one run), [`child`]
+//! (the loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`]
+//! is the entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones, [`vfork_call`] of a
+//! child that calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls,
+//! and [`robust`] has the kernel mark a futex word when a child leaves.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 

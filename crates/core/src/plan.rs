@@ -128,7 +128,8 @@ pub enum OpCode {
     SetPgid = 6,
     /// `chdir(2)` to the string at `a`.
     Chdir = 7,
-    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`, which may be [`NOWHERE`].
+    /// `open(2)` of the string at `a` with flags `b` and mode `c` as the descriptor in the low half of `set`, which
+    /// may be [`NOWHERE`].
     Open = 8,
     /// `dup3(2)` of the child's descriptor `a` to `b`.
     Dup = 9,
@@ -141,7 +142,7 @@ pub enum OpCode {
     /// `execve(2)` of each of the `b` strings in the list of offsets at `a`, until one succeeds. Retried for up to `c`
     /// milliseconds while a program is open for writing (ETXTBSY). With `set`, a file that is no program (ENOEXEC) is
     /// run by the shell: the argument vectors for that, one for each string, are at the offset in the lower half of
-    /// `set`, and have as many words each as its upper half says.
+    /// `set`, and its upper half is the number of words in each.
     Exec = 13,
     /// The system call in the [`Call`] at `a`. `b` is the number of the step for reports, `c` the offset of a string
     /// that names the step's object (0: none).
@@ -204,25 +205,25 @@ pub const CALLER_VARIABLES: usize = 15;
 /// The maximum number of failed best-effort steps in a frame. The compiler refuses a plan in which more could fail.
 pub const MISSES: usize = 128;
 
-/// Where a descriptor of the child's comes from.
+/// Where a descriptor of the child comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// This descriptor of the parent's.
+    /// This descriptor of the parent.
     Descriptor(i32),
-    /// What this slot of the run's [`Frame`](crate::frame::Frame) holds.
+    /// The value of this slot of the run's [`Frame`](crate::frame::Frame).
     Slot(usize),
     /// `/dev/null`.
     Null,
 }
 
-/// An [`Origin`] as one number: a descriptor of 0 or more, -1-n for slot n, or the lowest number for `/dev/null`. A zygote writes
-/// the numbers of descriptors that it got into a plan.
+/// An [`Origin`] as one number: a descriptor of 0 or more, -1-n for slot n, or the lowest number for `/dev/null`. A
+/// zygote writes into a plan the numbers of the descriptors that it has received.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source(i32);
 
 impl Source {
-    /// Of an origin; descriptors are numbers of 0 or more.
+    /// The number of an origin. A descriptor must be 0 or more.
     pub const fn of(origin: Origin) -> Self {
         match origin {
             Origin::Descriptor(number) => Self(number),
@@ -231,12 +232,12 @@ impl Source {
         }
     }
 
-    /// From its number.
+    /// The source with this number.
     pub const fn from_number(number: i32) -> Self {
         Self(number)
     }
 
-    /// What it stands for.
+    /// The origin that the number stands for.
     #[inline(always)]
     pub const fn origin(self) -> Origin {
         match self.0 {

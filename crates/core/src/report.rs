@@ -61,7 +61,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
         return Outcome::Killed(Some((step - 1, code)));
     }
     match (frame.errno.load(Relaxed), code) {
-        // A hook may exit, or execute a program itself: the child's status tells.
+        // A hook may exit, or execute a program itself: only the child's exit status shows which.
         (0, OpCode::Exec | OpCode::ExecFd | OpCode::PreExec) => Outcome::Exec,
         (0, _) => Outcome::Killed(Some((step - 1, code))),
         (errno, _) => Outcome::Failed { op: step - 1, code, detail: frame.detail.load(Relaxed), errno },

@@ -1,8 +1,9 @@
-//! A robust futex: the kernel marks a word when the child leaves its memory, and wakes who waits for it.
+//! A robust futex: the kernel marks a word when the child leaves its memory, and wakes a waiter.
 //!
-//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only where somebody shares its memory still. A child that
-//! has memory of its own, or that outlives the process it was cloned by, puts a word into its *robust list* instead: a futex that a
-//! thread holds, which the kernel marks when the thread executes a program as when it ends.
+//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same address
+//! space. That is not so for a child with its own memory, or a child that outlives the process that cloned it. Such a
+//! child puts a word into its *robust list* instead: the futexes that a thread holds. The kernel marks them when the
+//! thread executes a program or ends.
 //!
 //! Source: set_robust_list(2); exit_robust_list() and handle_futex_death() in kernel/futex/core.c, exec_mm_release() in
 //! kernel/fork.c.
@@ -28,16 +29,16 @@ pub struct Robust {
 /// Length of `struct robust_list_head`, in bytes.
 const HEAD: usize = 3 * size_of::<usize>();
 
-/// What the word holds from then on: the child's thread number, in its own PID namespace. With FUTEX_WAITERS, or the kernel wakes
-/// nobody.
+/// The value of the word from then on: the child's thread ID in its own PID namespace. It has FUTEX_WAITERS, because
+/// the kernel would wake no waiter otherwise.
 pub fn held() -> u32 {
     sys::gettid() as u32 | uapi::FUTEX_WAITERS
 }
 
-/// Makes `word` the one entry of the calling thread's robust list, which is kept in `list`. The word has to be [`held`].
+/// Makes `word` the only entry of the calling thread's robust list, which lies in `list`. The word must be [`held`].
 ///
 /// # Errors
-/// Of `set_robust_list(2)`: the kernel does not keep watch.
+/// Those of `set_robust_list(2)`. Then the kernel will not mark the word.
 pub unsafe fn watch(list: *mut Robust, word: &AtomicU32) -> Result<()> {
     // SAFETY: only the child uses the list, which lies beside its frame and is there until it has left.
     unsafe {

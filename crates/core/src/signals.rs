@@ -30,20 +30,23 @@ const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// All but SIGSYS, which a seccomp filter sends for a call that it traps (SECCOMP_RET_TRAP): the kernel kills a process that
-/// blocks it then. For a thread that lives on, and may get a filter later.
+/// Every signal but SIGSYS, for a thread that lives on and may get a seccomp filter later. A filter sends SIGSYS for a
+/// call that it traps (SECCOMP_RET_TRAP), and the kernel kills a process that blocks SIGSYS then.
 pub const ALL_BUT_SIGSYS: u64 = !bit(uapi::SIGSYS);
 
-/// The mask of a caller around a clone that leaves the caller's handlers in the child. The child sets its own: [`block_all`].
+/// The caller's mask around a clone that leaves the caller's handlers in the child. The child sets its own:
+/// [`block_all`].
 ///
-/// It is every signal; but where a filter is in force SIGSYS stays open, since a handler may answer the calls that the filter
-/// traps. There a SIGSYS sent by kill(2) between the clone and the child's first call would run that handler in the child.
+/// It is every signal. But if a seccomp filter is in force, SIGSYS stays open, because a handler may answer the calls
+/// that the filter traps. Then a SIGSYS that is sent by kill(2) between the clone and the child's first call would run
+/// that handler in the child.
 pub fn blocked_in_caller() -> u64 {
     let may_trap = has_filter() || planted!("sigsys-left-open");
     if may_trap && !planted!("trapped-calls-not-minded") { ALL_BUT_SIGSYS } else { !0 }
 }
 
-/// Has the calling thread a seccomp filter? Its children have it too. A filter that refuses the question is one.
+/// Whether the calling thread has a seccomp filter, which its children inherit. If prctl(2) is refused, a filter did
+/// it.
 pub fn has_filter() -> bool {
     const PR_GET_SECCOMP: usize = 21;
     // SAFETY: it reads a number.

@@ -1,8 +1,8 @@
 //! Calls a function of the user in a child that shares the caller's memory, while the caller is suspended
 //! (`CLONE_VFORK`).
 //!
-//! The function is not part of this crate: whoever passes it is responsible for what it does. No signal handler of the
-//! caller runs in the child, and the function has the caller's signal mask.
+//! The function is not part of this crate: the code that passes it is responsible for what it does. No signal handler
+//! of the caller runs in the child, and the function has the caller's signal mask.
 //!
 //! # Safety
 //! As for [`child`](crate::child), and for the function as `vfork(2)` says.

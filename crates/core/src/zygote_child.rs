@@ -5,8 +5,9 @@
 //! the others in the meantime ([`Sent::checked`]).
 //!
 //! # How its end is reported
-//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same address
-//! space. That is never true for a child whose zygote was killed. So the word is in the child's [`robust`] list instead.
+//! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same
+//! address space. That is never true for a child whose zygote was killed. So the word is in the child's [`robust`]
+//! list instead.
 //!
 //! # Safety
 //! As for [`child`](crate::child).
@@ -80,18 +81,19 @@ pub struct Adopt {
     pub cpus: [u64; CPU_WORDS],
 }
 
-/// What a child inherits from whoever clones it and can change: number and words of each.
+/// The attributes that a child inherits from the process that clones it, and that it can change: a number and a name
+/// for each.
 macro_rules! taken_on {
     ($($name:ident = $number:literal, $words:literal;)*) => {
-        /// What is taken on, by number.
+        /// The attributes by number.
         pub mod what {
             $(#[doc = concat!("The ", $words, ".")] pub const $name: i32 = $number;)*
-            /// Nothing: what cannot be taken on is not as it should be.
+            /// No attribute: one that the child cannot change differs from the caller's.
             pub const CHECKED: i32 = 10;
-            /// The word that tells the caller.
+            /// The futex word in the child's robust list.
             pub const WORD: i32 = 11;
 
-            /// The words for a number, for errors.
+            /// The name of an attribute, for errors.
             pub fn words(what: i32) -> Option<&'static str> {
                 match what {
                     $($name => Some($words),)*
@@ -104,12 +106,12 @@ macro_rules! taken_on {
 }
 
 taken_on! {
-    DIRECTORY = 0, "directory";
+    DIRECTORY = 0, "working directory";
     GROUP = 1, "process group";
     LIMIT = 2, "resource limits";
     NICE = 3, "nice value";
     SCHEDULER = 4, "scheduler";
-    AFFINITY = 5, "processors";
+    AFFINITY = 5, "CPU affinity";
     IO_PRIORITY = 6, "I/O priority";
     TIMER_SLACK = 7, "timer slack";
     PERSONALITY = 8, "personality";
@@ -159,7 +161,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         unsafe { sys::syscall(number, args) }.map(drop)
     };
     let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
-    // SAFETY: changes the child, which shares its directory with nobody.
+    // SAFETY: changes the child, which shares its working directory with no other process.
     let _ = unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) };
     call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
     call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;

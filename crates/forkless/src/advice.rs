@@ -253,8 +253,8 @@ impl Situation {
             let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
-        // Since Linux 4.5 anonymous memory is listed apart; fork must copy the page tables of that alone. Kernel threads have
-        // none.
+        // Since Linux 4.5 anonymous memory is listed apart; fork must copy the page tables of that alone. Kernel
+        // threads have none.
         let memory = number("RssAnon").or_else(|| number("VmRSS")).unwrap_or(0) << 10;
         let files = fs::read_dir(format!("/proc/{process}/fd")).map_or(3, |entries| entries.count() as u64);
         // The caller's own list contains the directory that is being read.

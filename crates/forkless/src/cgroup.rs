@@ -95,14 +95,15 @@ impl Cgroup {
         }
         let there = words("cgroup.controllers")?;
         if let Some(none) = missing.iter().find(|one| !there.iter().any(|word| word == **one)) {
-            let why =
-                format!("it has no controller {none:?}: the group above does not hand it down, or version 1 has it");
+            let why = format!(
+                "no controller {none:?}: the parent cgroup does not enable it, or it belongs to cgroup version 1"
+            );
             return Err(about(io::Error::new(ErrorKind::NotFound, why), directory));
         }
         let request = missing.iter().map(|one| format!("+{one}")).collect::<Vec<_>>().join(" ");
         let busy = || {
-            let why = "processes are in it, and only the root may have both processes and groups with limits";
-            let why = format!("cannot hand {request} down: {why}");
+            let why = "it contains processes, and only the root cgroup may have both";
+            let why = format!("cannot enable {request} for the cgroups below: {why}");
             about(io::Error::new(ErrorKind::ResourceBusy, why), directory)
         };
         // Checked here because the kernel hands some controllers down nevertheless, to cgroups that can then hold only
@@ -377,8 +378,8 @@ impl Cgroup {
         Ok(self.counters("memory.events")?.get("oom_kill").copied().unwrap_or(0))
     }
 
-    /// The CPU time of all processes that have run in the cgroup and below, including those that nobody has waited for:
-    /// `cpu.stat`.
+    /// The CPU time of all processes that have run in the cgroup and below, including those that nobody has waited
+    /// for: `cpu.stat`.
     ///
     /// ```no_run
     /// # use forkless::Cgroup;
@@ -396,7 +397,7 @@ impl Cgroup {
 
     fn number(&self, file: &str) -> io::Result<u64> {
         let text = self.get(file)?;
-        let wrong = || io::Error::new(ErrorKind::InvalidData, format!("{text:?} is no number"));
+        let wrong = || io::Error::new(ErrorKind::InvalidData, format!("{text:?} is not a number"));
         text.parse().map_err(|_| about(wrong(), self.path.join(file)))
     }
 
@@ -498,9 +499,9 @@ impl Cgroup {
         self.signal_each(&[SIGKILL])
     }
 
-    /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most until
-    /// all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether none had
-    /// to be killed.
+    /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most
+    /// until all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether
+    /// none had to be killed.
     ///
     /// The processes are frozen while they are signalled, so that none can fork a child that misses the signal.
     /// Afterwards all of them continue, including those that were stopped or frozen before. A process that the caller
@@ -589,10 +590,11 @@ impl Drop for Cgroup {
     }
 }
 
-/// Refuses a directory that is no cgroup of version 2. Otherwise the clone would fail later, with a less helpful error.
+/// Refuses a directory that is no cgroup of version 2. Otherwise the clone would fail later, with a less helpful
+/// error.
 fn check(directory: &Path) -> io::Result<()> {
     if directory.is_dir() && !directory.join("cgroup.controllers").exists() {
-        return Err(about(io::Error::new(ErrorKind::InvalidInput, "it is none of version 2"), directory));
+        return Err(about(io::Error::new(ErrorKind::InvalidInput, "not a cgroup of version 2"), directory));
     }
     Ok(())
 }
@@ -646,7 +648,7 @@ fn write(directory: &Path, file: &str, value: &str) -> io::Result<()> {
     let written = OpenOptions::new().write(true).open(&path).and_then(|mut open| open.write_all(value.as_bytes()));
     written.map_err(|error| match file.split_once('.') {
         Some((controller, _)) if error.kind() == ErrorKind::NotFound && controller != "cgroup" => {
-            let why = format!("{error}, perhaps because the group above does not hand {controller:?} down");
+            let why = format!("{error} (perhaps the parent cgroup does not enable {controller:?})");
             about(reworded(error, why), &path)
         }
         _ => about(error, &path),
@@ -659,6 +661,6 @@ fn amount(number: u64) -> String {
 }
 
 fn about(error: io::Error, path: impl AsRef<OsStr>) -> io::Error {
-    let words = format!("control group {:?}: {error}", path.as_ref());
+    let words = format!("cgroup {:?}: {error}", path.as_ref());
     reworded(error, words)
 }

@@ -362,7 +362,7 @@ impl Child {
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
         if self.inner.pid == wait::NOBODY {
-            return Err(Error::check(&self.name(), "nobody else can wait for an autoreaped child").into());
+            return Err(Error::check(&self.name(), "an autoreaped child cannot be released: the kernel reaps it, and only this handle can return its status").into());
         }
         self.wait_exec()?;
         // It may have been killed in exec, after the point of no return and before the program has run.

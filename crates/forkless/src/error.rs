@@ -172,10 +172,10 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { program, step, object, errno, signal, note } = &*self.0;
         match step {
-            Step::Wait => write!(out, "lost sight of {program:?}")?,
+            Step::Wait => write!(out, "failed to wait for {program:?}")?,
             _ => write!(out, "failed to start {program:?}")?,
         }
-        if *step != Step::Check {
+        if !matches!(step, Step::Check | Step::Wait) {
             write!(out, ": {}", step.words())?;
         }
         if let Some(object) = object {
@@ -191,7 +191,7 @@ impl fmt::Display for Error {
         }
         match signal {
             None => Ok(()),
-            Some(SIGSYS) => write!(out, ", by SIGSYS, with which a seccomp filter kills"),
+            Some(SIGSYS) => write!(out, ", by SIGSYS, the signal of a seccomp filter"),
             Some(signal) => write!(out, ", by signal {signal}"),
         }
     }

@@ -10,17 +10,18 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 pub(crate) use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 
-/// libc's own signals, with which it has every thread change its ids, and waits for each.
+/// The signals that libc itself uses. With one of them it makes every thread change its IDs, and waits for each thread.
 pub(crate) const LIBCS: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
-/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes `CLONE_PARENT`.
+/// Linux 7.1, like the two below: the kernel reaps the child when it ends. Needs an exit signal of 0, and excludes
+/// `CLONE_PARENT`.
 pub(crate) const CLONE_AUTOREAP: u64 = 1 << 34;
 
 /// The child has no_new_privs from the start.
 pub(crate) const CLONE_NNP: u64 = 1 << 35;
 
-/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`, [`CLONE_AUTOREAP`],
-/// and [`CLONE_NNP`] or CAP_SYS_ADMIN.
+/// The child is killed when the last descriptor of the pidfd that the clone made is closed. Needs `CLONE_PIDFD`,
+/// [`CLONE_AUTOREAP`], and [`CLONE_NNP`] or CAP_SYS_ADMIN.
 pub(crate) const CLONE_PIDFD_AUTOKILL: u64 = 1 << 36;
 
 /// `pidfd_open(2)` of a process.
@@ -49,7 +50,8 @@ pub(crate) fn prctl(option: Prctl, value: usize) -> Result<usize> {
 /// `setns(2)`: later children of the calling thread are in this PID namespace.
 pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
     let kind = uapi::CLONE_NEWPID as usize;
-    // SAFETY: no memory is touched, and the calling thread stays in its own namespace. A number that is not open is an error.
+    // SAFETY: no memory is touched, and the calling thread stays in its own namespace. A number that is not open is
+    // an error.
     unsafe { sys::syscall(uapi::__NR_setns, [namespace as usize, kind, 0, 0, 0, 0]) }.map(drop)
 }
 

@@ -79,7 +79,7 @@ fn first() -> u32 {
     if PAGE.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Relaxed).is_err()
         && !std::ptr::eq(new, &raw const REFUSED)
     {
-        // SAFETY: mapped above, and seen by nobody.
+        // SAFETY: mapped above, and never published.
         let _ = unsafe { munmap(new.cast(), PAGE_SIZE) };
     }
     generation()
@@ -115,13 +115,13 @@ mod tests {
         assert_eq!(generation(), generation());
     }
 
-    /// Where the kernel empties no page.
+    /// If the kernel does not clear the page in forked copies.
     #[test]
     fn without_a_page_another_pid_draws_another_number() {
         let word = AtomicU64::new(0);
         let first = by_pid(&word);
         assert_eq!(by_pid(&word), first);
-        // As a forked copy with another pid finds it.
+        // As a forked copy with another PID finds it.
         word.fetch_add(1 << 32, Ordering::Relaxed);
         assert!(first != 0 && by_pid(&word) > first);
     }

@@ -1,10 +1,10 @@
-//! How a child can be made, and how one was.
+//! The methods to create a child, and the method by which a given child was created.
 
 use std::fmt;
 
-/// How [`Command::launcher`](crate::Command::launcher) can have a child made.
+/// A method to create a child, for [`Command::launcher`](crate::Command::launcher).
 ///
-/// A [`Zygote`](crate::zygote::Zygote) is not among them: it launches what is given to it.
+/// A [`Zygote`](crate::zygote::Zygote) is not among them: commands are passed to it to launch them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
@@ -16,7 +16,7 @@ pub enum Launcher {
     PosixSpawn,
 }
 
-/// How a child was launched: from [`Child::route`](crate::Child::route). Printed, it says why, too.
+/// How a child was launched, from [`Child::route`](crate::Child::route). Its text also states the reason.
 ///
 /// ```
 /// use forkless::{Command, Route};
@@ -33,20 +33,21 @@ pub enum Route {
     Clone {
         /// The system call.
         call: CloneCall,
-        /// How the child's descriptor table was made.
+        /// How the child's file-descriptor table was made.
         table: DescriptorTable,
     },
-    /// By [`Launcher::Fork`]. The descriptor table is a copy.
+    /// By [`Launcher::Fork`]. The file-descriptor table is a copy.
     Fork {
-        /// The child inherits every descriptor, on request; else it closes those that it is not to have.
+        /// The program inherits every descriptor, as requested. Otherwise the child closed those that it must not
+        /// inherit.
         inherits_all: bool,
     },
-    /// By [`Launcher::PosixSpawn`]. The descriptor table is a copy.
+    /// By [`Launcher::PosixSpawn`]. The file-descriptor table is a copy.
     PosixSpawn {
         /// As for [`Fork`](Self::Fork).
         inherits_all: bool,
     },
-    /// By a [`Zygote`](crate::zygote::Zygote), which got plan and descriptors over a socket.
+    /// By a [`Zygote`](crate::zygote::Zygote), which received the plan and the descriptors over a socket.
     Zygote {
         /// The system call.
         call: CloneCall,
@@ -63,26 +64,26 @@ pub enum CloneCall {
     Clone,
 }
 
-/// How the descriptor table of a cloned child was made.
+/// How the file-descriptor table of a cloned child was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DescriptorTable {
-    /// Made by the child, with a copy of the caller's standard streams; other descriptors were passed this way.
+    /// Made by the child, with a copy of the caller's standard streams. Other descriptors were passed by this method.
     Private(Passing),
-    /// Made by the child, with a copy of the caller's descriptors below this number. It closed those that it is not to have.
-    /// Because `pidfd_getfd` is refused here.
+    /// Made by the child, with a copy of the caller's descriptors below this number, because `pidfd_getfd` is refused
+    /// here. The child closed those that the program must not inherit.
     PrivateBelow(u32),
     /// Copied whole, because `close_range` is refused or missing here.
     Copied,
-    /// Copied whole, because the child inherits every descriptor, on request.
+    /// Copied whole, because the program inherits every descriptor, as requested.
     CopiedOnRequest,
 }
 
-/// How a child got descriptors that were not copied with its table.
+/// How descriptors were passed that were not copied with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passing {
-    /// There were none.
+    /// None had to be passed.
     None,
     /// `pidfd_getfd(2)` on the parent.
     PidfdGetfd,
@@ -93,15 +94,15 @@ pub enum Passing {
 impl fmt::Display for Route {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = |inherits_all| match inherits_all {
-            true => "copied descriptor table (everything is to be inherited)",
-            false => "copied descriptor table (this launcher knows no other)",
+            true => "copied file-descriptor table (every descriptor is inherited, as requested)",
+            false => "copied file-descriptor table (this launcher always copies it)",
         };
         match *self {
             Self::Zygote { call: CloneCall::Clone3 } => {
-                write!(out, "clone3 by a zygote; descriptors and plan sent to it")
+                write!(out, "clone3 by a zygote; plan and descriptors sent over a socket")
             }
             Self::Zygote { call: CloneCall::Clone } => {
-                write!(out, "clone by a zygote; descriptors and plan sent to it")
+                write!(out, "clone by a zygote; plan and descriptors sent over a socket")
             }
             Self::Fork { inherits_all } => write!(out, "fork, in a copy of the memory; {}", whole(inherits_all)),
             Self::PosixSpawn { inherits_all } => write!(out, "posix_spawn of the C library; {}", whole(inherits_all)),
@@ -112,18 +113,18 @@ impl fmt::Display for Route {
                 })?;
                 match table {
                     DescriptorTable::Private(passing) => {
-                        out.write_str("private descriptor table with only what was asked for")?;
+                        out.write_str("private file-descriptor table with only the requested descriptors")?;
                         out.write_str(match passing {
                             Passing::None => "",
                             Passing::PidfdGetfd => "; descriptors passed by pidfd_getfd",
-                            Passing::Proc => "; pipes passed through /proc (pidfd_getfd is refused here)",
+                            Passing::Proc => "; pipes opened again through /proc (pidfd_getfd is refused here)",
                         })
                     }
                     DescriptorTable::PrivateBelow(n) => {
-                        write!(out, "private descriptor table, copied below {n} (pidfd_getfd is refused here)")
+                        write!(out, "private file-descriptor table, copied below {n} (pidfd_getfd is refused here)")
                     }
                     DescriptorTable::Copied => {
-                        out.write_str("copied descriptor table (close_range is refused or missing here)")
+                        out.write_str("copied file-descriptor table (close_range is refused or missing here)")
                     }
                     DescriptorTable::CopiedOnRequest => out.write_str(whole(true)),
                 }

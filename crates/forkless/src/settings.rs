@@ -1,26 +1,27 @@
-//! The table of settings: a row each, from which every front end follows.
+//! The table of settings: one row per setting, from which all front ends are generated.
 //!
-//! From a row follow: the builder (its documentation and example are the row's), the field, the step, the op if one system call will
-//! do, the check of its range, what `posix_spawn` and lines of a shell make of it; the C setter, Python's keyword and `forkless run`'s
-//! flag, by macros; and the parts of forkless.h, Perl's table, Python's stub and docs/settings.md that `cargo xtask settings` writes.
+//! Macros generate from a row: the builder with its documentation and example, the field, the step, the op (if one
+//! system call is enough), the check of its range, the refusal by `posix_spawn`, the verdict for shell lines, the C
+//! setter, Python's keyword and the flag of `forkless run`. `cargo xtask settings` writes the parts of forkless.h,
+//! Perl's table, Python's stub and docs/settings.md.
 //!
 //! A row of `played`:
 //!
-//! | word | says |
+//! | field | meaning |
 //! | --- | --- |
-//! | `name(argument: kind)` | the builder. Kinds: `u64`, `u32`, `i32(lowest, highest)`, `flag` (only `true` plays), `word(Type)`: a type with `FromStr` and `Display` |
-//! | `line` | what it does, in one line, for the header, the stub and the help: no full stop |
-//! | `step` | the step of its failure, its number, its words and its documentation |
-//! | `op` | `{ by_hand }`, or when the call is made (`Resources`, `Last`), the call, and what it is about |
+//! | `name(argument: kind)` | the builder. Kinds: `u64`, `u32`, `i32(lowest, highest)`, `flag` (only `true` has an effect), `word(Type)`: a type with `FromStr` and `Display` |
+//! | `line` | one line without a full stop, for the header, the stub and the help |
+//! | `step` | the step that fails: name, number, words in errors, documentation |
+//! | `op` | `{ by_hand }`, or when the call is made (`Resources`, `Last`), the call, and the object in errors |
 //! | `memory` | `shared`, or `own`: the call changes the memory, which a cloned child shares with the caller, so it needs `Launcher::Fork` |
-//! | `ids` | `kept`, or `changed`: the child is somebody else before exec |
-//! | `posix_spawn` | `refused`: it has no words for a system call |
-//! | `shell` | `inherited`: a shell's programs have it too, so a line may do without the shell; or `felt` |
-//! | `run` | flag, name of its value, heading; or `{ by_hand "its flags in the docs" }` |
-//! | `docs` | the system call, and what it needs of the caller |
+//! | `ids` | `kept`, or `changed`: the child changes its IDs before exec |
+//! | `posix_spawn` | `refused`: it cannot make other system calls |
+//! | `shell` | `inherited`: a shell would pass it to its programs, so a line can run without the shell; or `felt`: it affects the shell itself |
+//! | `run` | flag of `forkless run`, name of its value, heading; or `{ by_hand "its flags in the docs" }` |
+//! | `docs` | the system call, and the privileges that it needs |
 //! | `example` | a value, as text |
 //!
-//! A row of `passed` has a builder of its own: its front ends follow, nothing else.
+//! A row of `passed` has its own builder. Only its other front ends are generated.
 
 /// Expands `then! { played { rows } passed { rows } }`.
 #[doc(hidden)]
@@ -29,12 +30,12 @@ macro_rules! settings {
     ($then:ident) => {
         $then! {
             played {
-                /// Sets the child's nice value, from -20 (most CPU time) to 19 (least): `setpriority(2)`. It is a value, not an
-                /// adjustment of the caller's. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
+                /// Sets the child's nice value, from -20 (most CPU time) to 19 (least): `setpriority(2)`. It is a
+                /// value, not an adjustment of the caller's. Lowering it needs CAP_SYS_NICE or RLIMIT_NICE.
                 ///
                 /// # Errors
-                /// The launch fails at [`Step::Nice`], with EACCES if the caller may not lower the value. [`Step::Check`]: a value
-                /// out of range.
+                /// The launch fails at [`Step::Nice`], with EACCES if the caller may not lower the value.
+                /// [`Step::Check`]: a value out of range.
                 ///
                 /// ```
                 /// use forkless::Command;
@@ -52,8 +53,8 @@ macro_rules! settings {
                     example "19"
                 }
 
-                /// Sets how late the child's timers may expire, in nanoseconds: `prctl(2)` PR_SET_TIMERSLACK. The default, also for
-                /// 0, is the value of the calling thread.
+                /// Sets how late the child's timers may expire, in nanoseconds: `prctl(2)` PR_SET_TIMERSLACK. The
+                /// default, also for 0, is the value of the calling thread.
                 ///
                 /// ```
                 /// use forkless::Command;
@@ -75,7 +76,8 @@ macro_rules! settings {
                 /// Sets the child's execution domain and its flags, such as ADDR_NO_RANDOMIZE: `personality(2)`.
                 ///
                 /// # Errors
-                /// The launch fails at [`Step::Personality`], for example with EPERM under a seccomp filter that refuses the value.
+                /// The launch fails at [`Step::Personality`], for example with EPERM under a seccomp filter that
+                /// refuses the value.
                 ///
                 /// ```no_run
                 /// use forkless::Command;
@@ -94,16 +96,18 @@ macro_rules! settings {
                     example "0"
                 }
 
-                /// Sets how likely the OOM killer is to kill the child, from -1000 (never) to 1000: `/proc/self/oom_score_adj`,
-                /// `proc(5)`; three system calls. Lowering the value needs CAP_SYS_RESOURCE.
+                /// Sets how likely the OOM killer is to kill the child, from -1000 (never) to 1000:
+                /// `/proc/self/oom_score_adj`, `proc(5)`; three system calls. Lowering the value needs
+                /// CAP_SYS_RESOURCE.
                 ///
-                /// The child is started with `CLONE_VFORK`: without it the kernel would give the value to the caller too, whose
-                /// memory the child shares. So the launch returns no sooner than the exec. If a signal stops the child before the
-                /// exec, the launch waits until the child is continued. Id maps are then written by a thread that is made for that.
+                /// The child is started with `CLONE_VFORK`: without it the kernel would give the value to the caller
+                /// too, whose memory the child shares. So the launch returns no sooner than the exec. If a signal
+                /// stops the child before the exec, the launch waits until the child is continued. Id maps are then
+                /// written by a thread that is made for that.
                 ///
                 /// # Errors
-                /// The launch fails at [`Step::OomScore`]: EACCES if the caller may not lower the value, ENOENT without `/proc`.
-                /// [`Step::Check`]: a value out of range.
+                /// The launch fails at [`Step::OomScore`]: EACCES if the caller may not lower the value, ENOENT
+                /// without `/proc`. [`Step::Check`]: a value out of range.
                 ///
                 /// ```
                 /// use forkless::Command;
@@ -122,11 +126,11 @@ macro_rules! settings {
                     example "500"
                 }
 
-                /// Which NUMA nodes the child's memory comes from: `set_mempolicy(2)`, in numactl(8)'s words. The program's
-                /// children inherit it.
+                /// Sets the NUMA nodes from which the child gets its memory: `set_mempolicy(2)`, in the terms of
+                /// numactl(8). The program's children inherit it.
                 ///
-                /// A kernel without NUMA refuses it with ENOSYS, and one without one of the nodes, or where none of them is allowed,
-                /// with EINVAL. The system call filter of Docker demands CAP_SYS_NICE.
+                /// The launch fails with ENOSYS if the kernel has no NUMA support, and with EINVAL if a node does not
+                /// exist or none of them is allowed. Docker's seccomp filter requires CAP_SYS_NICE.
                 ///
                 /// ```no_run
                 /// use forkless::{Command, MemoryPolicy};
@@ -144,14 +148,15 @@ macro_rules! settings {
                     example "local"
                 }
 
-                /// The program gets no memory that is writable and executable, and none becomes executable that was not:
-                /// `prctl(2)` PR_SET_MDWE, Linux 6.3. Nothing takes it back, and the program's children inherit it.
+                /// Denies the program memory that is both writable and executable, and memory that becomes executable
+                /// later: `prctl(2)` PR_SET_MDWE, Linux 6.3. It cannot be undone, and the program's children inherit
+                /// it.
                 ///
-                /// The kernel notes it in the memory of the caller of `prctl`, for good. A cloned child shares that with this
-                /// process until exec, which is why `Launcher::Clone` and `Launcher::PosixSpawn` refuse it, and so does a
-                /// [zygote](crate::zygote): it needs [`Launcher::Fork`](crate::Launcher::Fork), whose child has a copy. With
-                /// [`exec`](Self::exec) it is set in this process, and stays if the program cannot be executed. (The other
-                /// value, PR_MDWE_NO_INHERIT, ends at exec, so that it says nothing for a program.)
+                /// It needs [`Launcher::Fork`](crate::Launcher::Fork): the kernel stores it in the memory of the
+                /// process that calls `prctl`, and other children share that memory with this process until exec.
+                /// `Launcher::Clone`, `Launcher::PosixSpawn` and a [zygote](crate::zygote) refuse it. With
+                /// [`exec`](Self::exec) it is set in this process, and stays set if the program cannot be executed.
+                /// (The other flag, PR_MDWE_NO_INHERIT, ends at exec, so it would have no effect on a program.)
                 ///
                 /// ```
                 /// use forkless::{Command, Error, Launcher, Step};
@@ -207,7 +212,7 @@ macro_rules! settings {
     };
 }
 
-/// A row, for those that write pages and look at them.
+/// A row, for generators and tests of pages.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
@@ -215,19 +220,19 @@ pub struct Row {
     pub argument: &'static str,
     pub kind: &'static str,
     pub line: &'static str,
-    /// The flag of `forkless run` and the name of its value; none: by hand.
+    /// The flag of `forkless run` and the name of its value. `None`: written by hand.
     pub run: Option<(&'static str, &'static str)>,
-    /// What the docs say of `run`.
+    /// The flags of `forkless run`, for the docs.
     pub run_words: &'static str,
-    /// The system call and what it needs; none: the docs have a row by hand.
+    /// The system call and the privileges that it needs. `None`: the docs' row is written by hand.
     pub docs: Option<(&'static str, &'static str)>,
-    /// A value, for tests; empty: none.
+    /// A value, for tests. Empty: none.
     pub example: &'static str,
-    /// A keyword of Python's settings.
+    /// Whether it is a keyword of Python's `Settings`.
     pub in_python: bool,
 }
 
-/// The flag with its value's name, if it follows, and what the docs say.
+/// The generated flag with its value's name, and the flags for the docs.
 type Run = (Option<(&'static str, &'static str)>, &'static str);
 
 macro_rules! run {

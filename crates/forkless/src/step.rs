@@ -11,9 +11,9 @@ macro_rules! steps {
         steps! {
             $($name = $code, $words, $doc;)*
             // Steps of the child are below 100, those of the parent above.
-            Table = 1, "make a descriptor table", "The child's own descriptor table.";
-            PassFd = 2, "pass fd", "Bringing a descriptor to its number in the child.";
-            CloseFds = 4, "close other fds", "Closing what the program is not to have.";
+            Table = 1, "make a file-descriptor table", "The child's own file-descriptor table.";
+            PassFd = 2, "pass fd", "Moving a descriptor to its number in the child.";
+            CloseFds = 4, "close other fds", "Closing the descriptors that the program must not inherit.";
             SetSid = 5, "setsid", "`setsid(2)`.";
             SetPgid = 6, "setpgid", "`setpgid(2)`.";
             Chdir = 7, "chdir", "`chdir(2)`.";
@@ -23,7 +23,7 @@ macro_rules! steps {
             Exec = 13, "exec", "`execve(2)`.";
             Rlimit = 20, "set the limit", "`prlimit(2)`.";
             Scheduler = 22, "set the scheduler", "`sched_setscheduler(2)`.";
-            Affinity = 23, "set the processors", "`sched_setaffinity(2)`.";
+            Affinity = 23, "set the CPU affinity", "`sched_setaffinity(2)`.";
             IoPriority = 24, "set the I/O priority", "`ioprio_set(2)`.";
             Terminal = 28, "take the terminal", "`ioctl(2)` TIOCSCTTY.";
             Foreground = 29, "take the foreground", "`tcsetpgrp(3)`.";
@@ -47,18 +47,18 @@ macro_rules! steps {
             Seccomp = 47, "set the seccomp filter", "`seccomp(2)`.";
             MakeDir = 49, "make the directory", "`mkdirat(2)` among the mounts.";
             PreExec = 60, "pre_exec", "A closure of `Command::pre_exec`, in a forked child.";
-            ControlGroup = 61, "join the control group", "Writing to `cgroup.procs`, in a forked child.";
-            Symlink = 50, "make the link", "`symlinkat(2)` among the mounts.";
-            HandBack = 48, "hand a descriptor back", "`sendmsg(2)` of a descriptor to the parent.";
-            Adopt = 62, "take on the caller's", "A child that a zygote made taking on what the caller is.";
+            ControlGroup = 61, "join the cgroup", "Writing to `cgroup.procs`, in a forked child.";
+            Symlink = 50, "make the symbolic link", "`symlinkat(2)` among the mounts.";
+            HandBack = 48, "send a descriptor to the parent", "`sendmsg(2)` of a descriptor to the parent.";
+            Adopt = 62, "take on the caller's", "A zygote's child taking on the caller's attributes.";
             Function = 63, "call the function", "A function that a zygote's child calls before exec.";
-            Check = 101, "check", "Checking what was asked for, before anything was done.";
+            Check = 101, "check", "Checking the settings, before the launch begins.";
             Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";
             Stack = 103, "map the child's stack", "Memory for the child's stack.";
-            Probe = 104, "probe the kernel", "Finding out what this kernel allows.";
+            Probe = 104, "probe the kernel", "Testing what this kernel allows.";
             Clone = 105, "clone", "`clone3(2)` or `clone(2)`.";
-            Wait = 106, "wait", "Learning how the child ended.";
-            Zygote = 110, "have the zygote clone", "Asking a `zygote::Zygote` for a child.";
+            Wait = 106, "wait", "Waiting for the child's end, and reading its status.";
+            Zygote = 110, "clone in the zygote", "Asking a `zygote::Zygote` for a child.";
             OpenTerminal = 107, "open the pseudo-terminal", "Opening the other side of a `Pty`.";
         }
     };

@@ -134,9 +134,8 @@ fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Foun
 
 type Found = Option<(i32, uapi::rusage)>;
 
-/// Before a child has used anything.
-// SAFETY: all zeroes is a valid rusage.
 /// The usage of a child that has used nothing yet.
+// SAFETY: all zeroes is a valid rusage.
 const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
 
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
@@ -189,7 +188,7 @@ pub(crate) enum News {
 /// Waits for the child to stop, continue or end. Does not reap it.
 pub(crate) fn change(pid: i32, pidfd: Option<&OwnedFd>, limit: Option<Duration>) -> io::Result<Option<News>> {
     let (mut kind, mut id) = pidfd.map_or((uapi::P_PID, pid), |pidfd| (uapi::P_PIDFD, pidfd.as_raw_fd()));
-    // A limit beyond what the clock holds is no limit.
+    // A limit beyond the clock's range is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut pause = Duration::from_micros(100);
     let mut ended = false;
@@ -384,7 +383,7 @@ pub(crate) fn is_stopped(pid: i32) -> bool {
 
 /// A pidfd is readable when its process has ended.
 fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool> {
-    // A limit beyond what the clock holds is no limit.
+    // A limit beyond the clock's range is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

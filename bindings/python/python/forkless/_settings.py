@@ -37,7 +37,7 @@ class Settings(TypedDict, total=False):
     scheduler: tuple[int | str, int] | None
     """(os.SCHED_… or "other", "fifo", "rr", "batch", "idle"; priority)."""
     cpu_affinity: Iterable[int] | None
-    """The processors it may run on."""
+    """The CPUs it may run on."""
     io_priority: tuple[int | str, int] | None
     """("realtime", "best-effort" or "idle"; level from 0 to 7)."""
     unshare: Iterable[int | str] | None

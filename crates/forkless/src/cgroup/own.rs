@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 
 /// See [`Cgroup::own`](super::Cgroup::own).
 pub(super) fn directory() -> io::Result<PathBuf> {
-    let missing = |why: &str| io::Error::new(ErrorKind::NotFound, format!("our own control group: {why}"));
+    let missing = |why: &str| io::Error::new(ErrorKind::NotFound, format!("cgroup of this process: {why}"));
     let groups = fs::read("/proc/self/cgroup")?;
-    let group = group(&groups).ok_or_else(|| missing("this kernel has none of version 2"))?;
+    let group = group(&groups).ok_or_else(|| missing("/proc/self/cgroup has no line of version 2"))?;
     let mounts = fs::read("/proc/self/mountinfo")?;
     // The last mount is tried first: it may hide the earlier ones.
     let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| place(line, &group)).collect();
     found.reverse();
-    found.into_iter().find(|directory| directory.join("cgroup.procs").exists()).ok_or_else(|| {
-        missing(&format!("{group:?} is not below any place where version 2 is mounted (see /proc/self/mountinfo)"))
-    })
+    found
+        .into_iter()
+        .find(|directory| directory.join("cgroup.procs").exists())
+        .ok_or_else(|| missing(&format!("no mount of version 2 in /proc/self/mountinfo contains {group:?}")))
 }
 
 /// The path in the line of version 2 in /proc/self/cgroup, `0::/path`.

@@ -16,7 +16,7 @@ fn parent() -> Option<PathBuf> {
         parent.join("cgroup.procs").exists() && fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
     });
     if found.is_none() {
-        eprintln!("SKIPPED: control groups, because no version 2 group is writable here");
+        eprintln!("SKIPPED: cgroups, because no cgroup of version 2 is writable here");
     }
     found
 }
@@ -177,7 +177,7 @@ fn frozen_is_stopped_until_thawed() -> io::Result<()> {
 #[test]
 fn our_own_group_is_the_one_that_lists_us() {
     let Ok(own) = Cgroup::own() else {
-        return eprintln!("SKIPPED: our own control group, because none of version 2 is to be seen here");
+        return eprintln!("SKIPPED: cgroup of this process, because no cgroup of version 2 is visible here");
     };
     let list = fs::read_to_string(own.join("cgroup.procs")).expect("a list");
     assert!(list.lines().any(|line| line.parse() == Ok(id())), "{own:?}: {list}");
@@ -188,7 +188,11 @@ fn errors_name_the_file_and_what_may_be_done() -> io::Result<()> {
     let Some(group) = create("errors") else { return Ok(()) };
     let error = group.set("no.such.file", "1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(error.to_string().contains("no.such.file") && error.to_string().contains("hand \"no\" down"), "{error}");
+    assert!(
+        error.to_string().contains("no.such.file")
+            && error.to_string().contains("parent cgroup does not enable \"no\""),
+        "{error}"
+    );
     let error = Cgroup::hand_down(group.path(), &["no-such-controller"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("no controller \"no-such-controller\""), "{error}");
@@ -211,7 +215,7 @@ fn a_group_with_processes_hands_nothing_down() -> io::Result<()> {
     let mut child = shell(&group, "exec sleep 1000");
     let error = Cgroup::hand_down(group.path(), &["pids"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-    assert!(error.to_string().contains("hand +pids down: processes are in it"), "{error}");
+    assert!(error.to_string().contains("enable +pids for the cgroups below: it contains processes"), "{error}");
     assert_eq!(group.get("cgroup.type")?, "domain");
     group.kill()?;
     child.wait()?;
@@ -281,7 +285,7 @@ fn processes_are_limited() -> io::Result<()> {
 
 #[test]
 fn processor_time_is_limited_and_counted() -> io::Result<()> {
-    let Some(group) = limited("processor", &["cpu"]) else { return Ok(()) };
+    let Some(group) = limited("cpu", &["cpu"]) else { return Ok(()) };
     group.cpu_max(1_000, 100_000)?.cpu_weight(50)?;
     assert_eq!((group.get("cpu.max")?, group.get("cpu.weight")?), ("1000 100000".into(), "50".into()));
     // A grandchild that nobody waits for counts too. It goes on until it has met its limit.

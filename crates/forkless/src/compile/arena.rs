@@ -1,12 +1,12 @@
-//! Laying out an arena: one allocation, sized before it is made.
+//! The layout of an arena: one allocation, whose size is computed before it is made.
 
 use crate::environment::Block;
 use forkless_core::plan::{self, Call, Header, MAGIC, Op, OpCode, Pair, VERSION};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-/// Collects the strings, data and calls that ops refer to; offsets are from the start of the text, and calls are
-/// numbered, until [`Arena::finish`] gives them their places.
+/// Collects the strings, data and calls that ops refer to. Until [`Arena::finish`] places them, ops refer to strings
+/// and data by their offset in the text, and to calls by their number.
 pub(crate) struct Arena {
     text: Vec<u8>,
     calls: Vec<Call>,
@@ -23,7 +23,7 @@ pub(crate) enum Arg {
     Variable(u32),
 }
 
-/// What an arena is made of.
+/// The parts of an arena, besides those that [`Arena`] has collected.
 pub(crate) struct Parts<'a> {
     pub(crate) ops: &'a [Op],
     pub(crate) argv: &'a [OsString],
@@ -32,7 +32,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) keep: &'a [i32],
     /// Text offsets of the programs to try.
     pub(crate) candidates: &'a [u32],
-    /// Text offset of the shell that runs those of them that are no programs.
+    /// Text offset of the shell that runs candidates without a known executable format (ENOEXEC).
     pub(crate) shell: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Parts<'a> {
 pub(crate) enum Environment<'a> {
     /// In the arena.
     Copied(&'a Block),
-    /// Where it is kept, at the addresses of this vector, which ends in a zero word.
+    /// Outside the arena: a vector of the addresses of its strings, which ends in a zero word.
     Kept(&'a [usize]),
 }
 
@@ -49,7 +49,7 @@ impl Arena {
         Self { text: Vec::with_capacity(256), calls: Vec::new() }
     }
 
-    /// Adds a string and gives its offset in the text.
+    /// Adds a string, and returns its offset in the text.
     pub(crate) fn text(&mut self, bytes: &[u8]) -> u32 {
         let offset = self.text.len() as u32;
         self.text.extend_from_slice(bytes);
@@ -69,8 +69,8 @@ impl Arena {
         self.data(&bytes)
     }
 
-    /// Adds a call, whose result goes into a variable if one is named, and gives the call's number. `accept`: an errno that
-    /// is no failure, or 0.
+    /// Adds a call, and returns its number. `result`: the variable that gets the call's result. `accept`: an errno
+    /// that does not count as a failure, or 0.
     pub(crate) fn call(&mut self, number: u32, args: &[Arg], result: Option<u32>, accept: i32) -> u32 {
         let accept = accept as u32;
         let mut call = Call { number, flags: 0, result: result.map_or(0, |n| n + 1), accept, args: [0; 6] };
@@ -91,19 +91,19 @@ impl Arena {
         self.calls.len() as u32 - 1
     }
 
-    /// The call of this number is made again while it answers EAGAIN.
+    /// Makes the child repeat this call as long as it fails with EAGAIN.
     pub(crate) fn try_again(&mut self, call: u32) {
         self.calls[call as usize].flags |= plan::TRY_AGAIN;
     }
 
-    /// The arena, relocated to where it is; none if it would not fit into 32-bit offsets.
+    /// The arena, relocated to its own address. `None` if it is too large for 32-bit offsets.
     pub(crate) fn finish(mut self, parts: Parts<'_>) -> Option<Box<[u64]>> {
         let args: usize = parts.argv.iter().map(|arg| arg.len() + 1).sum();
         let (starts, env, elsewhere) = match parts.envp {
             Environment::Copied(block) => (&block.starts[..], &block.text[..], 0),
             Environment::Kept(vector) => (&[][..], &[][..], vector.as_ptr() as u64),
         };
-        // The shell, a program, the arguments but for the first, and a zero word.
+        // The shell, the file, the arguments without the first, and a zero word.
         let by_shell = parts.argv.len().max(1) + 2;
         let both = parts.argv.len() + 1 + starts.len() + 1;
         let pointers = both + parts.shell.map_or(0, |_| by_shell * parts.candidates.len());
@@ -172,13 +172,14 @@ impl Arena {
             out.put(argv + (parts.argv.len() + 1 + n) * 8, &[(env_text + start) as u64]);
         }
         let base = words.as_mut_ptr();
-        // SAFETY: the arena is complete, and a boxed slice does not move when its owner does.
+        // SAFETY: the arena is complete, and the slice stays at its address when the box moves.
         unsafe { plan::relocate(base, base as u64) };
         Some(words)
     }
 }
 
-/// An op with the places of what it refers to. `shell`: the argument vectors for the shell, and the words of each.
+/// The op with offsets from the start of the arena. `shell`: the offset of the shell's argument vectors, and the
+/// number of words in each.
 fn placed(mut op: Op, text: usize, calls: usize, candidates: usize, shell: Option<(usize, usize)>) -> Op {
     match op.code {
         OpCode::Chdir | OpCode::Open | OpCode::Seccomp => op.a += text as u32,
@@ -197,7 +198,8 @@ fn placed(mut op: Op, text: usize, calls: usize, candidates: usize, shell: Optio
     op
 }
 
-/// The argument vectors of `words` words each with which the shell runs each file: shell, file, arguments, a zero word.
+/// Writes the argument vectors, of `words` words each, with which the shell runs each file: shell, file, arguments,
+/// zero.
 fn for_shell(
     out: &mut Writer<'_>,
     vectors: usize,
@@ -218,7 +220,7 @@ fn for_shell(
     }
 }
 
-/// Hands out sections, each at a multiple of 8.
+/// Allots sections, each at a multiple of 8.
 struct Layout {
     at: usize,
 }
@@ -240,7 +242,7 @@ impl Writer<'_> {
     fn put<T: Plain>(&mut self, at: usize, objects: &[T]) {
         let bytes = size_of_val(objects);
         assert!(at + bytes <= size_of_val(self.words), "an arena section is too small");
-        // SAFETY: the span lies inside the words (just checked); the objects are plain data.
+        // SAFETY: the destination is inside the words (just checked); the objects are plain data.
         unsafe {
             let to = self.words.as_mut_ptr().cast::<u8>().add(at);
             std::ptr::copy_nonoverlapping(objects.as_ptr().cast::<u8>(), to, bytes);
@@ -248,7 +250,7 @@ impl Writer<'_> {
     }
 }
 
-/// Plain data that may stand in an arena.
+/// Plain data: types whose bytes can be copied into an arena.
 trait Plain {}
 
 impl Plain for Header {}

@@ -1,4 +1,4 @@
-//! Which descriptors the child has at which numbers, and where each comes from.
+//! The descriptors of the child: their numbers, and the source of each.
 
 use crate::command::{Command, MountStep};
 use crate::error::Error;
@@ -19,26 +19,26 @@ pub(super) struct Descriptors {
     pub(super) sockets: Vec<RawFd>,
     pub(super) highest_source: RawFd,
     pub(super) owned: Vec<Arc<OwnedFd>>,
-    // By their numbers in the child, those that only the child itself uses:
+    // Descriptors that the child uses before exec, by their numbers in the child:
     pub(super) program: Option<RawFd>,
     pub(super) ruleset: Option<RawFd>,
     pub(super) trees: Vec<RawFd>,
-    /// The socket over which descriptors go back.
+    /// The socket over which the child sends descriptors to the parent.
     pub(super) back: Option<RawFd>,
-    /// The terminal of `pty`, by one of its numbers.
+    /// The pseudo-terminal of `pty`: one of the numbers that it has in the child.
     pub(super) terminal: Option<RawFd>,
-    /// Which of these do not outlive exec.
+    /// Those of these numbers that exec must close.
     pub(super) passing: Vec<RawFd>,
 }
 
 impl Descriptors {
-    /// A number at which the child has nothing. What it inherits may stand anywhere: there it is one that was free in the
-    /// caller and is held for as long as the plan lives, by a descriptor that ends with exec.
+    /// Reserves a number that is unused in the child. With `inherit_all` the child may inherit a descriptor at any
+    /// number: then a close-on-exec descriptor of the caller occupies the number as long as the plan exists.
     fn free_number(&mut self, command: &Command) -> Result<RawFd, Error> {
         let mut number = self.keep.iter().max().map_or(3, |highest| highest + 1);
         if command.inherit_all {
             let failed = |errno: rustix::io::Errno| {
-                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("of the command's own")
+                Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("for the child's own use")
             };
             let holder = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
             let mut from = 3;
@@ -56,7 +56,7 @@ impl Descriptors {
         Ok(number)
     }
 
-    /// Passes a descriptor for the child's own use; gives its number there.
+    /// Passes a descriptor that the child uses before exec, and returns its number in the child.
     fn lend(&mut self, command: &Command, fd: &Arc<OwnedFd>, outlives_exec: bool) -> Result<RawFd, Error> {
         let number = self.free_number(command)?;
         self.pairs.push(Pair::new(Origin::Descriptor(fd.as_raw_fd()), number));
@@ -110,9 +110,9 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
                 Origin::Slot(number as usize)
             }
             Source::Borrowed(fd) if *fd < 0 => {
-                return refuse(format!("fd {fd}, to be fd {number}, is not a descriptor"));
+                return refuse(format!("fd {fd}, the source of fd {number}, is not a descriptor number"));
             }
-            // A copy of itself is inherited.
+            // A copy of the same number means that the descriptor is inherited.
             Source::DupOf(other) if *other == number => {
                 if number > 2 {
                     Origin::Descriptor(number)
@@ -138,8 +138,8 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         }
         found.pairs.push(Pair::new(origin, number));
     }
-    // A script's descriptor must outlive exec: the interpreter opens it again by its number. One that cannot be read
-    // (O_PATH) is taken for a binary's.
+    // The descriptor of a script must stay open at exec: the interpreter opens /dev/fd/N. A descriptor that cannot be
+    // read (O_PATH) is assumed to be a binary.
     let is_script = |fd: &Arc<OwnedFd>| {
         let mut start = [0; 2];
         rustix::io::pread(fd, &mut start, 0) == Ok(2) && &start == b"#!"
@@ -167,14 +167,11 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.terminal = Some(terminal(command, &mut found)?);
     }
     if found.pairs.len() > MAX_FDS && !planted!("more-descriptors-than-room") {
-        return refuse(format!(
-            "{} descriptors are more than the {MAX_FDS} that one command can name",
-            found.pairs.len()
-        ));
+        return refuse(format!("{} descriptors are more than the {MAX_FDS} of one command", found.pairs.len()));
     }
     let most = if command.pty.is_some() { TERMINAL_SLOT - 3 } else { SLOTS - 3 };
     if found.sockets.len() > most {
-        return refuse(format!("{} socket pairs are more than the {most} a command can have", found.sockets.len()));
+        return refuse(format!("{} socket pairs are more than the {most} of one command", found.sockets.len()));
     }
     if !planted!("descriptors-unsorted") {
         found.pairs.sort_by_key(|pair| pair.target);
@@ -183,13 +180,13 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     Ok(found)
 }
 
-/// Is this standard stream the terminal of `pty`?
+/// Whether this standard stream is the pseudo-terminal of `pty`.
 pub(super) fn is_terminal(command: &Command, number: RawFd) -> bool {
     command.pty.is_some() && !command.fds.contains_key(&number)
 }
 
-/// A number at which the child finds the terminal of `pty`: a standard stream or, if none of them is it, one that is
-/// closed by exec.
+/// A number of the pseudo-terminal of `pty` in the child: a standard stream or, if it is none of them, a number that
+/// exec closes.
 fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> {
     if let Some(number) = (0..3).find(|&number| is_terminal(command, number)) {
         return Ok(number);
@@ -200,18 +197,19 @@ fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> 
     Ok(number)
 }
 
-/// A copy of a copy has no order in which it could be made.
+/// Refuses a copy of a descriptor that the child does not have, and a copy of a copy: copies are made in the order of
+/// their numbers, so the source might not exist yet.
 fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
     let known = planted!("copy-of-nothing") || other <= 2 || command.inherit_all || command.fds.contains_key(&other);
     let chained = !planted!("copy-of-a-copy") && matches!(command.fds.get(&other), Some(Source::DupOf(_)));
     if other < 0 || !known {
         return Err(Error::check(
             &command.program,
-            format!("fd {number} is to be a copy of fd {other}, which the child has not got"),
+            format!("fd {number} cannot be a copy of fd {other}, which the child does not have"),
         ));
     }
     if chained {
-        let what = format!("fd {number} is to be a copy of fd {other}, which is itself a copy: name the first one");
+        let what = format!("fd {number} cannot be a copy of fd {other}, which is itself a copy: name its source");
         return Err(Error::check(&command.program, what));
     }
     Ok(())

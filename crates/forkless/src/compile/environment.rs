@@ -1,4 +1,4 @@
-//! The environment that the child is to have.
+//! The environment of the child.
 
 use crate::command::Environment;
 use crate::environment::{Block, Held, unchanged};
@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The caller's environment with the command's changes: a copy, since another thread may change the environment while
-/// the child is still reading its own.
+/// The caller's environment with the command's changes. It is a copy, because another thread may change the caller's
+/// environment before the child has executed its program.
 pub(crate) fn compile(environment: &Environment) -> Held {
     let unchanged = if environment.clear { None } else { unchanged::get() };
     if let Some(all) = unchanged.filter(|_| environment.changes.is_empty()) {
@@ -20,7 +20,7 @@ pub(crate) fn compile(environment: &Environment) -> Held {
         _ if environment.clear => {}
         Some(all) => block.copy(all, environment),
         None if is_single_threaded() => block.copy_environ(environment),
-        // Under the lock that guards `std::env::set_var`, at the cost of two allocations per variable.
+        // `std::env` takes the lock of `std::env::set_var`. It costs two allocations per variable.
         None => {
             for (key, value) in std::env::vars_os().filter(|(key, _)| !environment.changes.contains_key(key)) {
                 block.push(&key, &value);
@@ -36,7 +36,7 @@ pub(crate) fn compile(environment: &Environment) -> Held {
 }
 
 impl Block {
-    /// Copies another block, without what the command changes.
+    /// Copies another block, except the variables that the command changes.
     fn copy(&mut self, all: &Self, environment: &Environment) {
         for (key, value) in all.variables() {
             let (key, value) = (OsStr::from_bytes(key), OsStr::from_bytes(value));
@@ -46,25 +46,25 @@ impl Block {
         }
     }
 
-    /// Copies libc's own list, without what the command changes. Entries that are not `NAME=value` are left out, as
-    /// `std::env` leaves them out.
+    /// Copies libc's `environ`, except the variables that the command changes. Skips entries that are not
+    /// `NAME=value`, as `std::env` does.
     fn copy_environ(&mut self, environment: &Environment) {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
-        // SAFETY: no other thread is there to change the list (the caller's check).
+        // SAFETY: no other thread exists that could change the list (the caller checks that).
         unsafe { self.copy_list(environ, environment) };
     }
 
     /// # Safety
-    /// Null, or a list of strings that ends in a null pointer, and that nobody changes meanwhile.
+    /// `list` is null, or a list of strings that ends in a null pointer and that no other code changes meanwhile.
     unsafe fn copy_list(&mut self, list: *const *const c_char, environment: &Environment) {
-        // SAFETY: the caller's.
+        // SAFETY: as this function requires.
         unsafe {
             let entry = |n: usize| if list.is_null() { list } else { list.add(n) };
             let entries = (0..).map_while(|n| entry(n).as_ref().filter(|entry| !entry.is_null()));
             let entries = entries.map(|&entry| CStr::from_ptr(entry).to_bytes_with_nul());
-            // Or what is copied would be moved again and again as the block grows.
+            // Without this the block would be reallocated, and its contents copied, several times.
             self.text.reserve(entries.clone().map(<[u8]>::len).sum());
             for text in entries {
                 // A leading "=" belongs to the name, as in `std::env`.
@@ -82,16 +82,17 @@ impl Block {
     }
 }
 
-/// Is this certainly the only thread? glibc 2.32 and later says so in a variable; other libcs do not.
+/// Whether this is certainly the only thread. glibc 2.32 and later has a variable for it, other C libraries do not.
 ///
 /// Source: `__libc_single_threaded` in sys/single_threaded.h.
 fn is_single_threaded() -> bool {
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     }
-    /// Not looked for yet. No lock guards the look-up: a forked copy of the process might find it held for ever.
+    /// The look-up has not been done. It takes no lock: in a forked copy of the process a lock could stay locked for
+    /// ever.
     const UNKNOWN: usize = 1;
-    /// Its address; 0 where there is none.
+    /// The address of the variable; 0: the C library has none.
     static ADDRESS: AtomicUsize = AtomicUsize::new(UNKNOWN);
     let mut address = ADDRESS.load(Ordering::Relaxed);
     if address == UNKNOWN {
@@ -99,7 +100,7 @@ fn is_single_threaded() -> bool {
         address = unsafe { dlsym(null_mut(), c"__libc_single_threaded".as_ptr()) as usize };
         ADDRESS.store(address, Ordering::Relaxed);
     }
-    // SAFETY: glibc declares the variable as a char, which lives as long as the process.
+    // SAFETY: glibc declares the variable as a char, and it exists as long as the process.
     address != 0 && unsafe { (address as *const u8).read_volatile() } != 0
 }
 
@@ -107,7 +108,7 @@ fn is_single_threaded() -> bool {
 mod tests {
     use super::*;
 
-    /// All ways to read the environment give the same, whatever is in it. (No test here changes it.)
+    /// All methods of reading the environment have the same result. (No test of this crate changes the environment.)
     #[test]
     fn all_ways_to_read_it_agree() {
         let environment = Environment::default();
@@ -131,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What the command removes or replaces is gone, whichever way the rest is read.
+    /// Variables that the command removes or replaces are not copied, whichever method reads the others.
     #[test]
     fn all_ways_leave_out_what_is_changed() {
         let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).take(2).collect();
@@ -157,12 +158,12 @@ mod tests {
         assert_eq!(values(&compiled, replaced), [b"new"]);
     }
 
-    /// An entry that is no variable is left out, as by `std::env`.
+    /// An entry that is not `NAME=value` is skipped, as by `std::env`.
     #[test]
     fn entries_without_an_equals_sign_are_left_out() {
         let list = [c"A=1".as_ptr(), c"nothing".as_ptr(), c"=B=2".as_ptr(), null_mut()];
         let mut block = Block::with_room(0);
-        // SAFETY: a list of this function's, which nobody changes.
+        // SAFETY: a local list, which no other code changes.
         unsafe { block.copy_list(list.as_ptr(), &Environment::default()) };
         assert_eq!(block.text, b"A=1\0=B=2\0");
         assert_eq!(block.starts, [0, 4]);

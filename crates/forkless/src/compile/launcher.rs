@@ -1,4 +1,5 @@
-//! What each launcher can: refusals, and the steps that a forked child takes for what a cloned one is born with.
+//! Differences of the launchers: what each refuses, and the steps with which a forked child gets what `clone3(2)`
+//! gives to a cloned one.
 
 use crate::command::{Command, Namespace};
 use crate::compile::arena::Arg;
@@ -13,13 +14,12 @@ use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::os::fd::AsRawFd;
 
-/// What can be seen before the plan is made.
+/// Refusals that need no plan.
 pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     if !command.closures.is_empty() && command.launcher != Launcher::Fork {
         return refuse(
-            "pre_exec runs the caller's code in the child, which shares the caller's memory here, or is the C library's: \
-             it needs launcher(Launcher::Fork)",
+            "pre_exec needs launcher(Launcher::Fork): with other launchers the child shares the caller's memory",
         );
     }
     let is_refused = command.launcher != Launcher::Fork && !planted!("own-memory-not-minded");
@@ -27,54 +27,55 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return Err(Error::check(
             &command.program,
             format!(
-                "{name} changes the memory, which the child shares with the caller until exec: it needs Launcher::Fork"
+                "{name} needs Launcher::Fork: it changes the memory, which other children share with the caller \
+                 until exec"
             ),
         ));
     }
     if command.scripts_by_shell && command.program_fd.is_some() {
-        return refuse("scripts_by_shell needs the program's path, which program_fd has not");
+        return refuse("scripts_by_shell needs the program's path, which program_fd does not have");
     }
     if command.scripts_by_shell && command.launcher == Launcher::PosixSpawn {
-        return refuse("scripts_by_shell is no part of posix_spawn(3)");
+        return refuse("posix_spawn cannot do scripts_by_shell: Launcher::Clone and Launcher::Fork can");
     }
     if is_autoreaped(command) {
         check_autoreap(command)?;
     }
     if command.launcher == Launcher::Fork && command.sandbox.makes(Namespace::Pid) {
         return refuse(
-            "a child made by fork is not the first of a new process-id namespace, only its children could be: \
-             unshare(Namespace::Pid) needs Launcher::Clone",
+            "unshare(Namespace::Pid) needs Launcher::Clone: a forked child does not enter the new PID namespace, only \
+             its children do",
         );
     }
     Ok(())
 }
 
-/// Is the child to be reaped by the kernel?
+/// Whether the kernel reaps the child.
 pub(super) fn is_autoreaped(command: &Command) -> bool {
     command.autoreap || command.pidfd_autokill
 }
 
-/// What does not go together with it.
+/// Refuses settings that exclude `autoreap`.
 fn check_autoreap(command: &Command) -> Result<(), Error> {
     let refuse = |why: &str| {
         let name = if command.pidfd_autokill { "pidfd_autokill" } else { "autoreap" };
         Err(Error::check(&command.program, format!("{name} {why}")))
     };
     if command.launcher != Launcher::Clone {
-        return refuse("is a flag of clone3(2), which Launcher::Clone alone makes the child by");
+        return refuse("needs Launcher::Clone: it is a flag of clone3(2)");
     }
     if command.pidfd == Some(false) {
-        return refuse("and pidfd(false) exclude each other: nothing else names the child or has its status");
+        return refuse("and pidfd(false) exclude each other: only the pidfd names the child and keeps its status");
     }
     if command.sandbox.seccomp.is_some() {
         return refuse(
-            "and seccomp exclude each other: that the filter kills the child in exec is seen before it is reaped",
+            "and seccomp exclude each other: a child that the filter kills in exec must be seen before it is reaped",
         );
     }
     Ok(())
 }
 
-/// The flags of `clone3(2)` that were asked for. With `CLONE_NNP` the caller needs no privilege for `CLONE_PIDFD_AUTOKILL`.
+/// The flags of `clone3(2)` that the command sets. With `CLONE_NNP`, `CLONE_PIDFD_AUTOKILL` needs no privilege.
 pub(super) fn flags(command: &Command) -> u64 {
     match (command.pidfd_autokill, command.setup.no_new_privs) {
         (true, true) => CLONE_AUTOREAP | CLONE_PIDFD_AUTOKILL | CLONE_NNP,
@@ -84,7 +85,7 @@ pub(super) fn flags(command: &Command) -> u64 {
     }
 }
 
-/// What is seen in the plan: whatever is no part of `posix_spawn(3)`.
+/// Refusals that depend on the plan: steps that `posix_spawn(3)` does not support.
 pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
     match plan.extensions.and_then(|extensions| posix_spawn::refusal(plan, extensions)) {
         Some(what) => Err(Error::check(plan.program(), what)),
@@ -92,10 +93,11 @@ pub(super) fn check_plan(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Control group and namespaces, as a cloned child would be born in them.
+/// The cgroup and the namespaces, which a cloned child has from its start.
 ///
-/// The group's file is opened while the caller's privileges hold, and written to in the new namespaces: the root of a new
-/// control group namespace is the caller's group then, as it is for a cloned child. The kernel judges by who opened it.
+/// The child opens the cgroup's file with the caller's privileges, and writes to it inside the new namespaces. So the
+/// root of a new cgroup namespace is the caller's cgroup, as for a cloned child. The kernel checks the privileges of
+/// the open, not of the write.
 pub(super) fn born(steps: &mut Steps<'_>) {
     const FILE: u32 = CALLER_VARIABLES as u32;
     let sandbox = steps.sandbox;

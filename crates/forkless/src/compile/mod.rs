@@ -1,4 +1,4 @@
-//! Words into a plan: all policy, all look-ups and all allocation of a launch happen here, before the clone.
+//! Compiles a command into a plan. All decisions, look-ups and allocations of a launch happen here, before the clone.
 
 use crate::command::posix::FileAction;
 use crate::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
@@ -41,8 +41,8 @@ pub(crate) use environment::compile as environment_of;
 use sandbox::Opens;
 use setup::{Ids, Steps};
 
-/// Compiles a command; `resolve`: it is to be run any number of times, by any launcher. Then the program is looked for now, so that
-/// runs need not search.
+/// Compiles a command. `resolve`: the plan is for any number of runs, by any launcher, so the program is looked up
+/// now and the runs need not search for it.
 pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     check(command)?;
     let (env, candidates) = match &command.ready {
@@ -57,7 +57,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     };
     let descriptors = descriptors(command)?;
     let mut arena = Arena::new();
-    // Descriptors that the child reads in our own table, before it has one.
+    // Descriptors that the child uses in the caller's table, before it has its own.
     let joined = command.sandbox.joins.iter().map(|(_, fd)| Arc::clone(fd));
     let group = command.sandbox.cgroup.iter().filter(|_| command.launcher == Launcher::Fork).cloned();
     let read_early: Vec<_> = command.setup.directory_fd.iter().cloned().chain(joined).chain(group).collect();
@@ -68,7 +68,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     let forks = command.launcher == Launcher::Fork;
     let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
     let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
-    // What is prepared may be sent to a zygote, so it has to be complete.
+    // A prepared plan may be sent to a zygote, so it must contain the environment.
     let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
     let words = arena.finish(arena::Parts {
         ops: &ops,
@@ -97,7 +97,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
         is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
         creator: creator(command),
-        // A forked child makes, or joins, them itself.
+        // A forked child makes or joins its namespaces itself.
         namespaces: if forks { 0 } else { command.sandbox.unshare & !(Namespace::Time as u64) },
         id_maps: sandbox::id_maps(command),
         is_foreign: is_foreign(command),
@@ -119,19 +119,19 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     Ok(plan)
 }
 
-/// Is the child somebody else before it has left our memory?
+/// Whether the child changes its IDs while it still shares the caller's memory.
 fn changes_ids(command: &Command) -> bool {
     (command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some())
         && !planted!("change-of-ids-unnoticed")
 }
 
-/// Is the child kept from looking at its parent?
+/// Whether the child may be unable to look at its parent, because it is in another user or PID namespace.
 fn is_foreign(command: &Command) -> bool {
     let sandbox = &command.sandbox;
     [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.makes(kind) || sandbox.joins(kind))
 }
 
-/// The thread that is to be the child's parent.
+/// The thread that clones the child.
 fn creator(command: &Command) -> Creator {
     if let Some((_, namespace)) = command.sandbox.joins.iter().rfind(|(kind, _)| *kind == Namespace::Pid) {
         return Creator::Member(Arc::clone(namespace));
@@ -140,7 +140,7 @@ fn creator(command: &Command) -> Creator {
     if of_process { Creator::Process } else { Creator::Caller }
 }
 
-/// Refuses what makes no sense, by name, before anything is done.
+/// Refuses invalid values, and names the setting.
 fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: String| Err(Error::check(&command.program, what));
     let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
@@ -151,7 +151,7 @@ fn check(command: &Command) -> Result<(), Error> {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
-        // A name that no variable can have is removed without a word, as by std.
+        // As in std, removing a variable is no error if no variable can have that name.
         let is_bad = |value: &OsStr| (has_nul(key) || has_nul(value)) && !planted!("nul-in-the-environment");
         if value.as_deref().is_some_and(is_bad) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
@@ -177,12 +177,12 @@ fn check(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settings that contradict each other, or are outside what the kernel takes in silence.
+/// Refuses settings that exclude each other, and values that the kernel would silently change or ignore.
 fn check_setup(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     let setup = &command.setup;
     if setup.terminal.is_some() && command.pty.is_some() {
-        return refuse("pty already says which terminal is the controlling one");
+        return refuse("pty and controlling_terminal exclude each other: pty sets the controlling terminal");
     }
     if setup.terminal.is_some() && !command.setsid {
         return refuse("a controlling terminal needs a new session: setsid(true)");
@@ -194,10 +194,10 @@ fn check_setup(command: &Command) -> Result<(), Error> {
         return refuse(what);
     }
     if setup.umask.is_some_and(|mask| mask > 0o777) {
-        return refuse("a umask is from 0 to 0777");
+        return refuse("the umask must be from 0 to 0777");
     }
     if setup.affinity.as_ref().is_some_and(|cpus| cpus.is_empty() || cpus.last() >= Some(&65536)) {
-        return refuse("the processors to run on are none, or beyond 65,535");
+        return refuse("the CPU affinity must name one CPU or more, from 0 to 65,535");
     }
     if setup.parent_death_signal.is_some_and(|signal| !(1..=64).contains(&signal)) {
         return refuse("the parent-death signal does not exist (1 to 64 do)");
@@ -210,7 +210,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
         }
     }
     if setup.hand_backs.iter().any(|variable| !variables.contains(variable)) {
-        return refuse("a descriptor to be handed back is in a variable from 0 to 14");
+        return refuse("hand_back needs a variable from 0 to 14");
     }
     if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.may_fail()) {
         return refuse(&format!("the step {:?} cannot be best effort", step.words()));
@@ -218,10 +218,10 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// The signals whose action the kernel does not let anyone set.
+/// The signals whose action cannot be changed.
 const KILL_AND_STOP: u64 = signal::bit(signal::SIGKILL) | signal::bit(signal::SIGSTOP);
 
-/// The steps in their fixed order; `docs/design/order.md` has the reason for each neighbour.
+/// The steps in their fixed order; `docs/design/order.md` gives the reasons.
 fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Ids, candidates: usize) -> Vec<Op> {
     let mut steps = Steps::of(command, arena);
     let opens = sandbox::opens(command);
@@ -232,7 +232,8 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         launcher::born(&mut steps);
     }
     if let Some(directory) = command.setup.directory_number() {
-        // Before the table, since only the caller's has the descriptor; reading it changes nothing there.
+        // Before the child has its own table, because only the caller's has the descriptor. fchdir(2) does not change
+        // the table.
         let number = Arg::Number(directory as u64);
         steps.call(Step::Chdir, &format!("to fd {directory}"), uapi::__NR_fchdir, &[number]);
     }
@@ -313,9 +314,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     steps.ops
 }
 
-/// Refuses a plan of which more steps could be skipped than can be noted: none may be skipped unseen.
+/// Refuses a plan with more best-effort steps than a frame can record: every skipped step must be reported.
 fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
-    // From the last op back: the most that can be missed from each one on.
+    // Backwards from the last op: the most steps that can be skipped from each op on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
         let missed = if op.flags & BEST_EFFORT != 0 && !planted!("misses-not-counted") {
@@ -331,7 +332,8 @@ fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Files that the child opens, with its own umask, and then copies, so that a copy of a file it has opened is one too.
+/// Files that the child opens, with its own umask. Copies of descriptors come after them, so that such a file can be
+/// copied too.
 fn files(command: &Command, steps: &mut Steps<'_>) {
     if let Some(mask) = command.setup.umask {
         steps.call(Step::Umask, &format!("{mask:03o}"), uapi::__NR_umask, &[Arg::Number(mask.into())]);
@@ -343,7 +345,7 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
     }
     for (&number, source) in &command.fds {
         if let Source::DupOf(other) = source {
-            // A descriptor that is to be a copy of itself is inherited.
+            // A copy of the same number means that the descriptor is inherited.
             if *other != number {
                 steps.op(Step::Dup, Op { a: *other as u32, b: number as u32, ..Op::new(OpCode::Dup) });
             }
@@ -351,7 +353,7 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
     }
 }
 
-/// Those of a shell's line, which come last, as the shell's own would: after what its caller closes.
+/// The redirections of a shell line. They come last, because a shell applies them to the descriptors that it has got.
 fn redirections(command: &Command, steps: &mut Steps<'_>) {
     for redirection in command.ready.iter().flat_map(|ready| &ready.redirections) {
         match redirection {
@@ -363,12 +365,13 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
     }
 }
 
-/// The flag of an open that must not lead to procfs: of every one by a child that has not got memory of its own.
+/// The flag of an open that must not lead to procfs. A child that shares the caller's memory has it for every open: in
+/// procfs such a child looks like its caller.
 fn not_procfs(command: &Command) -> u32 {
     if command.launcher == Launcher::Fork || planted!("procfs-asked-for") { 0 } else { NOT_PROCFS }
 }
 
-/// What the caller asked for in an order of its own.
+/// Steps in the order of the caller's requests, as `posix_spawn_file_actions_t` has them.
 fn file_actions(command: &Command, steps: &mut Steps<'_>) {
     const EBADF: i32 = errno::EBADF;
     let number = |fd: RawFd| Arg::Number(fd as u32 as u64);

@@ -1,4 +1,4 @@
-//! Mounts into ops, in the order in which they were asked for.
+//! Compiles mounts into ops, in the order of the caller's requests.
 
 use crate::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::compile::arena::Arg;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Where calls leave descriptors for the ones after them.
+/// The variables in which calls store descriptors for later calls.
 const FIRST: u32 = CALLER_VARIABLES as u32;
 
 /// The devices that [`devices`] shows, whose mounts are in the first variables.
@@ -21,10 +21,10 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// A file-system context.
 const CONTEXT: u32 = FIRST + DEVICES.len() as u32;
 
-/// A mount that is attached nowhere yet.
+/// A detached mount: one that `move_mount(2)` has not attached yet.
 const TREE: u32 = CONTEXT + 1;
 
-/// Another one, while the first is still needed.
+/// A second detached mount, while the first one is still in use.
 const SECOND_TREE: u32 = CONTEXT + 2;
 
 const NOTHING: Arg = Arg::Number(0);
@@ -38,7 +38,7 @@ const ATTR_NO_SUID: u64 = 2;
 const ATTR_NO_EXEC: u64 = 8;
 const ATTR_STRICT_ATIME: u64 = 0x20;
 
-/// `trees`: the child's numbers of the mounts that are attached nowhere.
+/// `trees`: the descriptors of detached mounts, by their numbers in the child.
 pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
@@ -70,12 +70,12 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     }
 }
 
-/// `mount(2)`, by the path that was asked for. Inside a root no path can be given: what copies or moves a mount is done
-/// with descriptors, and all else in the place itself.
+/// `mount(2)` with the given path. Inside a root (`places.rs`) a path would not be safe: mounts are copied
+/// and moved by descriptors, and everything else is mounted on the working directory.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
     if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
-        // The attributes that an overlay needs, under names that its owner may set: overlayfs(5).
+        // An overlay in a user namespace stores its attributes under names that the owner may set: overlayfs(5).
         data.get_or_insert_default().extend(b",userxattr");
     }
     let inside = steps.places.inside(&mount.target);
@@ -109,13 +109,13 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     }
 }
 
-/// What is at `source`, with all that is mounted below, at `target` too, read-only.
+/// A read-only recursive bind mount of `source` at `target`.
 ///
-/// It is made so while it is a copy that is attached nowhere: nobody ever finds it writable, and neither path is looked up
-/// twice, so that nothing else can be there the second time.
+/// The copy becomes read-only while it is detached, so no process ever sees it writable. Each path is looked up once,
+/// so no other process can replace it between two look-ups.
 fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
     if steps.places.is_top(target) && !planted!("root-mounted-upon") {
-        // A mount upon the root is not seen by who has that root already, so the root itself is changed.
+        // A process does not see a mount on top of its own root directory, so the root mount itself is changed.
         let source = Some(source.as_os_str().to_owned());
         mount(steps, &Mount { source, target: target.to_owned(), kind: None, flags: MS_BIND | MS_REC, data: None });
         return attributes(steps, target, ATTR_READ_ONLY, 0);
@@ -124,7 +124,7 @@ fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
     tree_at(steps, source, OPEN_TREE_CLONE | AT_RECURSIVE, ATTR_READ_ONLY, &object, target);
 }
 
-/// What `open_tree(2)` gives with these flags, at `target`.
+/// Attaches the mount that `open_tree(2)` returns for these flags at `target`.
 fn tree_at(steps: &mut Steps<'_>, source: &Path, flags: u64, set: u64, object: &str, target: &Path) {
     let start = steps.ops.len();
     let tree = Arg::Variable(TREE);
@@ -162,7 +162,7 @@ fn attributes(steps: &mut Steps<'_>, target: &Path, set: u64, clear: u64) {
     steps.belong(start);
 }
 
-/// `at`: directory, path and flags.
+/// Sets and clears attributes of a mount. `at`: directory, path and flags.
 fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, clear: u64) {
     // struct mount_attr: set, clear, propagation, user namespace.
     let attributes = Arg::Data(steps.arena.words(&[set, clear, 0, 0]));
@@ -173,7 +173,7 @@ fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, c
 
 fn unmount(steps: &mut Steps<'_>, target: &Path) {
     const UMOUNT_NOFOLLOW: u64 = 8;
-    let object = format!("nothing more at {target:?}{}", steps.places.words(target));
+    let object = format!("(umount2) at {target:?}{}", steps.places.words(target));
     match steps.places.inside(target) {
         Some(inside) => {
             let args = [steps.last_name(&inside), Arg::Number(MNT_DETACH | UMOUNT_NOFOLLOW)];
@@ -202,7 +202,7 @@ fn file_system(
     steps.belong(start);
 }
 
-/// A file-system context in its variable, with its parameters.
+/// Creates a file-system context in the variable `CONTEXT`, and sets its parameters.
 fn configure<'a>(steps: &mut Steps<'_>, kind: &str, parameters: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>) {
     const FSOPEN_CLOEXEC: u64 = 1;
     const FSCONFIG_SET_FLAG: u64 = 0;
@@ -229,7 +229,7 @@ fn configure<'a>(steps: &mut Steps<'_>, kind: &str, parameters: impl Iterator<It
     steps.call(Step::Mount, &format!("{kind:?} with these parameters"), uapi::__NR_fsconfig, &create);
 }
 
-/// What the context of [`configure`] describes, attached nowhere, in variable `tree`.
+/// Creates a detached mount of the file system of [`configure`], in the variable `tree`.
 fn create(steps: &mut Steps<'_>, object: &str, attributes: u64, tree: u32) {
     const FSMOUNT_CLOEXEC: u64 = 1;
     let args = [Arg::Variable(CONTEXT), Arg::Number(FSMOUNT_CLOEXEC), Arg::Number(attributes)];
@@ -242,7 +242,7 @@ const MOVE_MOUNT_T_SYMLINKS: u64 = 0x10;
 const MOVE_MOUNT_T_EMPTY_PATH: u64 = 0x40;
 const NOT_FOLLOWED: u64 = 0;
 
-/// `follow`: whether a link at the end of the target's path is followed, where it is not looked up inside a root.
+/// `follow`: whether to follow a symbolic link at the end of the target's path, if it is not looked up inside a root.
 fn attach(steps: &mut Steps<'_>, tree: Arg, object: &str, target: &Path, follow: u64) {
     match steps.places.inside(target) {
         Some(inside) => {
@@ -257,7 +257,7 @@ fn attach(steps: &mut Steps<'_>, tree: Arg, object: &str, target: &Path, follow:
     }
 }
 
-/// The same, at a path below a directory that is known.
+/// The same, at a path relative to an open directory.
 fn attach_at(steps: &mut Steps<'_>, tree: Arg, object: &str, directory: Arg, path: &Path, follow: u64) {
     let nothing = steps.path(Path::new(""));
     let path = steps.path(path);
@@ -287,7 +287,7 @@ fn symlink_at(steps: &mut Steps<'_>, object: &str, to: &Path, directory: Arg, na
     steps.call(Step::Symlink, object, uapi::__NR_symlinkat, &args);
 }
 
-/// Makes a file by a call that takes a directory and a name, and follows no link at the end.
+/// Makes a file by a call that takes a directory and a name, and does not follow a symbolic link there.
 fn make(
     steps: &mut Steps<'_>,
     step: Step,
@@ -312,8 +312,8 @@ fn make(
     steps.belong(start);
 }
 
-/// The caller's own devices are held, as mounts that are attached nowhere, before the new file system may hide them. All
-/// that is made in it is made by its descriptor.
+/// The caller's devices are first copied as detached mounts, because the new file system may hide them. Everything in
+/// the new file system is made relative to its descriptor.
 fn devices(steps: &mut Steps<'_>, target: &Path) {
     const LINKS: [(&str, &str); 5] = [
         ("/proc/self/fd", "fd"),
@@ -324,7 +324,7 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
     ];
     const REGULAR_FILE: u64 = 0o100_444;
     let start = steps.ops.len();
-    // What this machine, or the container we are in, has not got cannot be shown.
+    // A machine or a container may lack some of the devices: these are skipped.
     let there: Vec<_> =
         (FIRST..).zip(DEVICES.into_iter().filter(|name| Path::new("/dev").join(name).exists())).collect();
     for &(variable, name) in &there {
@@ -351,18 +351,18 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
     }
     let (shm, shared) = (steps.path(Path::new("shm")), target.join("shm"));
     make_dir_at(steps, &format!("{shared:?}"), directory, shm, 0o1777);
-    // Whatever the caller's umask.
+    // mkdirat(2) has applied the umask.
     let args = [directory, shm, Arg::Number(0o1777)];
-    steps.call(Step::MakeDir, &format!("{shared:?} for all"), uapi::__NR_fchmodat, &args);
+    steps.call(Step::MakeDir, &format!("{shared:?} with mode 1777"), uapi::__NR_fchmodat, &args);
     terminals(steps, directory, &target.join("pts"));
     steps.close(Step::Mount, &object, directory);
     steps.belong(start);
-    // The rest goes on without a link or a directory.
+    // If a link or a directory fails as best effort, the other steps still run.
     let is_mount = |op: &&mut Op| op.b == Step::Mount.code();
     steps.ops[start..].iter_mut().filter(|op| !is_mount(op)).for_each(|op| op.skip = 0);
 }
 
-/// New pseudo-terminals at `pts` in this directory; `place`: what that is called.
+/// A new devpts at `pts` in this directory. `place`: its path, for errors.
 fn terminals(steps: &mut Steps<'_>, directory: Arg, place: &Path) {
     let pts = Path::new("pts");
     let name = steps.path(pts);
@@ -374,7 +374,8 @@ fn terminals(steps: &mut Steps<'_>, directory: Arg, place: &Path) {
     steps.close(Step::Mount, &object, Arg::Variable(SECOND_TREE));
 }
 
-/// The new root of a mount namespace, without a place for the old one: pivot_root(2), "pivot_root(".", ".")".
+/// Changes the root of the mount namespace without a directory for the old root: pivot_root(2), "pivot_root(".",
+/// ".")".
 pub(super) fn pivot_root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.sandbox.pivot_root else { return };
     let object = format!("{root:?}{}", steps.places.words(root));
@@ -396,7 +397,8 @@ mod tests {
     use forkless_core::sys::uapi;
     use std::path::Path;
 
-    /// The system calls of the mounts, after the one that makes all private, each with its strings and variables.
+    /// The system calls of the mounts, after the one that makes all mounts private, each with its strings and
+    /// variables.
     fn calls(set: impl FnOnce(&mut Command)) -> Vec<(u32, Vec<String>)> {
         let mut command = Command::new("/bin/true");
         set(command.unshare(Namespace::Mount));
@@ -458,12 +460,12 @@ mod tests {
             let calls = calls(|command| _ = command.bind("/a", "/m").tmpfs(target, ""));
             assert_eq!(count(&calls, target), 1, "{target}: {calls:?}");
         }
-        // The innermost; and none that has been taken away.
+        // The innermost mount counts, and unmounted ones do not.
         let inner = calls(|command| _ = command.bind("/a", "/m").bind("/b", "/m/n").tmpfs("/m/n/x", ""));
         assert_eq!((count(&inner, "n"), count(&inner, "x"), count(&inner, "n/x")), (2, 1, 0), "{inner:?}");
         let gone = calls(|command| _ = command.bind("/a", "/m").bind("/b", "/m/n").unmount("/m").tmpfs("/m/n/x", ""));
         assert_eq!(count(&gone, "/m/n/x"), 1, "{gone:?}");
-        // Relative ones from the working directory.
+        // Relative paths start from the working directory.
         let here = std::env::current_dir().expect("a directory").join("m");
         let relative = calls(|command| _ = command.bind("/a", here).tmpfs("m/x", ""));
         assert_eq!(count(&relative, "x"), 1, "{relative:?}");

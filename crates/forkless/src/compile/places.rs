@@ -1,8 +1,7 @@
-//! Where the paths of mounts are looked up: below the new root, or below a mount made before, never outside of it.
+//! Where the paths of mounts are looked up: inside the new root or inside an earlier mount, and never outside of it.
 //!
-//! What is mounted may belong to somebody who is not trusted, and may change while it is looked at. A symbolic link in it
-//! must not lead what we make or mount to another place: `openat2(2)` looks each such path up inside a directory that is
-//! open already.
+//! A mounted directory may belong to an untrusted user, who may change it at any time. A symbolic link in it must not
+//! redirect a mount or a new file to another place. So `openat2(2)` looks each such path up inside an open directory.
 
 use crate::command::{Command, MountStep};
 use crate::compile::arena::Arg;
@@ -19,26 +18,26 @@ use std::path::{Component, Path, PathBuf};
 /// The directory that relative paths start from.
 pub(super) const HERE: Arg = Arg::Number(uapi::AT_FDCWD as i64 as u64);
 
-/// Two variables that take turns, and one that keeps the working directory.
+/// Two variables that are used in turn, and one for the working directory to return to.
 const TURNS: [u32; 2] = [VARIABLES as u32 - 3, VARIABLES as u32 - 2];
 const KEPT: u32 = VARIABLES as u32 - 1;
 
-/// What has been mounted up to a step, and the root to be.
+/// The mounts made before a step, and the new root.
 #[derive(Default)]
 pub(super) struct Places {
-    /// What relative paths are compared as.
+    /// The directory of relative paths, for comparisons.
     base: PathBuf,
     /// The directory of `pivot_root` or `chroot`.
     new_root: Option<Root>,
     mounted: Vec<Root>,
 }
 
-/// A directory that is not to be left.
+/// A directory that a look-up must not leave.
 #[derive(Clone)]
 struct Root {
-    /// As it was asked for.
+    /// The caller's path.
     path: PathBuf,
-    /// To be compared: absolute, and without `.` and `..`.
+    /// The path for comparisons: absolute, without `.` and `..`.
     plain: PathBuf,
 }
 
@@ -49,19 +48,19 @@ pub(super) struct Inside {
     resolve: u64,
 }
 
-/// Which part of a path is opened.
+/// The part of a path to open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The directory that its last component is in.
+    /// The directory of the last component.
     Parent,
-    /// All of it, which must be a directory.
+    /// The whole path, which must be a directory.
     Directory,
-    /// All of it.
+    /// The whole path.
     Whole,
 }
 
 impl Places {
-    /// Before any mount has been made.
+    /// The state before the first mount.
     pub(super) fn of(command: &Command) -> Self {
         let mut places = Self { base: base(command).unwrap_or_default(), ..Self::default() };
         let root = command.sandbox.pivot_root.as_ref().or(command.setup.chroot.as_ref());
@@ -73,12 +72,12 @@ impl Places {
         Root { path: path.to_owned(), plain: plain(&self.base.join(path)) }
     }
 
-    /// For the text that says what a step is about: where its path is looked up, if not in the caller's root.
+    /// Text for a step's object: where its path is looked up, unless that is the caller's root.
     pub(super) fn words(&self, path: &Path) -> String {
         self.inside(path).map(|inside| format!(", looked up inside {:?}", inside.root)).unwrap_or_default()
     }
 
-    /// The step has been made.
+    /// Records the effect of a step.
     pub(super) fn follow(&mut self, step: &MountStep) {
         let root = self.root(step.target());
         if step.attaches() {
@@ -88,15 +87,15 @@ impl Places {
         }
     }
 
-    /// Is it the root of the child, which a mount upon it would not change?
+    /// Whether the path is the child's root directory: a mount on top of it would have no effect.
     pub(super) fn is_top(&self, path: &Path) -> bool {
         self.base.join(path).canonicalize().is_ok_and(|path| path == Path::new("/"))
     }
 
-    /// Inside what the path is to be looked up; none where the caller's own root is right.
+    /// The root inside which the path is looked up. `None`: the caller's root.
     ///
-    /// Below the new root, links lead where they will lead the program: RESOLVE_IN_ROOT. Below another mount, the innermost
-    /// one made before, a link that leads out of it is an error: RESOLVE_BENEATH.
+    /// Inside the new root, symbolic links resolve as they will for the program: RESOLVE_IN_ROOT. Inside an earlier
+    /// mount (the innermost one counts), a link that leads out of it is an error: RESOLVE_BENEATH.
     pub(super) fn inside(&self, path: &Path) -> Option<Inside> {
         const RESOLVE_NO_MAGICLINKS: u64 = 2;
         const RESOLVE_BENEATH: u64 = 8;
@@ -125,7 +124,7 @@ impl Places {
 }
 
 impl Steps<'_> {
-    /// Opens a part of a path inside its root; the variable that has it.
+    /// Opens a part of a path inside its root. Returns the variable with the descriptor.
     pub(super) fn open_inside(&mut self, step: Step, object: &str, inside: &Inside, part: Part) -> Arg {
         Arg::Variable(self.open_part(step, object, inside, part))
     }
@@ -154,7 +153,7 @@ impl Steps<'_> {
         other
     }
 
-    /// The last component of a path, for a call that takes the directory it is in.
+    /// The last component of a path, for a call that also takes its directory.
     pub(super) fn last_name(&mut self, inside: &Inside) -> Arg {
         let name = inside.below.file_name().unwrap_or_default().as_bytes();
         Arg::Data(self.arena.data(name))
@@ -168,7 +167,7 @@ impl Steps<'_> {
         self.call(step, object, uapi::__NR_close, &[fd]);
     }
 
-    /// One call that takes no descriptor, with this part of a path as working directory.
+    /// Makes one call that takes no directory descriptor, with this part of a path as the working directory.
     pub(super) fn call_in(&mut self, object: &str, inside: &Inside, part: Part, number: u32, args: &[Arg]) {
         const HERE_ALONE: u32 = uapi::O_PATH | uapi::O_CLOEXEC;
         let start = self.ops.len();
@@ -179,7 +178,7 @@ impl Steps<'_> {
         self.call(Step::Mount, object, uapi::__NR_fchdir, &[place]);
         let entered = self.ops.len();
         self.call(Step::Mount, object, number, args);
-        // Whatever came of the call, the child goes back.
+        // The child returns to its working directory even if the call has failed as best effort.
         let left = self.ops.len();
         self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
         self.close(Step::Mount, object, Arg::Variable(KEPT));
@@ -189,7 +188,7 @@ impl Steps<'_> {
         self.ops[entered].skip = 0;
     }
 
-    /// Makes a directory the working directory.
+    /// Changes the working directory.
     pub(super) fn enter(&mut self, step: Step, object: &str, directory: &Path) {
         match self.places.inside(directory) {
             Some(inside) => {
@@ -205,7 +204,7 @@ impl Steps<'_> {
     }
 }
 
-/// A path to be compared: without `.`, and with each `..` taken together with what stands before it.
+/// A path for comparisons: without `.`, and each `..` removed together with the component before it.
 fn plain(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -219,7 +218,7 @@ fn plain(path: &Path) -> PathBuf {
     found
 }
 
-/// The directory that relative paths of mounts start from; nothing where there are none.
+/// The directory that relative paths of mounts start from. Empty if no path is relative.
 pub(super) fn base(command: &Command) -> io::Result<PathBuf> {
     let sandbox = &command.sandbox;
     let root = sandbox.pivot_root.iter().chain(&command.setup.chroot).map(PathBuf::as_path);
@@ -229,6 +228,6 @@ pub(super) fn base(command: &Command) -> io::Result<PathBuf> {
     }
     let link = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}"));
     let base = command.setup.directory_number().map_or_else(std::env::current_dir, link)?;
-    // "(unreachable)/…" is what the kernel calls a directory outside the root.
+    // The kernel returns "(unreachable)/…" for a directory outside the root.
     if base.is_absolute() { Ok(base) } else { Err(io::ErrorKind::NotFound.into()) }
 }

@@ -1,4 +1,4 @@
-//! Which files a program's name may stand for.
+//! The look-up of a program's name.
 
 use crate::command::{Command, Environment};
 use crate::error::Error;
@@ -10,10 +10,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What execvp(3) searches where PATH is not set (glibc's confstr(_CS_PATH)).
+/// The search path of execvp(3) if PATH is not set: confstr(_CS_PATH) of glibc.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The longest path that the kernel takes, with the NUL at its end.
+/// The kernel's limit for the length of a path, including the NUL at its end.
 const PATH_MAX: usize = 4096;
 
 /// The programs to try, in order.
@@ -23,10 +23,10 @@ pub(crate) struct Candidates {
     pub(crate) searched: Option<OsString>,
 }
 
-/// Expands a command's program, and the ones to try after it, along PATH.
+/// Expands a command's program, and its fallbacks, along PATH.
 ///
-/// Names with a slash stand for themselves. With `resolve`, the first candidate that is an executable file now is moved
-/// to the front; the others stay behind it, for the day when it is gone.
+/// A name with a slash is used as it is. With `resolve`, the first candidate that is an executable file now is moved
+/// to the front. The others stay behind it, in case it is removed later.
 pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates, Error> {
     let mut found = Candidates { paths: Vec::new(), searched: None };
     for program in std::iter::once(&command.program).chain(&command.candidates) {
@@ -38,13 +38,13 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
             continue;
         }
         let path = found.searched.get_or_insert_with(|| search_path(&command.env));
-        // An empty entry is the current directory, as it has always been. One that is too long for a path is passed over, as by
-        // execvp(3); the kernel's error for it would end the search.
+        // An empty entry means the working directory. An entry that makes the path too long is skipped, as by
+        // execvp(3), because the kernel's error would end the search.
         let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| join(entry, program));
         found.paths.extend(paths.filter(|path| path.len() < PATH_MAX || planted!("path-too-long-tried")));
     }
     if resolve && found.searched.is_some() {
-        // Relative paths are looked up where the child will: from its directory.
+        // Relative paths start from the child's working directory.
         let directory = command.directory.as_deref().filter(|_| !planted!("path-from-the-callers-directory"));
         let directory = directory.unwrap_or(Path::new(""));
         for n in 0..found.paths.len() {
@@ -53,7 +53,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
                     found.paths[..=n].rotate_right(1);
                     break;
                 }
-                // Its failure may be the one that is reported, which the order decides.
+                // The order decides which failure is reported, so it must stay as it is.
                 Look::Other if command.tries_all => break,
                 Look::Other | Look::Absent => {}
             }
@@ -62,7 +62,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
     Ok(found)
 }
 
-/// The child's PATH where the command changes it, the caller's where not.
+/// The child's PATH if the command changes it, else the caller's.
 fn search_path(environment: &Environment) -> OsString {
     let path = match environment.changes.get(OsStr::new("PATH")) {
         Some(changed) if !planted!("path-of-the-caller") => changed.clone(),
@@ -72,7 +72,7 @@ fn search_path(environment: &Environment) -> OsString {
     path.unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
-/// What is at a path now.
+/// Examines the file at a path.
 enum Look {
     Executable,
     Absent,
@@ -102,7 +102,7 @@ fn join(directory: &[u8], name: &OsStr) -> OsString {
 mod tests {
     use super::*;
 
-    /// The kernel's error for a path that is too long would end the search.
+    /// A path that is too long is skipped: the kernel's error for it would end the search.
     #[test]
     fn entries_of_path_that_are_too_long_are_passed_over() {
         let mut command = Command::new("tool");

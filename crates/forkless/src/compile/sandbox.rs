@@ -1,4 +1,4 @@
-//! Namespaces, mounts, capabilities and filters into ops.
+//! Compiles namespaces, capabilities and filters into ops.
 
 use crate::command::{CapabilitySet, Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
 use crate::compile::arena::Arg;
@@ -15,7 +15,7 @@ use forkless_core::sys::{prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// The id maps that the parent has to write, if there are any.
+/// The ID maps that the parent must write, if the command has any.
 pub(super) fn id_maps(command: &Command) -> Option<IdMaps> {
     let lines = |maps: &[[u32; 3]]| maps.iter().map(|[a, b, c]| format!("{a} {b} {c}\n")).collect::<String>();
     let sandbox = &command.sandbox;
@@ -23,24 +23,25 @@ pub(super) fn id_maps(command: &Command) -> Option<IdMaps> {
     (!maps.uid.is_empty() || !maps.gid.is_empty()).then_some(maps)
 }
 
-/// Settings that contradict each other.
+/// Refuses settings that exclude each other, or that need another one.
 pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     let sandbox = &command.sandbox;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if has_maps && !sandbox.makes(Namespace::User) {
-        return refuse("id maps are for a new user namespace: unshare(Namespace::User)");
+        return refuse("id maps need a new user namespace: unshare(Namespace::User)");
     }
     if sandbox.joins(Namespace::Time) {
         return refuse("a process that shares memory, as the child does, cannot join a time namespace");
     }
     if sandbox.joins(Namespace::Pid) && command.setup.parent_death_signal.is_some() {
         return refuse(
-            "a child in another process-id namespace is cloned by a thread that ends: no parent-death signal",
+            "join(Namespace::Pid) and a parent-death signal exclude each other: the thread that clones the child ends",
         );
     }
     if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) && !planted!("namespace-made-and-joined") {
-        // The child would leave the new one for the joined one, and change the mounts of whoever is in there.
+        // The child would leave the new namespace for the joined one, and its mounts would change that for the
+        // processes in it.
         return refuse("a namespace of one kind can be made or joined, not both");
     }
     let has_mounts = !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some();
@@ -51,10 +52,10 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return refuse("pivot_root and chroot exclude each other");
     }
     if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
-        return refuse("a host name is for a UTS namespace of the child's: unshare(Namespace::Uts)");
+        return refuse("a host name needs a UTS namespace of the child's: unshare(Namespace::Uts)");
     }
     if sandbox.seccomp.as_ref().is_some_and(|filter| filter.is_empty() || filter.len() > 4096) {
-        return refuse("a seccomp filter has from 1 to 4,096 instructions");
+        return refuse("a seccomp filter must have from 1 to 4,096 instructions");
     }
     let texts = sandbox.mounts.iter().flat_map(MountStep::texts);
     let root = sandbox.pivot_root.iter().map(|root| root.as_os_str());
@@ -64,22 +65,20 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     check_places(command)
 }
 
-/// Paths that could not be looked up as they are meant.
+/// Refuses relative paths that cannot be looked up from the right directory.
 fn check_places(command: &Command) -> Result<(), Error> {
     let refuse = |what: String| Err(Error::check(&command.program, what));
     let (setup, sandbox) = (&command.setup, &command.sandbox);
     let root = setup.chroot.iter().chain(&sandbox.pivot_root).next();
     if setup.directory_fd.is_some() && root.is_some_and(|root| root.is_absolute()) {
-        // It would be left for the root, or be a way out of it.
-        return refuse(
-            "current_dir_fd has no effect with chroot or pivot_root, but for a relative path of theirs".into(),
-        );
+        // The child would leave that directory for the root, or could escape from the root through it.
+        return refuse("current_dir_fd has no effect with chroot or pivot_root to an absolute path".into());
     }
     if sandbox.mounts.is_empty() {
         return Ok(());
     }
     if let Err(error) = places::base(command) {
-        return refuse(format!("relative paths of mounts have no directory to start from: {error}"));
+        return refuse(format!("relative paths of mounts need the path of the working directory: {error}"));
     }
     let mut places = Places::of(command);
     for one in &sandbox.mounts {
@@ -87,7 +86,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
             if has_relative_source(mount) && places.inside(&mount.target).is_some() {
                 let target = &mount.target;
                 return refuse(format!(
-                    "the sources of a file system inside another root have to be absolute: {target:?}"
+                    "the file system at {target:?} is inside another root, so the paths of its sources must be absolute"
                 ));
             }
         }
@@ -96,14 +95,14 @@ fn check_places(command: &Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does a new file system name files by paths that a change of directory would lead elsewhere?
+/// Whether a mount names source files by relative paths, which a change of directory would redirect.
 fn has_relative_source(mount: &Mount) -> bool {
     let bytes =
         |text: &Option<std::ffi::OsString>| text.as_ref().map(|text| text.as_bytes().to_vec()).unwrap_or_default();
     match &mount.kind {
         None => false,
         Some(kind) if kind == OVERLAY => {
-            // As in lowerdir=/a:/b,upperdir=/c: what follows a name or a colon that separates is a path. See overlayfs(5).
+            // As in lowerdir=/a:/b,upperdir=/c: a path follows each name and each colon. See overlayfs(5).
             let data = bytes(&mount.data);
             let starts =
                 |at: usize| data[..at].ends_with(b"dir=") || data[..at].ends_with(b"dir+=") || data[at - 1] == b':';
@@ -116,7 +115,7 @@ fn has_relative_source(mount: &Mount) -> bool {
     }
 }
 
-/// Before the table, while the caller's descriptors can be read: namespaces to join.
+/// Namespaces to join. This comes before the child has its own table, because only the caller's has the descriptors.
 pub(super) fn joins(steps: &mut Steps<'_>) {
     for (namespace, fd) in steps.sandbox.joins.iter().filter(|(kind, _)| *kind != Namespace::Pid) {
         let args = [Arg::Number(fd.as_raw_fd() as u64), Arg::Number(*namespace as u64)];
@@ -124,28 +123,29 @@ pub(super) fn joins(steps: &mut Steps<'_>) {
     }
 }
 
-/// From when on a child that shares our memory is open to others that we are closed to, and the kernel does not see to it.
+/// When a child that shares the caller's memory becomes accessible (by `ptrace(2)` and the like) to processes that
+/// must not access the caller, and the kernel does not prevent it.
 ///
-/// It does where ids change (see `launch/dumpable.rs`). It does not where a child has fewer capabilities: then any process of
-/// the same user may look into it that has no more than those. And who has power over a child's user namespace, as its owner has
-/// and whoever is privileged in it, may look into the child.
+/// The kernel prevents it if the child's IDs change (see `launch/dumpable.rs`). It does not if the child has fewer
+/// capabilities: then every process of the same user with at least these may access it. Also, the owner of the
+/// child's user namespace, and every privileged process in it, may access the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opens {
-    /// Before anything else.
+    /// From its first step.
     AtBirth,
-    /// As early as the caller has written the id maps, which are root's to open while the memory is closed.
+    /// As soon as the caller has written the ID maps: while the memory is non-dumpable, the map files belong to root.
     WithMaps,
-    /// When it gives capabilities up.
+    /// When it drops capabilities.
     LessCapable,
 }
 
 pub(super) fn opens(command: &Command) -> Option<Opens> {
     if command.launcher == Launcher::PosixSpawn {
-        // It knows none of these settings.
+        // It supports none of these settings.
         return None;
     }
     let sandbox = &command.sandbox;
-    // Whoever is the caller's user may look at a caller without capabilities anyhow.
+    // Every process of the same user may access a caller without capabilities anyway.
     let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if planted!("memory-open-to-a-user-namespace") {
@@ -160,13 +160,13 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     }
 }
 
-/// Makes the memory that the child has non-dumpable.
+/// Makes the child's memory non-dumpable.
 pub(super) fn close_memory(steps: &mut Steps<'_>) {
     let args = [Arg::Number(prctl::PR_SET_DUMPABLE.into()), Arg::Number(0)];
-    steps.call(Step::Capabilities, "memory closed to others", uapi::__NR_prctl, &args);
+    steps.call(Step::Capabilities, "(PR_SET_DUMPABLE)", uapi::__NR_prctl, &args);
 }
 
-/// Until the caller has written the id maps.
+/// Makes the child wait until the caller has written the ID maps.
 pub(super) fn maps(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty() {
@@ -178,7 +178,7 @@ pub(super) fn maps(steps: &mut Steps<'_>) {
 pub(super) fn surroundings(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if sandbox.makes(Namespace::Time) {
-        // With shared memory a child cannot be born in one: see copy_namespaces() in kernel/nsproxy.c.
+        // clone3(2) refuses a time namespace for a child that shares memory: copy_namespaces() in kernel/nsproxy.c.
         steps.call(Step::Namespace, "Time", uapi::__NR_unshare, &[Arg::Number(Namespace::Time as u64)]);
     }
     if let Some(name) = &sandbox.hostname {
@@ -188,7 +188,7 @@ pub(super) fn surroundings(steps: &mut Steps<'_>) {
     }
 }
 
-/// Before the ids: what needs CAP_SETPCAP, which a change of user takes away.
+/// Steps before the IDs change: they need CAP_SETPCAP, which is lost when the user changes.
 pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if let Some(keep) = sandbox.bounding {
@@ -202,7 +202,8 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         steps.belong(start);
         let [effective, permitted, inheritable] = own(sandbox);
         if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 && !planted!("inheritable-set-kept") {
-            // Exec of a root's, or of a file that inherits, would make them permitted, whatever the bounding set.
+            // At exec as root, or of a file with inheritable capabilities, these would become permitted despite the
+            // bounding set.
             capset(steps, [effective, permitted, inheritable & keep.bits()]);
         }
     }
@@ -210,20 +211,20 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         let args = [Arg::Number(prctl::PR_SET_SECUREBITS.into()), Arg::Number(bits.into())];
         steps.call(Step::Securebits, &format!("{bits:#x}"), uapi::__NR_prctl, &args);
     }
-    // Also for the inheritable set: who has nothing permitted can add nothing to it.
+    // Also for the inheritable set: only permitted capabilities can be added to it.
     let needs_them = sandbox.permitted.is_some() || sandbox.inheritable.is_some() || sandbox.ambient.is_some();
     if steps.setup.changes_ids() && needs_them {
         let args = [Arg::Number(prctl::PR_SET_KEEPCAPS.into()), Arg::Number(1)];
-        steps.call(Step::Capabilities, "keep over a change of user", uapi::__NR_prctl, &args);
+        steps.call(Step::Capabilities, "(PR_SET_KEEPCAPS)", uapi::__NR_prctl, &args);
     }
 }
 
-/// Does this kernel know the capability?
+/// Whether this kernel knows the capability.
 fn exists(number: u64) -> bool {
     kernel::prctl(Prctl::IsInBoundingSet, number as usize).is_ok()
 }
 
-/// After the ids: the sets themselves. `leaves_root`: the user becomes another one than root.
+/// Sets the capability sets, after the IDs. `leaves_root`: the user becomes another one than root.
 pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     let sandbox = steps.sandbox;
     let ambient = sandbox.ambient.map_or(0, |set| set.bits() & known());
@@ -233,7 +234,8 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
     }
     let [effective, permitted, inheritable] = own(sandbox);
     let inheritable = inheritable & sandbox.bounding.map_or(u64::MAX, |keep| keep.bits());
-    // Whoever becomes another user than root keeps what is permitted only on request, and then only what is asked for.
+    // A change from root to another user clears the permitted set. PR_SET_KEEPCAPS prevents it, but only the
+    // requested capabilities must stay.
     const SECBIT_NO_SETUID_FIXUP: u32 = 4;
     let changes = leaves_root && sandbox.securebits.unwrap_or(0) & SECBIT_NO_SETUID_FIXUP == 0;
     let or = |set: Option<CapabilitySet>, else_bits: u64| set.map_or(else_bits, |set| set.bits() & known());
@@ -275,7 +277,8 @@ fn capset(steps: &mut Steps<'_>, [effective, permitted, inheritable]: [u64; 3]) 
 /// The child's effective, permitted and inheritable capabilities before it changes any.
 fn own(sandbox: &Sandbox) -> [u64; 3] {
     match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
-        // Who is born in a user namespace or joins one has them all, whatever it had outside: set_cred_user_ns().
+        // A process that is created in a user namespace, or joins one, has all capabilities in it:
+        // set_cred_user_ns().
         true => [known(), known(), 0],
         false => kernel::capabilities(),
     }
@@ -305,7 +308,8 @@ fn known() -> u64 {
     (0..64).take_while(|&number| exists(number)).fold(0, |bits, number| bits | 1 << number)
 }
 
-/// Restrictions that the steps before must not be under; the filter comes last of all, just before exec.
+/// Restrictions come late, because they must not apply to the steps before. The seccomp filter is the last step
+/// before exec.
 pub(super) fn landlock(steps: &mut Steps<'_>, ruleset: Option<i32>) {
     if let Some(number) = ruleset {
         let args = [Arg::Number(number as u64), Arg::Number(0)];

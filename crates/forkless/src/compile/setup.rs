@@ -1,4 +1,4 @@
-//! Settings into ops: look-ups of names, and one system call each.
+//! Compiles settings into ops: names are looked up, and most settings become one system call.
 
 use crate::command::values::Resource;
 use crate::command::{CallArg, Command, Name, Sandbox, Setup};
@@ -31,44 +31,44 @@ impl<'a> Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// An op; a failure of it may be passed over if the command says so.
+    /// Adds an op. If the command has the step as best effort, the launch continues after its failure.
     pub(super) fn op(&mut self, step: Step, op: Op) {
         let flags = if self.setup.best_effort.contains(&step.code()) { BEST_EFFORT } else { 0 };
         self.ops.push(Op { flags: op.flags | flags, ..op });
     }
 
-    /// A file that the child opens at number `to`; `kind`: the op's own flags.
+    /// Adds the opening of a file at number `to`. `kind`: flags of the op.
     pub(super) fn open(&mut self, to: RawFd, path: &CStr, flags: i32, mode: u32, kind: u32) {
         let a = self.arena.text(path.to_bytes());
         let op = Op { flags: kind, a, b: flags as u32, c: mode, set: to as u64, ..Op::new(OpCode::Open) };
         self.op(Step::Open, op);
     }
 
-    /// A system call. `object`: what it is about, for errors.
+    /// Adds a system call. `object`: what errors say after the step.
     pub(super) fn call(&mut self, step: Step, object: &str, number: u32, args: &[Arg]) {
         self.call_into(step, object, number, args, None);
     }
 
-    /// A system call whose result a later one uses.
+    /// Adds a system call whose result a later one uses.
     pub(super) fn call_into(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: Option<u32>) {
         let a = self.arena.call(number, args, result, 0);
         self.add(step, object, a);
     }
 
-    /// A system call that has nothing to do where it fails with `accept`.
+    /// Adds a system call for which the errno `accept` is no failure.
     pub(super) fn call_unless(&mut self, step: Step, object: &str, number: u32, args: &[Arg], accept: i32) {
         let a = self.arena.call(number, args, None, accept);
         self.add(step, object, a);
     }
 
-    /// A system call that is made again while it answers EAGAIN.
+    /// Adds a system call that is repeated as long as it fails with EAGAIN.
     pub(super) fn call_again(&mut self, step: Step, object: &str, number: u32, args: &[Arg], result: u32) {
         let a = self.arena.call(number, args, Some(result), 0);
         self.arena.try_again(a);
         self.add(step, object, a);
     }
 
-    /// The ops from `start` on are one thing: where one fails as best effort, those after it are skipped too.
+    /// Groups the ops from `start` on: if one of them fails as best effort, the rest of the group is skipped too.
     pub(super) fn belong(&mut self, start: usize) {
         let together = &mut self.ops[start..];
         let count = together.len() as u32;
@@ -81,7 +81,7 @@ impl Steps<'_> {
     }
 }
 
-/// Limits and scheduling: what may need the caller's privileges and is about the process alone.
+/// Limits and scheduling: these may need the caller's privileges, so they come before the IDs change.
 pub(super) fn resources(steps: &mut Steps<'_>) {
     let setup = steps.setup;
     for (&resource, &(soft, hard)) in &setup.rlimits {
@@ -123,10 +123,10 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
     played(steps, When::Resources);
 }
 
-/// Written by the child itself, to a file, which makes it three system calls.
+/// The child writes its own `oom_score_adj`, which takes three system calls.
 ///
-/// The kernel gives the value to every process that shares the writer's memory, unless the writer is a vfork'd child:
-/// the launcher adds `CLONE_VFORK` for this setting. Source: `__set_oom_adj()` in fs/proc/base.c.
+/// The kernel sets the value for every process that shares the writer's memory, unless the writer is a vfork child.
+/// So the launcher adds `CLONE_VFORK`. Source: `__set_oom_adj()` in fs/proc/base.c.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
     let Some(score) = steps.setup.simple.oom_score_adj else { return };
     /// The first variable that callers cannot name.
@@ -144,7 +144,8 @@ pub(super) fn oom_score(steps: &mut Steps<'_>) {
     steps.belong(start);
 }
 
-/// Has it calls of the user's own that may write? Those may be what takes the child into another cgroup.
+/// Whether the command has calls of [`Command::call`] that may write. Such a write may move the child to another
+/// cgroup.
 pub(super) fn writes(setup: &Setup) -> bool {
     const WRITES: [u32; 8] = [
         uapi::__NR_write,
@@ -159,7 +160,7 @@ pub(super) fn writes(setup: &Setup) -> bool {
     setup.calls.iter().any(|call| WRITES.contains(&call.number))
 }
 
-/// The terminal, after session and group. `pty`: the number of that of `pty`.
+/// The controlling terminal and the foreground group, after the session. `pty`: the pseudo-terminal's number.
 pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
     const TIOCSCTTY: u64 = 0x540e;
     if let Some(number) = steps.setup.terminal.or(pty) {
@@ -171,7 +172,7 @@ pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
     }
 }
 
-/// A new root, entered.
+/// Changes the root directory, and makes it the working directory.
 pub(super) fn root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.setup.chroot else { return };
     let object = format!("{root:?}{}", steps.places.words(root));
@@ -190,7 +191,7 @@ pub(super) fn root(steps: &mut Steps<'_>) {
     steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[Arg::Data(top)]);
 }
 
-/// Ids as numbers; none where the child keeps the caller's.
+/// IDs as numbers. `None`: the caller's.
 #[derive(Default)]
 pub(super) struct Ids {
     uid: Option<u32>,
@@ -203,7 +204,8 @@ impl Ids {
         self.uid.is_some_and(|uid| uid != 0)
     }
 
-    /// Looks names up, in the parent: what a name server, a cache or a file says must not be asked for in the child.
+    /// Looks names up in the parent: the C library's look-up may read files, talk to daemons, allocate and take
+    /// locks, which the child must not do.
     pub(super) fn look_up(command: &Command) -> Result<Self, Error> {
         let setup = &command.setup;
         let refuse = |what: String| Error::check(&command.program, what);
@@ -227,11 +229,11 @@ impl Ids {
             }
             None => {}
         }
-        // For setresuid(2) and setresgid(2) this number says that nothing is to change.
+        // For setresuid(2) and setresgid(2) this number means "unchanged".
         if (ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX)) && !planted!("id-that-changes-nothing") {
-            return Err(refuse(format!("{} is no user or group id", u32::MAX)));
+            return Err(refuse(format!("{} is not a valid user or group ID", u32::MAX)));
         }
-        // Asked last: a launch without ids takes no system call for this.
+        // Checked last, so that a launch without IDs makes no system call for it.
         let is_root = || nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");
         if ids.uid.is_some() && ids.groups.is_none() && is_root() {
             ids.groups = Some(Vec::new());
@@ -240,7 +242,7 @@ impl Ids {
     }
 }
 
-/// Groups first, while there is the privilege to change them; the user last, since that takes it away.
+/// The groups come first and the user last, because a change of user takes away the privilege to change them.
 pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
     if let Some(groups) = &ids.groups {
         let bytes: Vec<u8> = groups.iter().flat_map(|gid| gid.to_ne_bytes()).collect();
@@ -259,7 +261,7 @@ pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
     }
 }
 
-/// What this library does not know.
+/// The system calls of [`Command::call`].
 pub(super) fn calls(steps: &mut Steps<'_>) {
     for call in &steps.setup.calls {
         let arg = |arg: &CallArg| match arg {
@@ -272,8 +274,8 @@ pub(super) fn calls(steps: &mut Steps<'_>) {
     }
 }
 
-/// What must come after the ids: the kernel forgets a parent-death signal when they change, and a program without
-/// privileges may still forgo new ones.
+/// Steps after the IDs change: the kernel clears the parent-death signal when they change, and no_new_privs needs no
+/// privilege.
 pub(super) fn last(steps: &mut Steps<'_>) {
     if steps.setup.no_new_privs && !planted!("no-new-privs-forgotten") {
         let args = [
@@ -317,7 +319,7 @@ fn group_id(name: &OsStr) -> Result<u32, String> {
     }
 }
 
-/// `initgroups(3)`'s list.
+/// The groups that `initgroups(3)` would set.
 fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
     let failed = |error| format!("groups of user {user:?}: {error}");
     let user = CString::new(user).map_err(|_| "a user's name contains a NUL byte".to_owned())?;
@@ -325,7 +327,7 @@ fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
     Ok(groups.into_iter().map(|gid| gid.as_raw()).collect())
 }
 
-/// An argument of a call in the table.
+/// An argument of a system call in the table of settings.
 trait Word {
     fn arg(self, arena: &mut Arena) -> Arg;
 }
@@ -342,7 +344,7 @@ impl Word for u32 {
     }
 }
 
-/// The address of a copy.
+/// Passed as the address of a copy in the arena.
 impl Word for &[u64] {
     fn arg(self, arena: &mut Arena) -> Arg {
         Arg::Data(arena.words(self))
@@ -355,12 +357,12 @@ impl<T: Word + Copy> Word for &T {
     }
 }
 
-/// When a call of the table is made: docs/design/order.md.
+/// When a call of the table of settings is made: see docs/design/order.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// Before the ids: what may need the caller's privileges.
+    /// Before the IDs change: the call may need the caller's privileges.
     Resources,
-    /// After them, before filters.
+    /// After the IDs, before the filters.
     Last,
 }
 
@@ -371,7 +373,7 @@ macro_rules! op {
         { $when:ident: $call:ident($($arg:expr),*), $object:literal }
     ) => {
         if let Some($value) = $steps.setup.simple.$name.as_ref().filter(|_| $now == When::$when) {
-            // Where the call alone says it all.
+            // Some calls do not use the value.
             let _ = $value;
             let args = [$($arg.arg($steps.arena)),*];
             $steps.call(Step::$step, &format!($object), uapi::$call, &args);
@@ -389,7 +391,7 @@ macro_rules! simple {
         )* }
         passed $passed:tt
     ) => {
-        /// The calls of the settings whose time is now.
+        /// Adds the calls of the settings that are made at this point.
         fn played(steps: &mut Steps<'_>, now: When) {
             $(op! { now steps $name $step $value $op })*
         }

@@ -1,4 +1,4 @@
-//! Environments as `execve(2)` reads them: blocks of strings, and the one that the kernel gave this process.
+//! Environments in the form of `execve(2)`: blocks of strings, and the one that the kernel gave this process.
 
 use forkless_core::planted;
 use std::ffi::{CStr, OsStr};
@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 pub(crate) mod unchanged;
 
-/// `NAME=value` strings, each followed by NUL, and where each starts.
+/// `NAME=value` strings, each followed by NUL, and their offsets.
 pub(crate) struct Block {
     pub(crate) text: Vec<u8>,
     pub(crate) starts: Vec<usize>,
 }
 
-/// A block that stays where it is, so that a child may read it there.
+/// A block at a fixed address, so that a child can read it there.
 pub(crate) struct Kept {
     block: Block,
     /// The addresses of its strings and a zero word, as `execve(2)` reads them.
     vector: Vec<usize>,
 }
 
-/// Who keeps a block.
+/// The owner of a block.
 #[derive(Clone)]
 pub(crate) enum Held {
-    /// The process, as long as it lives.
+    /// The process: the block exists until it ends.
     Process(&'static Kept),
-    /// Whoever has this.
+    /// This value.
     Shared(Arc<Kept>),
 }
 
@@ -68,12 +68,12 @@ impl Deref for Held {
 }
 
 impl Block {
-    /// With room for so many bytes, and some more.
+    /// An empty block with room for at least this many bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
         Self { text: Vec::with_capacity(bytes + 4096), starts: Vec::with_capacity(64) }
     }
 
-    /// A block of these variables, in this order, of about so many bytes.
+    /// A block of these variables, in this order. `bytes`: the expected size.
     pub(crate) fn of<'a>(variables: impl Iterator<Item = (&'a [u8], &'a [u8])>, bytes: usize) -> Self {
         let mut block = Self::with_room(bytes);
         for (key, value) in variables {
@@ -82,7 +82,8 @@ impl Block {
         block
     }
 
-    /// A block of these entries, whatever they are: often what the kernel gave to this process, which need not be copied.
+    /// A block of these entries, also if they are not `NAME=value`. It is not copied if they are what the kernel gave
+    /// this process, which is common.
     pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Held {
         match unchanged::given().filter(|all| all.is(entries.clone())) {
             Some(all) => Held::Process(all),
@@ -99,7 +100,7 @@ impl Block {
         block
     }
 
-    /// Does it have these entries, in this order, and no others?
+    /// Whether it has exactly these entries, in this order.
     fn is<'a>(&self, mut entries: impl Iterator<Item = &'a CStr>) -> bool {
         let same = |&start: &usize| {
             entries.next().is_some_and(|entry| self.text[start..].starts_with(entry.to_bytes_with_nul()))
@@ -107,7 +108,7 @@ impl Block {
         self.starts.iter().all(same) && (planted!("environment-longer-taken-for-same") || entries.next().is_none())
     }
 
-    /// Names and values, in their order.
+    /// The names and values, in their order.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);
         self.starts.iter().zip(ends).filter_map(|(&start, end)| {

@@ -1,4 +1,4 @@
-//! What fuzzers drive from outside, and the tests with the inputs that were worth keeping. In no ordinary build.
+//! Targets for fuzzers, and tests with the inputs that found errors or reach rare code. Not part of ordinary builds.
 
 mod settings;
 
@@ -9,7 +9,8 @@ use crate::plan::describe;
 use crate::shell::fuzzed as shell;
 use crate::zygote::fuzzed as zygote;
 
-/// Makes a command of these bytes and compiles it, for one run and for many. Panics if a plan is not what the child can trust.
+/// Makes a command of these bytes and compiles it, for one run and for many. Panics if a plan refers to memory
+/// outside its arena, or is invalid for the child in another way.
 pub fn plan(bytes: &[u8]) {
     let command = settings::command(bytes);
     for resolve in [false, true] {
@@ -20,13 +21,14 @@ pub fn plan(bytes: &[u8]) {
     }
 }
 
-/// Takes these bytes for what a zygote's helper is sent: a message, and the parcel of a launch.
+/// Gives these bytes to the code of a zygote's helper, as a message and as the parcel of a launch.
 pub fn parcel(bytes: &[u8]) {
     zygote::message(bytes);
     zygote::parcel(bytes);
 }
 
-/// Classifies a line. Panics if a simple command is another one when it is written again, each of its words in quotes. Is it one?
+/// Classifies a line, and returns whether it is a simple command. If so, the command is written again with each word
+/// in quotes, and this panics if the result differs.
 pub fn line(bytes: &[u8]) -> bool {
     shell::line(bytes)
 }
@@ -38,7 +40,7 @@ mod tests {
     use crate::compile::compile;
     use std::path::Path;
 
-    /// Each kept input of a target.
+    /// Calls a target with each of its stored inputs.
     fn seeds(target: &str, run: fn(&[u8])) {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
         let mut count = 0;
@@ -67,7 +69,7 @@ mod tests {
         assert!(line(b"A=1 'p' \"a b\" <in 2>&1 >>'f g' # c") && !line(b"p *"));
     }
 
-    /// Settings made at random, from a generator that is the same everywhere.
+    /// Random settings, from a generator with the same numbers everywhere.
     #[test]
     fn random_settings_compile_to_sound_plans() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -85,7 +87,7 @@ mod tests {
         }
     }
 
-    /// As `posix_spawn(3)` may be given them.
+    /// A caller of `posix_spawn(3)` may pass no arguments, not even the program's name.
     #[test]
     fn a_command_without_any_argument_is_one() {
         let mut command = Command::new("/bin/true");
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(format!("{command:?}"), "[\"/bin/true\"] \"name\"");
     }
 
-    /// The checker is not blind: a word that leads outside is seen, wherever it stands.
+    /// The checker finds each word that refers to memory outside the arena, wherever the word is.
     #[test]
     fn a_spoilt_plan_is_not_sound() {
         let mut command = Command::new("/bin/true");
@@ -108,12 +110,12 @@ mod tests {
         let plan = compile(&command, true).expect("a plan");
         let good = plan.arena().to_vec();
         let is_sound = |words: &[u64]| {
-            // The vectors hold addresses of the original.
+            // The vectors contain addresses of the original arena.
             sound::faults_at(words, plan.arena().as_ptr() as u64).is_empty()
         };
         assert!(is_sound(&good));
         let base = plan.arena().as_ptr() as u64;
-        // The header's numbers, and each address in the vectors.
+        // The words to change: the header's numbers, and each address in the vectors.
         let header = 0..9;
         let vectors = (9..good.len()).filter(|&at| good[at] > base && good[at] < base + good.len() as u64 * 8);
         let places: Vec<usize> = header.chain(vectors).collect();

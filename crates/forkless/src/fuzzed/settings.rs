@@ -1,4 +1,4 @@
-//! A command out of bytes: any setting in any order, with values on the edges of what is allowed.
+//! Makes a command of arbitrary bytes: any setting in any order, often with values at the limits of what is allowed.
 
 use crate::command::posix::FileAction;
 use crate::{
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes, taken from the front; zeroes when there are none left.
+/// Bytes, read from the front. Zeroes after the end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -27,7 +27,7 @@ impl Bytes<'_> {
         list[usize::from(self.byte()) % list.len()]
     }
 
-    /// Small numbers mostly, and those on the edges.
+    /// Mostly small numbers, and numbers at the limits of their types.
     fn number(&mut self) -> i64 {
         const EDGES: [i64; 14] = [
             0,
@@ -59,7 +59,7 @@ impl Bytes<'_> {
         self.number() as u32
     }
 
-    /// A text of the input's own bytes, whatever they are, at times a long one.
+    /// A text of the input's bytes, sometimes a long one.
     fn text(&mut self) -> OsString {
         let length = usize::from(self.byte());
         if length >= 250 {
@@ -124,7 +124,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The command that these bytes mean.
+/// The command that these bytes stand for.
 pub(super) fn command(bytes: &[u8]) -> Command {
     let mut bytes = Bytes(bytes);
     let mut command = match bytes.byte() % 4 {
@@ -274,7 +274,7 @@ macro_rules! simple {
 crate::settings!(simple);
 
 fn surroundings(command: &mut Command, bytes: &mut Bytes<'_>) {
-    // Most of it is for new namespaces.
+    // Most of these settings need new namespaces.
     if !bytes.byte().is_multiple_of(4) {
         command.unshare(Namespace::User).unshare(Namespace::Mount);
     }

@@ -1,4 +1,5 @@
-//! A checker of plans that knows nothing of how they are made: everything that a child follows must lie in the arena.
+//! A checker of plans, independent of the code that makes them: every offset and address that a child uses must be
+//! inside the arena.
 
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{
@@ -7,19 +8,19 @@ use forkless_core::plan::{
 };
 use std::mem::offset_of;
 
-/// An arena, read by offsets that are checked.
+/// Reads an arena by checked offsets.
 struct Reader<'a> {
     bytes: &'a [u8],
     base: u64,
     faults: Vec<String>,
 }
 
-/// What is wrong with the plan in this arena.
+/// The errors in the plan in this arena.
 pub(super) fn faults(arena: &[u64]) -> Vec<String> {
     faults_at(arena, arena.as_ptr() as u64)
 }
 
-/// The same of a copy of an arena that lies at `base`.
+/// The same for a copy of an arena that was relocated to `base`.
 pub(super) fn faults_at(arena: &[u64], base: u64) -> Vec<String> {
     // SAFETY: plain numbers, read as bytes.
     let bytes = unsafe { std::slice::from_raw_parts(arena.as_ptr().cast::<u8>(), size_of_val(arena)) };
@@ -31,7 +32,7 @@ pub(super) fn faults_at(arena: &[u64], base: u64) -> Vec<String> {
     reader.faults
 }
 
-/// The number at a field of a structure at `$at`.
+/// Reads a field of the structure at `$at`.
 macro_rules! field {
     ($reader:ident, $at:expr, $structure:ident.$field:ident) => {
         $reader.u32($at as usize + offset_of!($structure, $field))
@@ -61,7 +62,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `count` objects of `size` bytes at `at`; none if they do not lie in the arena.
+    /// The range of `count` objects of `size` bytes at `at`. Empty if they are not inside the arena.
     fn list(&mut self, what: &str, at: u32, count: u32, size: usize, align: usize) -> std::ops::Range<usize> {
         let (at, bytes) = (at as usize, count as usize * size);
         let inside = at >= size_of::<Header>() && at.is_multiple_of(align) && at + bytes <= self.bytes.len();
@@ -94,7 +95,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Argument vector, environment, and the vectors for the shell: each word an address of a string in the arena, or 0.
+    /// Checks the argument vector, the environment and the shell's vectors: each word is the address of a string in
+    /// the arena, or 0.
     fn vectors(&mut self) {
         let (argv, envp) = (field!(self, 0, Header.argv), field!(self, 0, Header.envp));
         let count = field!(self, 0, Header.pointer_count);
@@ -118,7 +120,7 @@ impl Reader<'_> {
         self.check(kept == 0 || at_envp == 0, || "two environments".into());
     }
 
-    /// Pairs and kept numbers, both sorted: the child goes through them together.
+    /// Checks that pairs and kept numbers are sorted: the child reads both lists in parallel.
     fn numbers(&mut self) {
         let (pairs, count) = (field!(self, 0, Header.pairs), field!(self, 0, Header.pair_count));
         let range = self.list("pairs", pairs, count, 8, 4);
@@ -152,11 +154,11 @@ impl Reader<'_> {
         let executes = code == OpCode::Exec as u32 || code == OpCode::ExecFd as u32;
         self.check(executes == is_last, || format!("op {index} of {count} is {code}"));
         self.check(!is_last || flags & BEST_EFFORT == 0, || "exec may fail".into());
-        // What is skipped must leave the exec.
+        // The exec must never be skipped.
         self.check(skip == 0 || index + skip + 1 < count, || format!("op {index} skips {skip} of {count}"));
         match code {
             _ if code == OpCode::Chdir as u32 => self.string("chdir", a.into()),
-            // The number is the kernel's to refuse.
+            // The kernel refuses an invalid number.
             _ if code == OpCode::Open as u32 => self.string("open", a.into()),
             _ if code == OpCode::Exec as u32 => self.exec(a, b, set),
             _ if code == OpCode::Call as u32 => {

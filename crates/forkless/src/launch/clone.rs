@@ -1,9 +1,11 @@
-//! Making the child: `clone3(2)`, or `clone(2)` where that is refused.
+//! Creating the child: `clone3(2)`, or `clone(2)` where `clone3` is refused.
 //!
-//! `CLONE_VM`: no page table is copied. `CLONE_FILES`: no descriptor table is copied; the child makes itself a small
-//! one. No `CLONE_VFORK`, but for a few plans and under a debugger ([`traced`]): the caller may go on at once, or wait with
-//! a time limit, and a child stopped before exec does not take the caller with it. No exit signal: exec sets it to SIGCHLD, so a child that fails before exec is invisible
-//! to the host's SIGCHLD handler and to its `waitpid(-1)`; only we, who ask for `__WALL`, see it.
+//! - `CLONE_VM`: no page table is copied.
+//! - `CLONE_FILES`: no file-descriptor table is copied. The child creates a small one of its own.
+//! - No `CLONE_VFORK`, except for a few plans and under a debugger ([`traced`]). So the caller can continue at once
+//!   or wait with a timeout, and a child that is stopped before exec does not suspend the caller too.
+//! - No exit signal. Exec sets it to SIGCHLD, so a child that fails before exec is invisible to the host's SIGCHLD
+//!   handler and to its `waitpid(-1)`. The waits of this library see it, because they have `__WALL`.
 
 use super::stack::Stack;
 use super::{dumps, traced};
@@ -13,10 +15,11 @@ use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Which flags and which call.
+/// The system call and its flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// `clone3` with `CLONE_CLEAR_SIGHAND`; else `clone`, with every signal blocked until the child has reset them.
+    /// `clone3` with `CLONE_CLEAR_SIGHAND`. Otherwise `clone`, with every signal blocked until the child has reset
+    /// the handlers.
     pub(crate) clone3: bool,
     /// `CLONE_FILES`.
     pub(crate) share_files: bool,
@@ -24,22 +27,25 @@ pub(crate) struct How {
     pub(crate) pidfd: bool,
     /// `CLONE_NEW*`.
     pub(crate) namespaces: u64,
-    /// The directory of a control group, for `CLONE_INTO_CGROUP`; -1: the caller's.
+    /// A descriptor of the cgroup's directory, for `CLONE_INTO_CGROUP`; -1: the caller's cgroup.
     pub(crate) cgroup: i32,
-    /// `CLONE_VFORK`: the caller stands still until the child has left.
+    /// `CLONE_VFORK`: the caller is suspended until the child has left its memory.
     pub(crate) vfork: bool,
-    /// `CLONE_PARENT_SETTID`: the frame has the child's pid before the child runs. With `clone3`, or without a pidfd.
+    /// `CLONE_PARENT_SETTID`: the kernel stores the child's PID in the frame before the child runs. `clone` cannot
+    /// combine this with a pidfd.
     pub(crate) tells_pid: bool,
-    /// `CLONE_PARENT`: the child is the caller's brother. It tells when it has left by its robust list alone: the kernel would
-    /// clear the word a moment after that, when it may be the next child's.
+    /// `CLONE_PARENT`: the child becomes a sibling of the caller. Only its robust list reports that it has left,
+    /// without `CLONE_CHILD_CLEARTID`: the kernel would clear the futex word a moment later, when the word may
+    /// already belong to the next child.
     pub(crate) for_parent: bool,
-    /// Flags of `clone3` alone, of Linux 7.1: [`CLONE_AUTOREAP`](crate::kernel::CLONE_AUTOREAP) and those with it. They are never left out.
+    /// Flags that only `clone3` of Linux 7.1 has: [`CLONE_AUTOREAP`](crate::kernel::CLONE_AUTOREAP) and related ones.
+    /// If they cannot be set, the clone fails.
     pub(crate) flags: u64,
 }
 
 impl How {
-    /// Only what every child has. Each is to begin from this, since it knows of a tracer, for which every child that shares
-    /// memory must be a vfork'd one.
+    /// The settings that every child has. Every clone must start from these. They include `CLONE_VFORK` if a tracer
+    /// is attached, which would otherwise take a child that shares memory for a thread.
     pub(crate) fn plain() -> Self {
         Self {
             clone3: true,
@@ -61,12 +67,12 @@ pub(crate) struct Cloned {
     pub(crate) pidfd: Option<OwnedFd>,
 }
 
-/// Clones a child that runs `entry` on `stack`, whose frame has been readied.
+/// Clones a child that runs `entry` on `stack`. The stack's frame must have been filled.
 ///
-/// On failure the stack is free again.
+/// If the clone fails, the stack is free again.
 ///
 /// # Safety
-/// `entry` keeps the rules of `forkless_core::child`, and `stack` is held until the child has left.
+/// `entry` follows the rules of `forkless_core::child`, and `stack` is held until the child has left.
 pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> Result<Cloned, i32> {
     let mut pidfd = -1;
     let mut flags = uapi::CLONE_VM as u64 | how.namespaces | how.flags;
@@ -85,8 +91,8 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
         flags |= uapi::CLONE_PARENT_SETTID as u64;
     }
     let guards = dumps::reach_the_parent();
-    // By raw system call, since libc leaves its own two signals out.
-    // The mask is put back below, whatever happens.
+    // A raw system call, because libc's sigprocmask never blocks the signals that libc itself uses. The mask is
+    // restored below on every path.
     let blocked = (guards || !how.clone3).then(|| sys::set_signal_mask(blocked_in_caller()));
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
@@ -100,7 +106,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
         } else if how.cgroup >= 0 || how.flags != 0 {
             Err(errno::ENOSYS)
         } else if how.tells_pid && how.pidfd {
-            // Here the place for the pid is the one for the pidfd.
+            // clone(2) has one output address, which CLONE_PARENT_SETTID and CLONE_PIDFD would both use.
             Err(errno::EINVAL)
         } else {
             let told = if how.tells_pid { stack.frame().pid.as_ptr() } else { &raw mut pidfd };
@@ -120,7 +126,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     }
 }
 
-/// Readies the frame of a child that is cloned with every signal blocked. `mask`: that of before.
+/// Fills the frame for a child that is cloned with every signal blocked. `mask`: the caller's mask before that.
 fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
     // SAFETY: no child has the frame yet.
     let frame = unsafe { &mut *stack.frame_ptr() };
@@ -130,14 +136,15 @@ fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
             (frame.has_caller_mask, frame.caller_mask) = (1, mask);
         }
     }
-    // While the parent's handlers are there, all stays blocked.
+    // Without CLONE_CLEAR_SIGHAND the child still has the parent's handlers then, so every signal stays blocked.
     (frame.guards_dumps, frame.guarded_mask) = (guards as u32, if clone3 { mask } else { !0 });
 }
 
 /// Linux 5.7; the kernel's header has it as a 64-bit constant.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-/// No handler of ours is left in the child, so no signal can run one in shared memory, and none has to be blocked.
+/// `CLONE_CLEAR_SIGHAND` leaves the child no handler of the parent. So no signal can run one in shared memory, and no
+/// signal has to be blocked for that.
 unsafe fn by_clone3(
     stack: &mut Stack,
     mut flags: u64,
@@ -146,8 +153,8 @@ unsafe fn by_clone3(
     entry: Entry<Frame>,
 ) -> Result<i32, i32> {
     let (base, length) = stack.span();
-    // The first version of the structure ends before set_tid, and every kernel that has clone3 takes it; the third has
-    // the control group.
+    // The first version of the structure ends before set_tid, and every kernel with clone3 accepts it. The third
+    // version has the cgroup.
     let mut size = 64;
     if cgroup >= 0 {
         flags |= CLONE_INTO_CGROUP;
@@ -170,7 +177,8 @@ unsafe fn by_clone3(
     unsafe { sys::clone3_call(&args, size, entry, stack.frame_ptr()) }
 }
 
-/// The parent's handlers are the child's until it has reset them, so every signal is blocked from before the clone on.
+/// The child starts with the parent's handlers. So every signal is blocked before the clone, and stays blocked until
+/// the child has reset them.
 unsafe fn by_clone(stack: &mut Stack, flags: u64, told: *mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
     let (base, length) = stack.span();
     let top = (base + length) as usize;

@@ -1,4 +1,5 @@
-//! Making the child by clone: the best way that is known to work here, and the next best one where it is refused.
+//! Creating the child by clone: with the best method that the kernel is known to allow, and with the next best one if
+//! that is refused.
 
 use super::clone::{self, Cloned, How};
 use super::creator::CreatorError;
@@ -23,7 +24,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// How a child is cloned.
+/// The method of a clone: its system call, and how the file-descriptor table is made.
 #[derive(Clone, Copy)]
 struct Way {
     call: CloneCall,
@@ -31,7 +32,7 @@ struct Way {
 }
 
 impl Way {
-    /// Does the child make its own descriptor table, and share the caller's until then?
+    /// Whether the child shares the caller's file-descriptor table until it has made its own.
     fn shares_table(self) -> bool {
         matches!(self.table, DescriptorTable::Private(_) | DescriptorTable::PrivateBelow(_))
     }
@@ -53,7 +54,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let features = Features::get_to_launch(run.form != Form::Launch);
     let mut features = features.map_err(|error| failure::probe_error(plan, error))?;
     let caller = Caller::of(plan, run);
-    // No child fetches a descriptor from a process that is not dumpable.
+    // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it,
+    // and no child has it while the caller is non-dumpable.
     let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
         let way = best_way(plan, run, &caller, features, copy_sources);
@@ -63,7 +65,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             answer => answer.ok().flatten(),
         };
         let mark = Mark::begin(closes);
-        // Else when the id maps have been written, which belong to root while the process is not dumpable.
+        // With ID maps this comes after they have been written: they belong to root while the memory is non-dumpable.
         if caller.forbids_dumps && plan.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
         }
@@ -97,7 +99,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         wait_for(&mut running, run.form, passes_descriptors(plan, run, way), keep_dumpable);
         let mut taken = way;
         if way.passing() == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
-            // Refused since the probe; the child found the other way by itself.
+            // pidfd_getfd has been refused since the probe. The child has already used /proc instead.
             features = features.lose(Feature::GetFd, mark);
             taken.table = DescriptorTable::Private(Passing::Proc);
             running.route = taken.route();
@@ -128,7 +130,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
 }
 
-/// After a failure: is there another way? Then what is to be avoided is noted.
+/// After a failure: whether another method remains. If so, notes what the next attempt must avoid.
 fn knows_better(
     outcome: Outcome,
     signal: Option<i32>,
@@ -148,15 +150,16 @@ fn knows_better(
     true
 }
 
-/// Does the child read descriptors of ours after the clone? (The standard streams it inherits do not count.)
+/// Whether the child reads the caller's descriptors after the clone. (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
     way.shares_table() && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
 
-/// Is it `clone3` itself that is refused? Namespaces and control groups have errors of their own.
+/// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
+/// causes.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
     let plain = plan.namespaces == 0 && plan.cgroup.is_none();
-    // Without the flags it would be another child than the one asked for.
+    // clone(2) does not have these flags. Without them the child would not be the one that was requested.
     if plan.flags != 0 {
         return false;
     }
@@ -172,7 +175,7 @@ enum Refused {
 /// Fills a frame for one run.
 fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) {
     *frame.plan.get_mut() = plan.header().cast_mut();
-    // In a process-id namespace of its own the child sees no parent, and passes descriptors without one.
+    // In another PID namespace the parent has no PID. Such a child inherits descriptors, and does not fetch them.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;
     frame.thread = caller.tid;
@@ -196,7 +199,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
     };
 }
 
-/// Stack, frame, clone.
+/// Takes a stack, fills its frame, and clones.
 fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Running, Refused> {
     let mut stack = Stack::take().map_err(Refused::Stack)?;
     stack.begin(|frame| {
@@ -205,10 +208,12 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
         *frame.asked.get_mut() = 0;
     });
     let plain = How::plain();
-    // The old clone has one place for the pidfd and for the pid that who writes meanwhile needs.
+    // clone(2) has one output address: either for the pidfd, or for the PID, which the thread that writes the ID maps
+    // needs.
     let has_place = plan.id_maps.is_none() || way.call == CloneCall::Clone3 || !run.pidfd;
-    // The OOM killer of a cgroup goes by the memory of who is in it, which here is ours, and kills everyone who has it. It
-    // passes over nobody but a vfork'd child: oom_badness() in mm/oom_kill.c.
+    // The child shares the caller's memory. If the OOM killer of the child's cgroup selects the child because of that
+    // memory, it kills every process that shares it, the caller too. It skips only vfork'd children: oom_badness() in
+    // mm/oom_kill.c.
     let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
     let writes_meanwhile = vfork && plan.id_maps.is_some();
     let how = How {
@@ -227,15 +232,17 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     let mut clone = |stack: &mut Stack, how: How| {
         plan.creator.run(caller.is_first_thread(), || {
             tried = true;
-            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child has
-            // left: by waiting for that here, or by the handle that the stack goes into together with the plan.
+            // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child
+            // has left: by waiting for that here, or by the handle that the stack goes into together with the plan.
             unsafe { clone::clone(stack, how, forkless_core::child::play) }
         })
     };
-    // Who has joined a process-id namespace can start no thread, so who writes is started here.
+    // A thread that has joined another PID namespace cannot start threads. So the thread that writes the ID maps is
+    // started here.
     let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
         Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
-            // Not needed for what the child does: rather one that is seen by a tracer, or the OOM killer, than none.
+            // No thread could be started. CLONE_VFORK is only a precaution here, against a tracer or the OOM killer:
+            // the launch continues without it instead of failing.
             Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),
         },
@@ -251,13 +258,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route: way.route(), maps })
 }
 
-/// The best way that the known features allow.
+/// The best method that the known features allow.
 fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
     let call = if features.has(Feature::Clone3) || plan.flags != 0 { CloneCall::Clone3 } else { CloneCall::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
-    // The slots above those of the standard streams are sockets, and a terminal.
+    // The slots above the standard streams hold sockets and a terminal, which are no pipes.
     let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
     let table = if plan.inherit_all {
         DescriptorTable::CopiedOnRequest
@@ -286,17 +293,17 @@ fn used(way: Way) -> impl Iterator<Item = Feature> {
     all.into_iter().filter_map(|(feature, is_used)| is_used.then_some(feature))
 }
 
-/// What to try after a failure that was a refusal.
+/// The next method to try after a refusal.
 enum NextBest {
     CopyTable,
     CopySources {
-        /// What would be refused to any other launch too.
+        /// The feature that would be refused to every other launch too.
         without: Option<Feature>,
     },
 }
 
 fn next_best(failure: Outcome, signal: Option<i32>, way: Way) -> Option<NextBest> {
-    // Bad system call: what a filter kills with. Any other signal is somebody else's doing.
+    // A seccomp filter kills with SIGSYS. Any other signal has another cause, which another method does not remove.
     let by_filter = signal == Some(SIGSYS);
     let (private, passes) = (way.shares_table(), way.passing() != Passing::None);
     let passing_by = if way.passing() == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
@@ -314,7 +321,7 @@ fn next_best(failure: Outcome, signal: Option<i32>, way: Way) -> Option<NextBest
     }
 }
 
-/// After the child has failed: why, in the user's words.
+/// The error of a child that failed after its launch had returned, in the user's words.
 pub(crate) fn late_error(
     outcome: Outcome,
     stack: &Stack,
@@ -326,8 +333,9 @@ pub(crate) fn late_error(
         let failed = || failure::failed(plan, outcome).by(fatal_signal(stack, status));
         return stack.lenders_error(plan, status).unwrap_or_else(failed);
     }
-    // It is too late to try another way for this child, but the next one will go it. Only clones know of ways: for a forked child
-    // nothing is probed, since that clones one that shares memory.
+    // It is too late to repeat this launch, but later launches avoid what was refused. Only cloned children have
+    // other methods. For a forked child the features are not read, because the probe would clone a child that shares
+    // memory.
     let signal = fatal_signal(stack, status);
     if planted!("probe-for-a-forked-child") {
         let _ = Features::get();

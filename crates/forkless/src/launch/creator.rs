@@ -1,9 +1,12 @@
-//! Which thread clones the child.
+//! The thread that clones the child.
 //!
-//! For the kernel a child's parent is the *thread* that cloned it. Nearly always that is the caller's, at no cost. But a
-//! parent-death signal is sent when that thread ends, and who is to be in another process-id namespace must be cloned by a
-//! thread that has joined it. So there are two others: the *keeper*, one thread for the whole process, which is started when
-//! first needed and never ends, and a thread for that one launch.
+//! For the kernel a child's parent is the *thread* that cloned it. Nearly always that is the calling thread, at no
+//! cost. In two cases it must be another thread:
+//!
+//! - A parent-death signal is sent when the thread that cloned ends, even if the process lives on. So the *keeper*
+//!   clones: one thread for the whole process, which is started when first needed and never ends.
+//! - A child in an existing PID namespace must be cloned by a thread that has joined it. A thread is started for that
+//!   one launch.
 //!
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
@@ -24,16 +27,16 @@ use std::thread;
 /// Why a child could not be cloned by another thread.
 #[derive(Debug)]
 pub(crate) enum CreatorError {
-    /// There could be no thread.
+    /// No thread could be started.
     Thread(io::Error),
-    /// `setns(2)`.
+    /// `setns(2)` failed.
     Join(i32),
-    /// The calling thread's descriptors are not those of the process.
+    /// The calling thread does not share the process's file-descriptor table.
     OwnTable,
 }
 
 impl Creator {
-    /// Does the work on the creator's thread. `is_first_thread`: the caller is the process's first.
+    /// Runs `work` on the creator's thread. `is_first_thread`: the calling thread is the process's first.
     pub(crate) fn run<T: Send>(
         &self,
         is_first_thread: bool,
@@ -47,7 +50,7 @@ impl Creator {
         }
     }
 
-    /// Is the child cloned with every signal blocked, whatever the caller's mask?
+    /// Whether the thread that clones blocks the host's signals, whatever the caller's mask is.
     pub(crate) fn blocks_signals(&self, is_first_thread: bool) -> bool {
         match self {
             Self::Caller => false,
@@ -57,9 +60,10 @@ impl Creator {
     }
 }
 
-/// Starts a thread that no signal of the host's can find.
+/// Calls `start` with the host's signals blocked. A thread that it starts inherits the mask, so the kernel delivers
+/// none of these signals to it.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // Put back below; a new thread starts with its maker's mask.
+    // Restored below.
     let blocked = ALL_BUT_SIGSYS & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
     let answer = start();
@@ -71,7 +75,7 @@ pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
 
 fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let joined = || {
-        // This thread is about to end.
+        // This changes only the calling thread, which ends after this launch.
         kernel::join_pid_namespace(namespace.as_raw_fd()).map_err(CreatorError::Join).map(|()| work())
     };
     thread::scope(|scope| {
@@ -81,7 +85,7 @@ fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -
     })
 }
 
-/// Enough for a launch, in bytes.
+/// The stack size of these threads in bytes: enough for a launch.
 const STACK: usize = 256 * 1024;
 
 /// One launch for the keeper.
@@ -90,19 +94,19 @@ struct Job {
     done: SyncSender<()>,
 }
 
-// SAFETY: who sends a job waits until it is done, and does not touch the work meanwhile.
+// SAFETY: the sender of a job waits until it is done, and does not touch the work meanwhile.
 unsafe impl Send for Job {}
 
-/// The thread that clones for others.
+/// The thread that clones for other threads.
 struct Keeper {
-    /// The [process](process::generation) whose thread it is: a forked copy has not got it.
+    /// The [process](process::generation) that started the thread: a forked copy does not have it.
     process: u32,
-    /// Its number.
+    /// Its thread ID.
     thread: i32,
     jobs: Sender<Job>,
 }
 
-/// Never freed: another thread may be using it, and there is one for each process.
+/// Never freed, because another thread may be using it. Each forked process adds at most one.
 static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(null_mut());
 
 fn keeper() -> Result<&'static Keeper, CreatorError> {
@@ -118,14 +122,16 @@ fn keeper() -> Result<&'static Keeper, CreatorError> {
                 Err(CreatorError::OwnTable)
             };
         }
-        // It has its maker's descriptors for good, so these must be everyone's. A first thread that has ended has none.
+        // The keeper keeps the file-descriptor table of the thread that starts it, so that must be the process's
+        // table. A first thread that has ended has no memory and no table to compare.
         let first = sys::getpid();
         if is_the_same(KCMP_VM, first) && !shares_table(first) {
             return Err(CreatorError::OwnTable);
         }
         let new = Box::into_raw(Box::new(start(me).map_err(CreatorError::Thread)?));
         if KEEPER.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Another thread was faster. Without a sender the thread just started ends.
+            // Another thread has published its keeper first. Dropping the sender ends the thread that was just
+            // started.
             // SAFETY: made above, and published nowhere.
             drop(unsafe { Box::from_raw(new) });
         }
@@ -148,44 +154,46 @@ fn start(process: u32) -> io::Result<Keeper> {
 pub(super) const KCMP_VM: usize = 1;
 const KCMP_FILES: usize = 2;
 
-/// Does the calling thread share this with another one, also of another process? `kcmp(2)`; none where that is refused.
+/// `kcmp(2)`: whether the calling thread shares `what` with another thread, of this process or another. `None` if the
+/// call is refused.
 pub(crate) fn shares(what: usize, thread: i32) -> Option<bool> {
     kernel::shares(what, thread).ok()
 }
 
-/// The same; true where it cannot be known.
+/// The same; true if it cannot be determined.
 fn is_the_same(what: usize, thread: i32) -> bool {
     shares(what, thread).unwrap_or(true)
 }
 
-/// The child takes its descriptors from the thread that clones it, and the pidfd goes to that one.
+/// Whether the calling thread shares its file-descriptor table with another. It must share it with the thread that
+/// clones: the child takes its descriptors from that table, and the kernel puts the pidfd into it.
 fn shares_table(thread: i32) -> bool {
     is_the_same(KCMP_FILES, thread)
 }
 
-/// The keeper never ends; if it has, nobody can clone.
+/// The error if the keeper has ended, which it never does: then no thread can clone.
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(errno::ESRCH)
 }
 
 fn keep(queue: &Receiver<Job>) {
     for job in queue {
-        // SAFETY: who sent it keeps it alive, and alone, until it is told. It does not unwind.
+        // SAFETY: the sender keeps it alive, and does not touch it, until `done` is sent. It does not unwind.
         unsafe { (*job.work)() };
-        // The sender waits for this, whatever happens to it.
+        // The job's sender waits for this on every path.
         let _ = job.done.send(());
     }
 }
 
-/// A panic of the work is the caller's, and not the keeper's.
+/// Runs `work` on the keeper. A panic of `work` continues in the caller, and the keeper lives on.
 fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, CreatorError> {
     let keeper = keeper()?;
     let (mut work, mut answer) = (Some(work), None);
     let mut job = || answer = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
     let (done, wait) = sync_channel(1);
     let erased: *mut (dyn FnMut() + Send + '_) = &raw mut job;
-    // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and drops
-    // the sender, which ends the wait too, only after that.
+    // SAFETY: only the lifetime changes. The keeper uses it until it sends the word that is waited for below, and
+    // drops the sender, which ends the wait too, only after that.
     let work =
         unsafe { std::mem::transmute::<*mut (dyn FnMut() + Send + '_), *mut (dyn FnMut() + Send + 'static)>(erased) };
     let gone = || CreatorError::Thread(gone());

@@ -1,17 +1,24 @@
-//! Keeps the caller's memory non-dumpable while a child that shares it has other ids, and restores the caller's own state after.
+//! Keeps the caller's memory non-dumpable while a child with other IDs shares it, and restores the caller's own state
+//! afterwards.
 //!
-//! When a child changes its ids, `commit_creds()` makes its memory non-dumpable, so that its new user cannot look into what
-//! the former self has left there. Until exec that memory is ours. It must stay non-dumpable as long as any such child is in it:
-//! else its new user opens `/proc/PID/mem` and has the host. And it must not stay so for longer: `/proc/self` would belong to root,
-//! debuggers would be refused, cores would not be written. (A child that gives up capabilities, or joins or is born in a user
-//! namespace, is as open to others, and the kernel does nothing: such a plan makes the memory non-dumpable itself.)
+//! When a child changes its IDs, `commit_creds()` makes its memory non-dumpable, so that the new user cannot read
+//! what the process had in memory before. Until exec that memory is the caller's:
 //!
-//! So the first of the launches that overlap notes the host's own state, and the last one to leave puts it back. While one of
-//! them notes or puts back, which takes a few system calls, the others wait. Where such launches follow each other so closely that
-//! there is no last one, new ones wait for those under way, for [`PATIENCE`] at most and then not again for [`AGAIN`]: a child may
-//! stay in its `open(2)` of a FIFO for ever, and nobody is to be kept by it.
+//! - It must stay non-dumpable while any such child uses it. Otherwise the child's new user could open
+//!   `/proc/PID/mem` and take over the host.
+//! - It must become dumpable again afterwards. Otherwise `/proc/self` would belong to root, debuggers would be
+//!   refused, and no core would be written.
 //!
-//! There is no lock, and a forked copy goes by none of this: the note belongs to one [process](process::generation).
+//! A child is exposed in the same way if it gives up capabilities, joins a user namespace or is created in one. The
+//! kernel does nothing then, so such a plan makes the memory non-dumpable itself.
+//!
+//! If launches overlap, the first one notes the host's own state, and the last one restores it. Each of these takes a
+//! few system calls, and the other launches wait for them. If such launches follow each other so closely that none is
+//! the last, new ones wait for those under way: for [`PATIENCE`] at most, and then not again for [`AGAIN`]. The wait
+//! is bounded because a child may stay in `open(2)` of a FIFO for ever, and must not block other launches.
+//!
+//! There is no lock, and a forked copy ignores the original's note: a note belongs to one
+//! [process](process::generation).
 //!
 //! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
@@ -25,35 +32,36 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A state is due to be put back when launches have overlapped for so long.
+/// How long launches may overlap before the state is due to be restored.
 const OVERDUE: Duration = Duration::from_millis(10);
 
-/// So long, at most, do new launches then wait for the others.
+/// How long new launches then wait for the others, at most.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// So long are they let be after a wait that was in vain.
+/// How long new launches do not wait after a wait that was in vain.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The [process](process::generation) in the upper half, [`Note`] in the lower.
 static NOTE: AtomicU64 = AtomicU64::new(0);
 
-/// When the state is due to be put back, in nanoseconds of the monotonic clock; with [`WAITS`] until when new launches wait.
+/// When the state is due to be restored, in nanoseconds of the monotonic clock. With [`WAITS`]: until when new
+/// launches wait.
 static DUE: AtomicU64 = AtomicU64::new(0);
 
-/// In [`DUE`].
+/// A bit of [`DUE`]: new launches wait.
 const WAITS: u64 = 1 << 63;
 
-/// Launches begun.
+/// The number of launches that have begun.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// Threads that sleep, or are about to.
+/// The number of threads that sleep, or are about to.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 
-/// What is noted: [`BUSY`], the state ([`STATE`]), launches under way.
+/// A note: [`BUSY`], the host's own state ([`STATE`]), and the number of launches under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Note(u32);
 
-/// One thread is about to note or to change the state.
+/// One thread is noting or changing the state.
 const BUSY: u32 = 1 << 31;
 
 const STATE_AT: u32 = 24;
@@ -61,7 +69,8 @@ const STATE: u32 = 3 << STATE_AT;
 const LAUNCHES: u32 = (1 << STATE_AT) - 1;
 
 impl Note {
-    /// What this process has noted, with the word itself: one that a forked copy finds is not its own.
+    /// This process's note, and the word that it was read from. A forked copy finds the original's word, and has no
+    /// note.
     fn look() -> (u64, Self) {
         let word = NOTE.load(Ordering::SeqCst);
         let is_ours = word >> 32 == u64::from(process::generation()) || planted!("note-of-the-original");
@@ -88,7 +97,7 @@ impl Note {
         u64::from(process::generation()) << 32 | u64::from(self.0)
     }
 
-    /// In place of the word that was looked at, if that is still there.
+    /// Stores the note if the word has not changed since it was read; returns whether it did.
     fn put(self, before: u64) -> bool {
         let done = NOTE.compare_exchange(before, self.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok();
         if done {
@@ -97,9 +106,10 @@ impl Note {
         done
     }
 
-    /// Does what only one thread may do at a time, and notes its answer; false if another thread was faster.
+    /// Does work that only one thread may do at a time, and stores the note that it returns. False if another thread
+    /// was faster.
     ///
-    /// No handler runs on this thread meanwhile: it might launch, and wait for ever.
+    /// Signals are blocked meanwhile: a handler that launches would wait for this thread for ever.
     fn alone(self, before: u64, work: impl FnOnce() -> Self) -> bool {
         without_signals(|| {
             if !Self(self.0 | BUSY).put(before) {
@@ -112,7 +122,7 @@ impl Note {
     }
 }
 
-/// The half of [`NOTE`] that changes; the kernel alone looks at it.
+/// The lower half of [`NOTE`] as a futex word. Only the kernel reads it by this address.
 fn half() -> &'static AtomicU32 {
     let low = NOTE.as_ptr().cast::<u32>().wrapping_add(cfg!(target_endian = "big") as usize);
     // SAFETY: a part of the static word, aligned for it.
@@ -125,7 +135,7 @@ fn wake() {
     }
 }
 
-/// Sleeps until the note is another one, for `limit` at most.
+/// Sleeps until the note changes, for `limit` at most.
 fn sleep(note: Note, limit: Duration) {
     let limit = uapi::__kernel_timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
     SLEEPERS.fetch_add(1, Ordering::SeqCst);
@@ -133,21 +143,21 @@ fn sleep(note: Note, limit: Duration) {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// As long as a thread that is [alone](Note::alone) may take; it is looked for again then.
+/// How long to wait for a thread that is [alone](Note::alone) before the note is read again.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A launch whose child may be somebody else in our memory. When the last of them is dropped, the host is what it was.
-///
+/// A launch whose child may have other IDs in the caller's memory. When the last such launch is dropped, the caller's
+/// own dumpable state is restored.
 #[derive(Debug)]
 pub struct KeepDumpable {
     process: u32,
 }
 
 impl KeepDumpable {
-    /// The memory is left as it is: the child changes that.
+    /// Begins such a launch. It does not change the memory's state: the child does.
     ///
     /// # Errors
-    /// A filter forbids to make it dumpable again.
+    /// If a seccomp filter forbids making the memory dumpable again.
     pub fn begin() -> Result<Self, i32> {
         let mut refused = Ok(());
         loop {
@@ -177,8 +187,9 @@ impl KeepDumpable {
         Ok(Self { process: process::generation() })
     }
 
-    /// Ends it for a child that has been seen to leave. The kernel says so a moment before it takes the memory from the child, so
-    /// that is waited for: by `kcmp(2)`, or where that is refused by `/proc`. (Where neither can tell there is nothing to wait for.)
+    /// Ends the launch of a child that has been seen to leave. The kernel reports that a moment before it detaches
+    /// the memory from the child, so this waits until `kcmp(2)` shows it, or `/proc` if `kcmp(2)` is refused. (If
+    /// neither gives an answer, it does not wait.)
     pub fn end(self, pid: i32) {
         if planted!("memory-not-given-up-yet") {
             return;
@@ -186,7 +197,7 @@ impl KeepDumpable {
         for look in 0.. {
             match creator::shares(creator::KCMP_VM, pid) {
                 Some(true) if look < 8 => std::thread::yield_now(),
-                // The child may be of lower priority, and need this CPU.
+                // The child may have a lower priority and need this CPU.
                 Some(true) => sys::pause(Duration::from_micros(50)),
                 Some(false) => return,
                 None if planted!("kcmp-refused-and-believed") => return,
@@ -201,11 +212,11 @@ impl KeepDumpable {
 
 impl Drop for KeepDumpable {
     fn drop(&mut self) {
-        // A copy that was forked amid a launch has no child in its memory.
+        // A copy that was forked during a launch has no child in its memory.
         while self.process == process::generation() {
             let (word, note) = Note::look();
             let put_back = || {
-                // 2, "readable by root only", can only be set by the kernel; and what was 0 is so already.
+                // Only the kernel can set 2 ("readable by root only"). A state of 0 needs no change.
                 if note.state() == 1 && state() != 1 && !planted!("dumpable-not-put-back") {
                     let _ = set_state(1);
                 }
@@ -228,12 +239,12 @@ impl Drop for KeepDumpable {
     }
 }
 
-/// The host's own state, which is noted once: by now its children may have changed it.
+/// The host's own state, as the first launch has noted it: by now a child may have changed it.
 fn noted(note: Note) -> u8 {
     if planted!("dumpable-noted-again") { state() } else { note.state() }
 }
 
-/// How long a new launch is to wait for the others, if it is.
+/// How long a new launch must wait for the others; `None`: not at all.
 fn wait_for_others(now: u64, due: &AtomicU64) -> Option<Duration> {
     if planted!("never-dumpable-again") {
         return None;
@@ -246,7 +257,7 @@ fn wait_for_others(now: u64, due: &AtomicU64) -> Option<Duration> {
             Some(until) if now < until => return Some(Duration::from_nanos(until - now)),
             Some(_) => now.saturating_add(nanoseconds(AGAIN)),
         };
-        // Whoever was faster has done the same.
+        // If the exchange fails, another thread has stored the same.
         let _ = due.compare_exchange(known, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
@@ -255,8 +266,8 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Nanoseconds of the monotonic clock, by libc: rustix looks for the vDSO by a descriptor, before Linux 6.4, which is not
-/// close-on-exec.
+/// Nanoseconds of the monotonic clock, from libc: before Linux 6.4 rustix opens a descriptor to find the vDSO, and
+/// that descriptor is not close-on-exec.
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
@@ -267,8 +278,8 @@ pub(super) fn now() -> u64 {
 ///
 /// Such a launch makes the memory that it shares non-dumpable until the child has executed its program, and then
 /// restores the process's setting. It cannot distinguish a `prctl(2)` that the caller makes in between from the
-/// kernel's own change, so that call has no lasting effect. This function has: `false` takes effect at once and stays,
-/// `true` takes effect when no such child is left in the memory.
+/// kernel's own change, so that call has no lasting effect. This function has: `false` takes effect at once and
+/// stays, `true` takes effect when no such child is left in the memory.
 ///
 /// ```
 /// forkless::set_dumpable(false)?;
@@ -303,7 +314,7 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     }
 }
 
-/// Whether a refusal was one by the memory's being non-dumpable, which passes.
+/// Whether a refusal may come from the memory being non-dumpable, which is temporary.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     begun: u32,
@@ -311,19 +322,19 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// At the beginning of a launch, which is one of those that change ids itself if `own`.
+    /// Must be called when a launch begins. `own`: the launch itself has a [`KeepDumpable`].
     pub(super) fn begin(own: bool) -> Self {
         let alone = Note::look().1.launches() == u32::from(own);
         Self { begun: BEGUN.load(Ordering::SeqCst), alone }
     }
 
-    /// Have no others been under way since? Asked when the launch's own has ended.
+    /// Whether no other such launch has been under way since. Must be called when the launch's own has ended.
     pub(super) fn was_alone(self) -> bool {
         self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::look().1.launches() == 0
     }
 }
 
-/// Is the memory dumpable now?
+/// Whether the memory is dumpable now.
 pub(super) fn is_dumpable() -> bool {
     state() == 1
 }
@@ -332,7 +343,7 @@ fn state() -> u8 {
     kernel::prctl(Prctl::Dumpable, 0).unwrap_or(1) as u8
 }
 
-/// Does a filter let the flag be set? By a value that the kernel does not take, which changes nothing.
+/// Whether a seccomp filter allows setting the state. Tries a value that the kernel rejects, which changes nothing.
 fn may_set_state() -> Result<(), i32> {
     match set_state(2) {
         Err(errno::EINVAL) => Ok(()),

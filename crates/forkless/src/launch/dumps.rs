@@ -1,12 +1,15 @@
 //! Core dumps of a child that shares this process's memory, before Linux 5.16.
 //!
-//! There the kernel kills every process that shares the memory before it dumps it: the host, for a SIGQUIT to its child. So
-//! on such a kernel the child has handlers for the signals that dump (`signals::guard`), which exec takes away again. A seccomp
-//! filter that kills asks no handler; but a memory that is not dumpable is never come to. So where there may be such a filter the
-//! memory is not, until the child has left it. That is not done for every launch, since the process's files in `/proc`
-//! belong to root meanwhile, and its children cannot fetch descriptors from it.
+//! Before such a kernel writes a core dump, it kills every process that shares the memory: a SIGQUIT to a child would
+//! kill the host. So there the child has handlers for the signals that dump core (`signals::guard`), and exec removes
+//! them.
 //!
-//! Distribution's kernels may have the change earlier; nothing tells, so the version counts.
+//! A seccomp filter that kills runs no handler. But the kernel does not dump non-dumpable memory, and then kills
+//! nothing else. So if the child may have such a filter, the memory is made non-dumpable until the child has left it.
+//! That is not done for every launch: meanwhile the process's files in `/proc` belong to root, and its children
+//! cannot fetch descriptors from it.
+//!
+//! A distribution's kernel may have the change in an earlier version. Nothing shows that, so the version decides.
 //!
 //! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
 
@@ -14,16 +17,16 @@ use crate::kernel::{self, Prctl};
 use forkless_core::{planted, signals};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// 0: not asked yet.
+/// [`BEFORE`] or [`AFTER`] the change; 0: not read yet.
 static KERNEL: AtomicU32 = AtomicU32::new(0);
 
 const AFTER: u32 = 1;
 const BEFORE: u32 = 2;
 
-/// The first kernel that dumps the process alone that is to be dumped.
+/// The first kernel that kills only the process that it dumps.
 const CHANGED: (u32, u32) = (5, 16);
 
-/// Would a core dump of a child be the end of this process?
+/// Whether a core dump of a child would kill this process.
 #[inline]
 pub(super) fn reach_the_parent() -> bool {
     match KERNEL.load(Ordering::Relaxed) {
@@ -35,7 +38,7 @@ pub(super) fn reach_the_parent() -> bool {
 #[cold]
 fn look() -> bool {
     let is_before = release().is_none_or(|release| release < CHANGED);
-    // What a test has said meanwhile stays.
+    // A value that a test has set in the meantime stays.
     let _ = KERNEL.compare_exchange(0, if is_before { BEFORE } else { AFTER }, Ordering::Relaxed, Ordering::Relaxed);
     reach_the_parent()
 }
@@ -58,12 +61,14 @@ fn version(text: &[u8]) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// May a filter kill a child of ours, and would its dump reach this process? `is_filtered`: the child gets one of its own.
+/// Whether a seccomp filter may kill a child whose core dump would kill this process. `is_filtered`: the child
+/// installs a filter of its own.
 pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
     reach_the_parent() && (is_filtered || signals::has_filter())
 }
 
-/// Makes the memory not dumpable. The caller has a [`KeepDumpable`](super::dumpable::KeepDumpable), which puts that back.
+/// Makes the memory non-dumpable. The caller holds a [`KeepDumpable`](super::dumpable::KeepDumpable), which restores
+/// the state.
 pub(super) fn forbid() {
     if !planted!("dumps-not-forbidden") {
         let _ = kernel::prctl(Prctl::SetDumpable, 0);

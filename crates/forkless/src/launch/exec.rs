@@ -1,6 +1,7 @@
-//! No child at all: the calling process turns into the program.
+//! Exec without a child: the calling process becomes the program.
 //!
-//! It plays the plan that a forked child would play. There is nobody beside it, so what needs a parent is refused.
+//! It plays the plan that a forked child would play. It has no parent that takes part, so a plan that needs one is
+//! refused.
 
 use super::failure;
 use crate::error::Error;
@@ -15,7 +16,8 @@ use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, errno, uapi};
 
-/// Plays the plan; comes back only with the error. Then the signal mask, and what the `signals` do, are as they were.
+/// Plays the plan. Returns only on failure, with the error. Then the signal mask and the actions of `signals` have
+/// been restored.
 pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     if let Some(what) = refusal(plan) {
         return Error::check(plan.program(), format!("exec makes no child, so there is no parent {what}"));
@@ -36,13 +38,13 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     }
     // SAFETY: the plan that was played.
     match unsafe { outcome(&frame, plan.header()) } {
-        // A step without an errno: execve(2) does not come back without one.
+        // No errno was stored. execve(2) itself never returns without one.
         Outcome::Exec => Error::new(plan.program(), Step::Exec, errno::ENOSYS),
         failure => failure::failed(plan, failure),
     }
 }
 
-/// What of the plan a parent would have to do.
+/// The part of the plan that only a parent could do, in words for an error.
 fn refusal(plan: &Plan) -> Option<&'static str> {
     let pipes = plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair));
     let dies = plan.steps().any(|op| op.code == OpCode::ParentDeathSignal);
@@ -50,13 +52,13 @@ fn refusal(plan: &Plan) -> Option<&'static str> {
         (pipes || !plan.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),
         (plan.pty.is_some(), "to have the other side of a pseudo-terminal"),
         (plan.id_maps.is_some(), "to write id maps"),
-        (plan.is_in_other_pids, "that could be outside of another process-id namespace"),
+        (plan.is_in_other_pids, "outside of the other PID namespace"),
         (dies, "whose end could be signalled"),
     ];
     needs.into_iter().find(|(needed, _)| *needed && !planted!("exec-without-a-parent")).map(|(_, what)| what)
 }
 
-/// What signals do, and which are blocked.
+/// Signal actions and the signal mask.
 struct Signals {
     mask: sys::Result<u64>,
     actions: Vec<(u32, uapi::kernel_sigaction)>,

@@ -1,4 +1,4 @@
-//! A failed launch in the user's words: which step, on what, why, and what to do about it.
+//! The error of a failed launch in the user's words: step, object, reason and remedy.
 
 use super::creator::CreatorError;
 use super::probe::ProbeError;
@@ -40,9 +40,9 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
         return bare.note(needs);
     }
     if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
-        return bare.on("into a control group").note(match error {
+        return bare.on("into a cgroup").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
-            _ => "it must be a version 2 group's directory, whose cgroup.procs the caller may write to",
+            _ => "it must be the directory of a version 2 cgroup whose cgroup.procs the caller may write to",
         });
     }
     if plan.namespaces != 0 {
@@ -57,7 +57,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     match error {
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
         errno::ENOMEM if matches!(plan.creator, Creator::Member(_)) => {
-            bare.note("no memory, or the first process of the process-id namespace has ended")
+            bare.note("no memory, or the first process of the PID namespace has ended")
         }
         errno::ENOMEM => bare.note("no memory for another process"),
         errno::EINVAL if plan.vfork && plan.id_maps.is_some() => {
@@ -68,7 +68,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     }
 }
 
-/// The flag of `clone3(2)` that was asked for, and what it needs, if that is why.
+/// The requested flag of `clone3(2)`; and what it needs, if this error means that it is missing.
 fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static str>)> {
     let flag = match () {
         () if plan.is_autokilled() => "CLONE_PIDFD_AUTOKILL",
@@ -85,7 +85,7 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
     Some((flag, needs))
 }
 
-/// The caller's memory could not be made dumpable again after a child that has other ids.
+/// The caller's memory could not be made dumpable again after a child that changes its IDs.
 pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
         "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
@@ -106,14 +106,14 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
             let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");
             match errno {
                 errno::EPERM => error.note("needs CAP_SYS_ADMIN over the namespace and in the caller's"),
-                errno::EINVAL => error.note("not a process-id namespace below the caller's"),
+                errno::EINVAL => error.note("not a PID namespace below the caller's"),
                 _ => error,
             }
         }
     }
 }
 
-/// The parent could not write an id map.
+/// The parent could not write an ID map.
 pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
@@ -141,7 +141,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         }
         Outcome::Adopt { what, errno } => {
             return Error::new(plan.program(), Step::Adopt, errno)
-                .on(what::words(what).unwrap_or("other state, which was not there in time"));
+                .on(what::words(what).unwrap_or("other attributes, which were not complete in time"));
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
@@ -191,7 +191,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     }
 }
 
-/// What a call of the mounts' is there for, where it is missing or refuses a link.
+/// The reason of a failed system call of the mount settings: the kernel does not have it, or it refuses a link.
 fn unknown_call(number: u32, errno: i32) -> Option<&'static str> {
     match (number, errno) {
         (uapi::__NR_openat2, errno::EXDEV) => Some("a link leads out of it"),
@@ -207,7 +207,7 @@ fn unknown_call(number: u32, errno: i32) -> Option<&'static str> {
     }
 }
 
-/// Names the privilege that is missing.
+/// Adds the missing privilege, or another remedy.
 fn with_privilege(error: Error, errno: i32) -> Error {
     let privilege = match (errno, error.step()) {
         (errno::EPERM, Step::SetUid) => "needs CAP_SETUID, or an id that the caller has",
@@ -229,7 +229,7 @@ fn with_privilege(error: Error, errno: i32) -> Error {
         }
         (errno::EACCES, Step::OomScore) => "needs CAP_SYS_RESOURCE to lower it",
         (errno::EPERM, Step::IoPriority) => "needs CAP_SYS_NICE",
-        (errno::EINVAL, Step::Affinity) => "none of these processors is there and allowed",
+        (errno::EINVAL, Step::Affinity) => "none of these CPUs exists and is allowed",
         _ => return error,
     };
     error.note(privilege)
@@ -251,7 +251,7 @@ fn exec_error(plan: &Plan, bare: Error, candidate: Option<String>, errno: i32) -
 }
 
 impl Error {
-    /// The file that was tried, where it is not the program as named.
+    /// Adds the path that was tried, if it differs from the program's name.
     fn on_candidate(self, plan: &Plan, candidate: Option<String>) -> Self {
         match candidate {
             Some(path) if plan.program() != path.as_str() => self.on(format!("{path:?}")),
@@ -267,7 +267,7 @@ mod tests {
     use crate::compile::compile;
     use forkless_core::report::outcome;
 
-    /// Whatever a frame holds, which others may have written to: no more than words come of it.
+    /// Other code may write anything to a frame. Whatever it holds, the result is an error with a text, and no panic.
     #[test]
     fn a_garbled_report_is_an_error() {
         let mut command = Command::new("/bin/true");

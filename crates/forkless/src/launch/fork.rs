@@ -1,11 +1,13 @@
-//! Making the child by libc's `fork(3)`: for what wants memory of its own, above all closures that run before exec.
+//! Creating the child by libc's `fork(3)`: for a child that needs its own memory, above all for closures that run
+//! before exec.
 //!
-//! The child plays the same plan, in a copy of the caller's memory. What it has to say goes through a frame in a shared
-//! mapping, made for this run; how it is seen to leave is told in `forkless_core::forked`. Every signal is blocked from
-//! before the fork until the child has reset the handlers, so none of the caller's runs in the copy.
+//! The child plays the same plan, in a copy of the caller's memory. It reports through a frame in a shared mapping,
+//! which is created for this run. `forkless_core::forked` explains how the parent learns that the child has left.
+//! Every signal is blocked before the fork, until the child has reset the handlers, so no handler of the caller runs
+//! in the copy.
 //!
-//! Its exit signal is SIGCHLD from the start. So a child that fails before exec is seen by the host's SIGCHLD handler, and
-//! a host that reaps whatever ends may take it from us, as with any launcher that forks.
+//! The exit signal is SIGCHLD from the start. So the host's SIGCHLD handler also sees a child that fails before exec,
+//! and a host that reaps every child may reap it first. Every launcher that forks has this limit.
 
 use super::forked::{PATIENCE, has_executed, nap};
 use super::run::{Caller, Form, Run, Running};
@@ -69,7 +71,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         Ok(()) => Ok(running),
         Err(outcome) => {
-            // By its pidfd if there is one: others may reap a child of ours that forks, and its pid be a stranger's.
+            // By the pidfd if there is one: other code of the host may have reaped the child, and its PID may be
+            // reused.
             let ended = running.ended.take().unwrap_or_else(|| wait::wait(pid, running.pidfd.as_ref(), started));
             let status = ended.ok().map(|ended| ended.status);
             Err(failure::failed(plan, outcome).by(fatal_signal(&running.stack, status)))
@@ -77,13 +80,13 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     }
 }
 
-/// Readies the frame, and what lies beside it.
+/// Fills the frame for one run.
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     stack.begin(|frame| {
         *frame.plan.get_mut() = plan.header().cast_mut();
-        // For the gate, too.
+        // Always stored: at the gate the child checks whether its parent is still alive.
         frame.host = sys::getpid();
-        // A parent in another process-id namespace is 0 to the child.
+        // For a child in another PID namespace, the parent's PID is 0.
         frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
         frame.thread = caller.tid;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
@@ -99,10 +102,11 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     });
 }
 
-/// `fork(3)`, with no handler of the caller's left in the child. In the child it does not return.
+/// `fork(3)`, with signals blocked so that no handler of the caller runs in the child. Does not return in the child.
 fn fork(stack: &Stack) -> Result<i32, i32> {
-    // Not libc's own two: another thread that changes ids waits for every thread, and fork's handlers may wait for that one.
-    // Put back below; the child sets its own.
+    // Without the signals that libc itself uses. A thread that changes its IDs interrupts every thread with one and
+    // waits for all of them, and a pthread_atfork(3) handler may wait for that thread: a deadlock if they were
+    // blocked. The mask is restored below; the child sets its own.
     let mask = sys::set_signal_mask(blocked_in_caller() & !LIBCS)?;
     let frame = stack.frame_ptr();
     // SAFETY: there is no child yet.
@@ -125,8 +129,8 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
     answer
 }
 
-/// The pidfd of a child that has not begun; none where pidfds are refused. A child that was killed and reaped by another
-/// has none either.
+/// The pidfd of a child that has not begun to play. `None` if pidfds are refused, or if the child was killed and
+/// other code has reaped it.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
     match kernel::pidfd_open(pid) {
         Ok(pidfd) => Ok(Some(pidfd)),
@@ -135,7 +139,7 @@ fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
     }
 }
 
-/// Lets the child begin, or sends it away.
+/// Lets the child begin, or makes it exit.
 fn open_gate(stack: &Stack, go: bool) {
     if let Some(shared) = stack.forked() {
         shared.gate.store(if go { GO } else { GO_AWAY }, Ordering::Release);
@@ -143,14 +147,14 @@ fn open_gate(stack: &Stack, go: bool) {
     }
 }
 
-/// Writes the id maps when the child has made its user namespace.
+/// Writes the ID maps once the child has created its user namespace.
 fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> Result<(), Error> {
     let (frame, pid) = (running.stack.frame(), running.pid);
     let asks = || frame.asked.load(Ordering::Acquire) == ASKED;
     while !asks() && !running.stack.has_left() && !is_gone(pid) {
         nap(&frame.asked, ASK_WANTED, PATIENCE);
     }
-    // One that has left before has failed before, and its own words are better.
+    // The child has left before it asked, so an earlier step has failed: the caller reports that step.
     if !asks() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Watching a child that was made by fork: it has memory of its own, so no futex word is cleared when it leaves.
+//! Watching a child that was created by fork. It has its own memory, so the kernel clears no futex word when it
+//! leaves.
 
 use super::stack::has_left;
 use crate::kernel;
@@ -10,17 +11,18 @@ use forkless_core::sys::{self, errno, uapi};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A child between clone and exec that is still there after this is looked at more closely.
+/// How long to sleep before checking whether a child between clone and exec was stopped or killed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// [`wait_while`](super::watch::wait_while) the child has not left; false if the time ran out or it was found stopped.
+/// [`wait_while`](super::watch::wait_while) for a forked child: waits until it has left. False if the time ran out or
+/// the child was found stopped.
 pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) -> bool {
-    // A limit beyond what the clock holds is no limit.
+    // A limit beyond the clock's range is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let has_left = || {
         let known = shared.frame.word.load(Ordering::Acquire) == LEFT || has_left(shared);
         if known {
-            // The child writes to it no more.
+            // The child no longer writes to the word.
             shared.frame.word.store(LEFT, Ordering::Release);
         }
         known
@@ -33,11 +35,11 @@ pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) 
         }
         let now = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-        // Where the kernel does not say it, it has to be asked for.
+        // Without robust futexes the kernel does not wake this thread, so the child is polled.
         let patience = if owner == UNWATCHED { Duration::from_micros(200) } else { PATIENCE };
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
-            // Where nothing says it yet, the child may still be at its plan.
+            // If it cannot be determined at the moment, the child may still be playing its plan.
             let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
             let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
             if is_gone || owner == UNWATCHED && has_executed() {
@@ -60,13 +62,15 @@ pub(super) fn nap(word: &AtomicU32, value: u32, time: Duration) {
     let _ = sys::futex_wait(word, value, Some(&time));
 }
 
-/// Has the child, which has left, executed a program, or was it killed in exec? True where that cannot be known.
+/// Whether a child that has left has executed a program; false if it was killed in exec. True if that cannot be
+/// determined.
 ///
-/// It leaves a moment before the kernel marks it as having done so.
+/// The kernel marks the exec a moment after the child has left the memory, so this waits for the mark or the child's
+/// end.
 pub(super) fn has_executed(pid: i32) -> bool {
     loop {
         match executed(pid) {
-            // What has ended changes no more.
+            // The child has ended, so a second look is final.
             Some(false) if is_gone(pid) => return executed(pid) != Some(false),
             Some(false) => sys::pause(Duration::from_micros(50)),
             answer => return answer.unwrap_or(true),
@@ -74,12 +78,12 @@ pub(super) fn has_executed(pid: i32) -> bool {
     }
 }
 
-/// Has the child executed a program? None where that cannot be known at the moment.
+/// Whether the child has executed a program. `None` if that cannot be determined at the moment.
 ///
-/// `/proc` says it of every child, but reading it takes a descriptor. Without one `setpgid(2)` says it, of a child in our
-/// session: a parent may move a child to another process group only until the child executes a program, and then gets
-/// EACCES. No process has this group, so nothing is moved: before exec the answer is EPERM. (POSIX, setpgid; the order of
-/// the checks is that of setpgid() in kernel/sys.c.)
+/// `/proc` shows it for every child, but reading it needs a descriptor. If none is left, `setpgid(2)` shows it for a
+/// child in the caller's session. A parent may move a child to another process group only until the child executes a
+/// program, and gets EACCES afterwards. No process has the group that is named here, so nothing is moved: before exec
+/// the answer is EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
 fn executed(pid: i32) -> Option<bool> {
     const NO_GROUP: i32 = i32::MAX;
     if let Some(has_forked_only) = stat(pid) {
@@ -87,17 +91,17 @@ fn executed(pid: i32) -> Option<bool> {
     }
     match kernel::set_group(pid, NO_GROUP) {
         Err(errno::EACCES) => Some(true),
-        // In another session it is EPERM either way.
+        // For a child in another session the answer is EPERM before and after exec.
         Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }
 }
 
-/// PF_FORKNOEXEC of a child's flags: `proc_pid_stat(5)`, include/linux/sched.h.
+/// Whether a child's flags have PF_FORKNOEXEC, which exec clears: `proc_pid_stat(5)`, include/linux/sched.h.
 fn stat(pid: i32) -> Option<bool> {
     const PF_FORKNOEXEC: u64 = 0x40;
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have anything in it; nothing behind it has a parenthesis.
+    // The program's name may contain parentheses; no later field does.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut words = text.get(end + 2..)?.split(|&byte| byte == b' ');
     let flags: u64 = std::str::from_utf8(words.nth(6)?).ok()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The id maps of a child's new user namespace, which only a process outside it can write.
+//! The ID maps of a child's new user namespace, which only a process outside it can write.
 
 use super::dumps;
 use super::stack::Stack;
@@ -11,14 +11,14 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// An errno, and on which file.
+/// An errno, and the file that it is about.
 pub(crate) type MapError = (i32, &'static str);
 
-/// Writes the maps and lets the child go on, or sends it away; an error says on what. `forbids_dumps`: the process is not to
-/// be dumpable from then on.
+/// Writes the maps and lets the child continue; on failure makes it exit. `forbids_dumps`: makes the memory
+/// non-dumpable before the child continues.
 ///
-/// The child waits for us, and we have not reaped it, so its pid is its own. `is_there`: that is still so of one that the kernel
-/// reaps.
+/// The child waits for this call and has not been reaped, so the PID is its own. `is_there` checks that for an
+/// autoreaped child, which may be killed and reaped at any time.
 pub(crate) fn write(
     pid: i32,
     go: &AtomicU32,
@@ -39,9 +39,10 @@ pub(crate) fn write(
     answer.map_err(|(error, what)| (error.raw_os_error().unwrap_or(errno::EINVAL), what))
 }
 
-/// Where whoever clones stands still until the child has left (`CLONE_VFORK`), another thread writes the maps.
+/// Clones, while another thread writes the maps: with `CLONE_VFORK` the thread that clones is suspended until the
+/// child has left.
 ///
-/// Gives what the clone gave, and what came of the maps of the child that it made.
+/// Returns the result of `clone`, and the result of writing the maps if the child has asked for them.
 pub(crate) fn write_meanwhile<T>(
     stack: &mut Stack,
     maps: &IdMaps,
@@ -56,13 +57,13 @@ pub(crate) fn write_meanwhile<T>(
             while asked.load(Ordering::Acquire) != ASKED {
                 let _ = sys::futex_wait(asked, ASK_WANTED, None);
             }
-            // No pid: there is no child.
+            // 0: no child has asked.
             let pid = Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0);
             pid.map(|pid| write(pid, go, maps, forbids_dumps, || word.load(Ordering::Acquire) != LEFT))
         };
         let writer = thread::Builder::new().spawn_scoped(scope, wait_and_write)?;
         let cloned = clone(stack);
-        // A child that never came to ask is gone, or was never made.
+        // A child that has not asked by now has left, or was never created. The writer must not wait for it.
         if asked.load(Ordering::Acquire) != ASKED {
             child.store(0, Ordering::Relaxed);
             asked.store(ASKED, Ordering::Release);
@@ -74,11 +75,11 @@ pub(crate) fn write_meanwhile<T>(
 }
 
 fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(), (io::Error, &'static str)> {
-    // In one write each: a map can be written once.
+    // One write(2) for each file: the kernel accepts a map only once.
     let put = |file: &'static str, text: &str| {
         let path = format!("/proc/{pid}/{file}");
         let opened = OpenOptions::new().write(true).open(path);
-        // What was open while the child was there is its own, whoever gets its pid later.
+        // If the child exists after the open, the file is the child's own, even if its PID is reused later.
         let opened =
             opened.and_then(|file| is_there().then_some(file).ok_or(io::Error::from_raw_os_error(errno::ESRCH)));
         let answer = opened.and_then(|mut file| file.write_all(text.as_bytes()));
@@ -88,7 +89,7 @@ fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(),
         put("uid_map", &maps.uid)?;
     }
     if !maps.gid.is_empty() {
-        // Without CAP_SETGID the kernel takes a group map only from who has given setgroups up (CVE-2014-8989).
+        // Without CAP_SETGID the kernel accepts a group map only after setgroups(2) has been denied (CVE-2014-8989).
         match put("gid_map", &maps.gid) {
             Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) && !planted!("setgroups-not-given-up") => {
                 put("setgroups", "deny")?;

@@ -1,9 +1,11 @@
-//! Launchers: how a child is made. [`cloned`] is the default; [`fork`] and [`posix_spawn`] are selected explicitly; with a
-//! [`run::Cloner`] (a zygote) another process clones. [`exec`] makes no child.
+//! Launchers: the methods to create a child. [`cloned`] is the default; [`fork`] and [`posix_spawn`] are selected
+//! explicitly. With a [`run::Cloner`] (a zygote) another process clones. [`exec`] creates no child.
 //!
-//! A launch takes a stack, fills its frame, clones, and then waits as long as its [`run::Form`] says: not at all, until the child
-//! has taken its descriptors, or until it has left the parent's memory. If the kernel refuses something that the probe found to be
-//! allowed, the failed child has been invisible and has done nothing, so the launch is repeated by the next best way.
+//! A launch takes a stack, fills its frame and clones. Its [`run::Form`] says how long it then waits: not at all,
+//! until the child has taken its descriptors, until it has left the parent's memory, or until it has ended.
+//!
+//! The kernel may refuse a feature that the probe found to be allowed. Then the failed child was invisible to the
+//! host and has changed nothing, so the launch is repeated with the next best method.
 
 use crate::error::Error;
 use crate::orphan;

@@ -1,4 +1,4 @@
-//! What a child that may still be in our memory is using.
+//! The stack and the plan of a child that may still use this process's memory.
 
 use super::stack::Stack;
 use crate::plan::Plan;
@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// What a child may be using as long as it has not left our memory.
+/// The memory that a child may use until it has left.
 pub(crate) struct Pending {
     pub(crate) stack: Stack,
     pub(crate) plan: ManuallyDrop<Arc<Plan>>,
@@ -19,7 +19,7 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-// A panic leaves it as it was: it is looked at, and dropped.
+// A panic cannot leave it half-changed: it is only read and dropped.
 impl UnwindSafe for Pending {}
 impl RefUnwindSafe for Pending {}
 
@@ -35,7 +35,8 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Nothing the child reads may be freed before it has left. If whoever drops this cannot know, the plan stays.
+        // The child reads the plan until it has left. If it has not been seen to leave, the plan is leaked: a freed
+        // plan could be overwritten while the child plays it.
         if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };

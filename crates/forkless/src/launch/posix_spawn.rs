@@ -1,7 +1,9 @@
-//! Making the child by libc's `posix_spawn(3)`, with what that has words for.
+//! Creating the child by libc's `posix_spawn(3)`.
 //!
-//! The plan's ops become file actions and attributes; an op that has no such word is refused when the plan is made. What
-//! can be checked, opened or copied beforehand is: `posix_spawn` tells an errno and not what it is about.
+//! The plan's ops become file actions and attributes. An op that has no equivalent is refused when the plan is made.
+//!
+//! `posix_spawn` reports an errno, but not the step that failed. So what can be checked, opened or duplicated
+//! beforehand is done here, where an error can name its step.
 
 use super::failure;
 use super::run::{Form, Run, Running};
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let mut request = Request::new(plan)?;
     request.fill(run)?;
-    // It must not fail for want of a number when the program runs already.
+    // Reserves a descriptor for the pidfd: at RLIMIT_NOFILE the launch must fail before the program runs, not after.
     let room = if run.pidfd { Some(kernel::pidfd_open(sys::getpid())) } else { None };
     let room = match room {
         Some(Err(error @ (errno::EMFILE | errno::ENOMEM))) => return Err(failure::clone_error(plan, true, error)),
@@ -46,24 +48,25 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     Ok(Running { pid, id: pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
 }
 
-/// The child's pidfd in place of `room`; none if the child has been reaped by another already.
+/// The child's pidfd, in place of the reserved descriptor `room`. `None` if other code has already reaped the child.
 fn pidfd(room: OwnedFd, pid: i32) -> Option<OwnedFd> {
     drop(room);
     let pidfd = kernel::pidfd_open(pid).ok()?;
     (!wait::is_reaped(pid, Some(&pidfd))).then_some(pidfd)
 }
 
-/// What `posix_spawn` is asked for.
+/// The arguments of a call of `posix_spawn`.
 struct Request<'a> {
     plan: &'a Plan,
     actions: libc::posix_spawn_file_actions_t,
     attributes: libc::posix_spawnattr_t,
     flags: c_int,
-    /// The signals that are set to their defaults.
+    /// The signals that are reset to their default actions.
     defaults: u64,
-    /// Our own descriptors that are passed.
+    /// The descriptors that this launch has opened or duplicated for the child.
     held: Vec<OwnedFd>,
-    /// The highest number that a descriptor can have, if the child is to have one there, and from where it gets that.
+    /// The highest possible descriptor number, if the child gets a descriptor there; and the source of that
+    /// descriptor.
     last: Option<(RawFd, Option<RawFd>)>,
 }
 
@@ -101,7 +104,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The plan's ops in their order.
+    /// Converts the plan's ops, in their order.
     fn fill(&mut self, run: &Run<'_>) -> Result<(), Error> {
         let plan = self.plan;
         let extensions = plan.extensions.unwrap_or_else(Extensions::get);
@@ -123,7 +126,7 @@ impl<'a> Request<'a> {
                     }
                     OpCode::CloseOthers => self.close_others(extensions),
                     OpCode::Chdir => extensions.chdir.map_or(errno::ENOSYS, |chdir| chdir(actions, self.text(op.a))),
-                    // What the child opens stays open over exec.
+                    // The descriptor is for the program, so it must stay open across exec.
                     OpCode::Open => {
                         let flags = op.b as c_int & !libc::O_CLOEXEC;
                         let (path, mode) = (self.text(op.a), op.c as libc::mode_t);
@@ -150,7 +153,7 @@ impl<'a> Request<'a> {
         check(answer).map_err(|error| Error::new(plan.program(), Step::Clone, error).on("by posix_spawn"))
     }
 
-    /// The directory by descriptor, and the scheduler: the calls that have words here.
+    /// The system calls that have an equivalent: the working directory by descriptor, and the scheduler.
     fn call(&mut self, op: &Op, extensions: Extensions) -> c_int {
         let Some(call) = self.plan.call(op) else { return 0 };
         match (describe::step_of(op), extensions.fchdir) {
@@ -159,7 +162,8 @@ impl<'a> Request<'a> {
             #[cfg(not(target_env = "musl"))]
             (Step::Scheduler, _) => {
                 self.flags |= libc::POSIX_SPAWN_SETSCHEDULER as c_int;
-                // SAFETY: the third argument is the offset of a parameter in the arena; the attributes are initialized.
+                // SAFETY: the third argument is the offset of a parameter in the arena; the attributes are
+                // initialized.
                 unsafe {
                     let parameter = plan::at::<libc::sched_param>(self.plan.header(), call.args[2] as u32);
                     match libc::posix_spawnattr_setschedparam(&mut self.attributes, parameter) {
@@ -172,7 +176,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Session, group and signals.
+    /// Session, process group and signals.
     fn attribute(&mut self, op: &Op) -> c_int {
         const POSIX_SPAWN_SETSID: c_int = 0x80;
         let attributes = &raw mut self.attributes;
@@ -191,7 +195,7 @@ impl<'a> Request<'a> {
                     self.defaults |= op.set;
                     0
                 }
-                // So it is anyway, libc's own signals included.
+                // The default, also for the signals that libc itself uses.
                 OpCode::SigMask if op.a == 1 && op.set == 0 => 0,
                 OpCode::SigMask => {
                     let inherited = if op.a == 1 { sys::signal_mask().unwrap_or(0) } else { 0 };
@@ -203,8 +207,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Descriptors to their numbers. The child copies them one after the other, so a source that is some target's number is
-    /// copied here first, to a number that is none's.
+    /// Moves descriptors to their numbers. The child duplicates them one after the other, and could overwrite a
+    /// source that it still needs. So a source whose number is a target is first duplicated here, to a number that is
+    /// no target.
     fn place(&mut self, run: &Run<'_>) -> Result<(), Error> {
         let plan = self.plan;
         let pairs: Vec<&Pair> = (0..).map_while(|n| plan.pair(n)).collect();
@@ -225,7 +230,8 @@ impl<'a> Request<'a> {
                     }
                 },
                 number => {
-                    // SAFETY: asked at once whether it is open; what the caller has named is used by the caller's word.
+                    // SAFETY: the next call checks that it is open; the caller answers for the numbers that it has
+                    // named.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
                     if is_target(number) && !planted!("spawn-source-overwritten") || self.is_last(pair.target) {
@@ -247,19 +253,20 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Is it the highest number that can be, which is filled after the others have been closed?
+    /// Whether this is the highest possible number, which is filled only after the others have been closed.
     fn is_last(&self, target: RawFd) -> bool {
         self.last.is_some_and(|(last, _)| last == target)
     }
 
-    /// Closes what the child is not to have: the gaps between its numbers one by one, the rest at once.
+    /// Closes the descriptors that the program must not inherit: the gaps between its numbers one by one, the rest at
+    /// once.
     ///
-    /// Where that rest would begin at the limit of numbers, libc refuses to name it, though there may be descriptors beyond
-    /// that are from before the limit was lowered: then it begins one lower.
+    /// If the rest begins at RLIMIT_NOFILE, libc refuses that number, although higher descriptors may be open from
+    /// before the limit was lowered. Then the rest begins one number lower.
     fn close_others(&mut self, extensions: Extensions) -> c_int {
         let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
         if limit().is_some_and(|limit| self.plan.keep().iter().any(|&number| number as u64 >= limit)) {
-            // What is to be made there cannot be, and says so.
+            // A descriptor at or above the limit cannot be made; that step reports the error.
             return 0;
         }
         let actions = &raw mut self.actions;
@@ -287,7 +294,7 @@ impl<'a> Request<'a> {
         all().err().unwrap_or(0)
     }
 
-    /// What the child copies must be there and not be closed by exec, if it is one that it inherits.
+    /// Checks the source of a duplicate: if the child inherits it, it must be open and must survive exec.
     fn check_dup(&self, source: RawFd, run: &Run<'_>) -> Result<(), i32> {
         let is_it = |pair: &Pair| pair.target == source && source_of(&run.slots, pair) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
@@ -308,7 +315,7 @@ impl<'a> Request<'a> {
         unsafe { plan::at(self.plan.header(), offset) }
     }
 
-    /// The candidates in turn, as `forkless_core::exec` goes through them.
+    /// Tries the candidates in turn, in the same way as `forkless_core::exec`.
     fn spawn(&self) -> Result<i32, Error> {
         let exec = self.plan.op(self.plan.last_op());
         let (mut answer, mut told) = (errno::ENOENT, 0);
@@ -329,7 +336,8 @@ impl<'a> Request<'a> {
         Err(self.error(answer, told))
     }
 
-    /// `posix_spawn(3)` of one path; tries again each millisecond, `busy_ms` times at most, while the file is open for writing.
+    /// `posix_spawn(3)` of one path. Retries each millisecond, at most `busy_ms` times, while the file is open for
+    /// writing.
     fn spawn_one(&self, path: *const c_char, busy_ms: u32) -> Result<i32, i32> {
         // SAFETY: the header's vectors lie in the arena, relocated, and end in zero words.
         let (argv, envp) = unsafe {
@@ -351,7 +359,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The error, at the step that it most likely is, and what else it may be about.
+    /// The error, with the step that most likely failed, and the other steps that may have failed.
     fn error(&self, errno: i32, candidate: u32) -> Error {
         if matches!(errno, errno::EAGAIN | errno::ENOMEM) {
             return failure::clone_error(self.plan, false, errno).on("by posix_spawn");
@@ -371,7 +379,7 @@ fn place_op(plan: &Plan) -> u32 {
     (0..plan.last_op()).find(|&index| plan.op(index).code == OpCode::Place).unwrap_or(0)
 }
 
-/// Does the child do something there that may be refused, and was not tried beforehand?
+/// Whether the child does something for this op that may be refused and was not tried beforehand.
 fn can_fail(op: &Op) -> bool {
     match op.code {
         OpCode::SetSid | OpCode::SetPgid | OpCode::Chdir | OpCode::Open => true,
@@ -385,13 +393,13 @@ fn in_words(plan: &Plan, op: &Op) -> String {
     describe::object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"))
 }
 
-/// The highest number that can be, if the child has a descriptor there.
+/// The highest possible descriptor number, if the child gets a descriptor there.
 fn last(plan: &Plan) -> Option<RawFd> {
     let highest = plan.keep().last().copied().filter(|&highest| highest > 2)?;
     (Some(highest as u64 + 1) == limit()).then_some(highest)
 }
 
-/// The soft RLIMIT_NOFILE; none where it cannot be asked for. (rustix panics then.)
+/// The soft RLIMIT_NOFILE; `None` if it cannot be read. (rustix panics then.)
 fn limit() -> Option<u64> {
     let mut limit = [0u64; 2];
     let args = [0, uapi::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
@@ -399,7 +407,7 @@ fn limit() -> Option<u64> {
     unsafe { sys::syscall(uapi::__NR_prlimit64, args) }.ok().map(|_| limit[0])
 }
 
-/// A close-on-exec copy at a number of 3 or more that is no target.
+/// A close-on-exec duplicate at a number of 3 or more that is no target.
 fn aside(fd: impl std::os::fd::AsFd, is_target: impl Fn(RawFd) -> bool) -> Result<OwnedFd, i32> {
     let mut from = 3;
     loop {
@@ -411,15 +419,15 @@ fn aside(fd: impl std::os::fd::AsFd, is_target: impl Fn(RawFd) -> bool) -> Resul
     }
 }
 
-/// Keeps a descriptor for the length of the launch; gives its number.
+/// Keeps a descriptor open during the launch; returns its number.
 fn hold(held: &mut Vec<OwnedFd>, fd: OwnedFd) -> RawFd {
     let number = fd.as_raw_fd();
     held.push(fd);
     number
 }
 
-/// libc's own signals, which it leaves ignored in the program unless they are to be at their defaults; but for those that the
-/// caller ignores.
+/// The signals that libc itself uses, except those that the caller ignores. libc leaves them ignored in the program
+/// unless they are reset to their default actions.
 fn libcs_defaults() -> u64 {
     let is_ignored = |signal: u32| sys::signal_action(signal).is_ok_and(|action| handler(&action) == libc::SIG_IGN);
     (1..=64)
@@ -427,7 +435,8 @@ fn libcs_defaults() -> u64 {
         .fold(0, |set, n| set | 1 << (n - 1))
 }
 
-/// The first word of a `sigset_t`, as the kernel has them: libc's own functions leave its two signals out.
+/// A `sigset_t` whose first word is the kernel's set. libc's own functions leave out the signals that libc itself
+/// uses.
 fn signals(set: u64) -> libc::sigset_t {
     // SAFETY: all zeroes is an empty set, and it is longer than a word.
     unsafe {

@@ -1,10 +1,14 @@
-//! What this kernel, and whatever filters it for us, allows.
+//! The features that this kernel provides, and that no seccomp filter of this process refuses.
 //!
-//! Asked once, by a real child, before the first launch. Containers and service managers refuse system calls with
-//! ENOSYS, EPERM, EINVAL or E2BIG, old kernels do not have them, emulators refuse `CLONE_VM` (qemu-user: EINVAL) or share
-//! nothing by it; each of them answers here, and what is refused later is noted then. One refusal may be for a moment: what was
-//! there once is tried again after a while, by a launch that goes another way if it must; the others are told when it has worked.
-//! And while the memory is not dumpable, `pidfd_getfd(2)` is refused to whoever has not CAP_SYS_PTRACE, which says nothing about later.
+//! A real child tests them once, before the first launch. Containers and service managers refuse system calls with
+//! ENOSYS, EPERM, EINVAL or E2BIG. Old kernels do not have them. Emulators refuse `CLONE_VM` (qemu-user: EINVAL), or
+//! do not share memory with it. The probe finds all of these.
+//!
+//! A feature that is refused to a later launch is lost from then on. The refusal may be temporary, so a lost feature
+//! is tried again after a while, by a launch that can use another method. Other launches use it once it has worked.
+//!
+//! While the memory is non-dumpable, `pidfd_getfd(2)` is refused to processes without CAP_SYS_PTRACE. Such a refusal
+//! counts only until the memory is dumpable again.
 
 use super::clone::{self, How};
 use super::dumpable::{self, KeepDumpable, Mark};
@@ -22,35 +26,36 @@ use std::time::Duration;
 
 static KNOWN: Known = Known::new();
 
-/// What is known: [`Feature`]s, and which of those that are missing may come back.
+/// The known [`Feature`]s, and the missing ones that may come back.
 struct Known {
-    /// [`PROBED`]; each feature, or that it is [`LOST`] or [`HIDDEN`].
+    /// [`PROBED`], and a bit for each feature: available, [`LOST`] or [`HIDDEN`].
     found: AtomicU32,
-    /// When what is lost is tried again, in nanoseconds of the monotonic clock.
+    /// When lost features are tried again, in nanoseconds of the monotonic clock.
     again: AtomicU64,
-    /// How long that was from the loss on.
+    /// The time from the loss until then.
     pause: AtomicU64,
 }
 
 const PROBED: u32 = 1;
 
-/// The features.
+/// The bits of all features.
 const ALL: u32 = 0x3e;
 
-/// Those that a parent can refuse by not being dumpable.
+/// The features that the kernel refuses if the parent is non-dumpable.
 const BY_PARENT: u32 = Feature::GetFd as u32 | Feature::ProcFd as u32;
 
-/// A feature shifted by so much: refused to a launch.
+/// The shift of a feature's bit if it was refused to a launch.
 const LOST: u32 = 8;
 
-/// A feature shifted by so much: refused while the memory was not dumpable, and there again when that is.
+/// The shift of a feature's bit if it was refused while the memory was non-dumpable: available again when it is
+/// dumpable.
 const HIDDEN: u32 = 16;
 
-/// What is lost is tried again after so long; if that was in vain, after twice as long, up to [`LONGEST`].
+/// How long a lost feature is not tried. After each further refusal this doubles, up to [`LONGEST`].
 const SHORTEST: u64 = Duration::from_secs(1).as_nanos() as u64;
 const LONGEST: u64 = Duration::from_secs(60).as_nanos() as u64;
 
-/// What can be used.
+/// A feature that launches use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Feature {
@@ -62,21 +67,22 @@ pub(crate) enum Feature {
     GetFd = 8,
     /// `pidfd_open(2)` of a thread.
     ThreadFd = 16,
-    /// Opening the parent's pipes anew through `/proc`: believed until it fails.
+    /// Opening the parent's pipes again through `/proc`: assumed to work until it fails.
     ProcFd = 32,
 }
 
-/// What can be used here: a snapshot. What is only tried again is [`LOST`] besides.
+/// A snapshot of the features that a launch may use. One that is being tried again also has its [`LOST`] bit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features(u32);
 
 impl Features {
-    /// Probes, if that has not been done. The error is the step's errno: EINVAL where `CLONE_VM` does not share memory.
+    /// The features. Probes if that has not been done.
     pub(crate) fn get() -> Result<Self, ProbeError> {
         Self::found(0)
     }
 
-    /// The same for a launch, which tries again what was lost: of what only the child meets, only if it stays to see how that goes.
+    /// The same for a launch, which tries lost features again. `stays`: the launch waits for the result of its child.
+    /// Otherwise only `clone3` is tried again: if another feature is still refused, the child fails.
     pub(super) fn get_to_launch(stays: bool) -> Result<Self, ProbeError> {
         Self::found(if stays { ALL } else { Feature::Clone3 as u32 })
     }
@@ -92,7 +98,7 @@ impl Features {
         self.0 & feature as u32 != 0
     }
 
-    /// After a launch that used these: what was tried again is there.
+    /// After a launch that used these features: those that it tried again are available.
     pub(super) fn worked(self, used: impl Iterator<Item = Feature>) {
         let back = used.fold(0, |bits, feature| bits | feature as u32) & self.0 & self.0 >> LOST;
         if back != 0 {
@@ -100,8 +106,8 @@ impl Features {
         }
     }
 
-    /// After a refusal to a launch that began at `mark`: what is left for this launch. Later ones are told too, unless others were
-    /// changing ids meanwhile.
+    /// After a refusal to a launch that began at `mark`: the features that remain for this launch. Later launches
+    /// lose the feature too, unless launches that change IDs were under way, which may be the reason of the refusal.
     pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
         if mark.was_alone() && !planted!("refusal-not-learned") {
             KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
@@ -115,33 +121,35 @@ impl Known {
         Self { found: AtomicU32::new(0), again: AtomicU64::new(0), pause: AtomicU64::new(0) }
     }
 
-    /// None: nothing has been probed. Asks for the time, or whether the memory is dumpable, only where something is missing for it.
+    /// `None`: nothing has been probed. Reads the clock only if a feature is lost, and the memory's state only if one
+    /// is hidden.
     fn get(&self, tries: u32, now: impl FnOnce() -> u64, is_dumpable: impl FnOnce() -> bool) -> Option<Features> {
         let found = self.found.load(Ordering::Relaxed);
         if found & PROBED == 0 {
             return None;
         }
         let (lost, hidden) = (found >> LOST & ALL, found >> HIDDEN & ALL);
-        // For this launch alone: one that did not stay would fail by what is still refused.
+        // Only for this launch: one that does not wait for its child would fail if the feature is still refused.
         let tried = lost & tries;
         let tried = if tried != 0 && now() >= self.again.load(Ordering::Relaxed) { tried } else { 0 };
         let found = if hidden != 0 && is_dumpable() { self.give(hidden << HIDDEN, HIDDEN) } else { found };
         Some(Features(found | tried))
     }
 
-    /// What was tried again has worked.
+    /// Lost features that were tried again have worked.
     fn regain(&self, features: u32) {
         self.give(features << LOST, LOST);
     }
 
-    /// Features that were shifted are there again.
+    /// Makes features whose bits were shifted available again.
     fn give(&self, shifted: u32, by: u32) -> u32 {
         let give = |found: u32| found & !shifted | (found & shifted) >> by;
         let before = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(give(found)));
         before.map_or_else(give, give)
     }
 
-    /// What the probe found. Threads that come here at the same time find the same; what the first one has lost since stays lost.
+    /// Stores what the probe found. If several threads probe at the same time, the first result stays, with the
+    /// features that were lost since.
     fn note(&self, found: u32, is_dumpable: bool) -> Features {
         let hidden = if is_dumpable { 0 } else { (BY_PARENT & !found) << HIDDEN };
         let found = found | hidden | PROBED;
@@ -154,19 +162,20 @@ impl Known {
         let to = if is_dumpable || feature & BY_PARENT == 0 { LOST } else { HIDDEN };
         if to == LOST {
             let (again, pause) = (self.again.load(Ordering::Relaxed), self.pause.load(Ordering::Relaxed));
-            // It was there for longer than it had been away: another matter.
+            // It has been available for longer than it was lost before, so this is a new loss with the shortest
+            // pause.
             let is_new = now > again.saturating_add(pause);
             let pause = if is_new { SHORTEST } else { (pause * 2).clamp(SHORTEST, LONGEST) };
             self.pause.store(pause, Ordering::Relaxed);
             self.again.store(now.saturating_add(pause), Ordering::Relaxed);
         }
-        // What was only tried is lost already.
+        // A feature that was only tried again is lost already, and does not move.
         let take = |found: u32| Some(found & !feature | (found & feature) << to);
         let _ = self.found.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
     }
 }
 
-/// Why nothing can be launched.
+/// Why nothing can be launched by clone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ProbeError {
     /// No memory for a stack.
@@ -177,17 +186,17 @@ pub(crate) enum ProbeError {
     NotShared,
 }
 
-/// Does this errno of a capability's call mean "not available here"?
+/// Whether this errno of a feature's system call means that the feature is not available here.
 pub(crate) fn is_refusal(error: i32) -> bool {
     matches!(error, errno::ENOSYS | errno::EPERM | errno::EINVAL | errno::E2BIG | errno::EACCES)
 }
 
-/// The probe, with every signal blocked for the child: one that is meant for our group would end it half-way, and what it
-/// has not come to would be taken for refused.
+/// Probes with every signal blocked. Otherwise a signal to the caller's process group could kill the child half-way,
+/// and the features that it has not tested by then would count as refused.
 fn run() -> Result<u32, ProbeError> {
-    // Put back below, whatever happens.
+    // Restored below on every path.
     let mask = sys::set_signal_mask(blocked_in_caller());
-    // Nor may a filter that kills it end us.
+    // If a seccomp filter kills the child, its core dump must not kill this process.
     let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {
         dumps::forbid();
@@ -220,7 +229,7 @@ fn probe_once() -> Result<u32, ProbeError> {
     wait::reap(pid, None);
     let detail = stack.frame().detail.load(Ordering::Acquire);
     if detail & probed::SHARED == 0 {
-        // The kernel that does not share memory does not clear our word either.
+        // A kernel that does not share the memory does not clear the parent's futex word either.
         stack.cancel();
         return Err(ProbeError::NotShared);
     }
@@ -258,7 +267,7 @@ mod tests {
         assert!(!has(&known, Feature::GetFd, 1001 * SHORTEST - 1, true));
         assert!(has(&known, Feature::Clone3, 1001 * SHORTEST - 1, true));
         assert!(has(&known, Feature::GetFd, 1001 * SHORTEST, true));
-        // In vain: after twice as long, and so on.
+        // Refused again: tried after twice as long, and so on.
         known.lose(Feature::GetFd, 1001 * SHORTEST, true);
         assert!(!has(&known, Feature::GetFd, 1003 * SHORTEST - 1, true));
         assert!(has(&known, Feature::GetFd, 1003 * SHORTEST, true));
@@ -267,12 +276,12 @@ mod tests {
         }
         assert!(!has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST - 1, true));
         assert!(has(&known, Feature::GetFd, 1003 * SHORTEST + LONGEST, true));
-        // For a launch that stays alone, until that has worked.
+        // Only for launches that wait for their child, until it has worked.
         let untold = |now| known.get(0, || now, || true).expect("probed");
         assert!(!untold(u64::MAX).has(Feature::GetFd));
         known.regain(Feature::GetFd as u32);
         assert!(untold(0).has(Feature::GetFd));
-        // It was there for a long time: another matter.
+        // It was available for a long time, so this is a new loss.
         known.lose(Feature::GetFd, 5000 * SHORTEST, true);
         assert!(has(&known, Feature::GetFd, 5001 * SHORTEST, true));
     }

@@ -1,4 +1,4 @@
-//! One run of a plan: what it adds to the plan, what comes of it, and who asks for it.
+//! One run of a plan: its input in addition to the plan, its result, and the calling process.
 
 use super::dumps;
 use super::maps::MapError;
@@ -13,10 +13,10 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Instant;
 
-/// How long a launch stays with its child.
+/// How long a launch waits for its child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Until the child exists and has taken the descriptors that it is passed, if any.
+    /// Until the child exists, and has taken the descriptors that are passed to it, if any.
     Launch,
     /// Until it has executed the program or failed.
     Spawn,
@@ -24,13 +24,13 @@ pub(crate) enum Form {
     End,
 }
 
-/// What one run adds to a plan.
+/// The input of one run, in addition to the plan.
 pub(crate) struct Run<'a> {
-    /// Who clones; none: this process does.
+    /// The process that clones in the caller's place. `None`: the caller clones.
     pub(crate) cloner: Option<&'a dyn Cloner>,
     /// The parent's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
-    /// What the first three slots hold may be opened anew through `/proc`.
+    /// The first three slots hold only pipes, which the child may open again through `/proc`.
     pub(crate) only_pipes: bool,
     pub(crate) pidfd: bool,
     pub(crate) form: Form,
@@ -38,15 +38,15 @@ pub(crate) struct Run<'a> {
 
 /// Another process that clones in the caller's place.
 pub(crate) trait Cloner {
-    /// Launches a plan; the child is the caller's.
+    /// Launches a plan. The result is a child of the caller, not of the process that clones.
     fn launch(&self, plan: &Plan, run: &Run<'_>) -> Result<Running, Error>;
 }
 
-/// A child that has been launched; unless `left`, it may still be in our memory.
+/// A child that has been launched. Unless `left` is set, it may still use this process's memory.
 pub(crate) struct Running {
-    /// What the kernel is asked about the child by; [`crate::wait::NOBODY`] for one that is autoreaped.
+    /// The PID for waits and signals: [`crate::wait::NOBODY`] for an autoreaped child, whose own PID may be reused.
     pub(crate) pid: i32,
-    /// Its process id.
+    /// The child's own PID.
     pub(crate) id: i32,
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) stack: Stack,
@@ -55,22 +55,22 @@ pub(crate) struct Running {
     pub(crate) ended: Option<io::Result<Ended>>,
     pub(crate) started: Instant,
     pub(crate) route: Route,
-    /// What came of writing the id maps, if there are any.
+    /// The result of writing the ID maps, once they have been written.
     pub(crate) maps: Option<Result<(), MapError>>,
 }
 
-/// Who launches, where the child has to know: process and thread, else 0.
+/// The calling process and thread. Both numbers are 0 if the child does not need them.
 pub(super) struct Caller {
     pub(super) pid: i32,
     pub(super) tid: i32,
-    /// The signal mask, where another thread clones.
+    /// The calling thread's signal mask, if another thread clones: the program must not get that thread's mask.
     pub(super) mask: Option<u64>,
-    /// The memory is not to be dumpable while the child shares it.
+    /// The memory must be non-dumpable while the child shares it: see [`dumps`].
     pub(super) forbids_dumps: bool,
 }
 
 impl Caller {
-    /// Asked for each launch: a forked copy of this process has other numbers.
+    /// Not kept from one launch to the next: a forked copy of this process has different numbers.
     pub(super) fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
         let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);

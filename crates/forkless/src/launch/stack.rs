@@ -1,11 +1,12 @@
 //! The child's stack, and the frame at its upper end.
 //!
-//! Each is one mapping: a guard region that faults if the child ever outgrew its stack, the stack, the frame. Mapping
-//! and unmapping would cost two system calls and a page fault per launch, so mappings are kept. The kernel clears a
-//! frame's futex word when its child has left; a stack whose word is not 0 is still in use, whoever holds it, and is
-//! not handed out.
+//! Each is one mapping: a guard region, which faults if the child overflows its stack, then the stack, then the
+//! frame. Mapping and unmapping would cost two system calls and a page fault per launch, so mappings are kept in a
+//! pool.
 //!
-//! After a fork, the forked copy finds these mappings full of zeroes (`MADV_WIPEONFORK`), that is: free.
+//! The kernel clears a frame's futex word when its child has left. A stack whose word is not 0 is still in use, even
+//! if it lies in the pool, and no other launch gets it. A forked copy of the process finds these mappings full of
+//! zeroes (`MADV_WIPEONFORK`), so there they are free.
 
 use crate::error::Error;
 use crate::plan::Plan;
@@ -25,7 +26,8 @@ pub(crate) const GUARD: usize = 64 * 1024;
 /// Guard, stack and frame. The child uses about 1 KiB of stack; untouched pages cost nothing.
 pub(crate) const MAPPING: usize = GUARD + 64 * 1024;
 
-/// How many stacks are kept. More children than that between clone and exec at one moment map their own.
+/// The number of stacks that are kept. If more children are between clone and exec at one time, the further stacks are
+/// unmapped after use.
 const KEPT: usize = 256;
 
 static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; KEPT];
@@ -34,7 +36,8 @@ static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; K
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Where this thread last found or left a stack: it tries there first, so threads do not meet.
+    /// The slot where this thread last found or left a stack. It tries that slot first, so that threads do not
+    /// compete.
     static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -52,22 +55,22 @@ pub fn mapped_stacks() -> usize {
 
 /// A stack that one child may use. Returns to the pool when dropped, whether or not the child has left.
 ///
-/// A child with memory of its own uses none: then it is the frame alone.
+/// A child with its own memory uses no such stack: then this is only a frame.
 pub(crate) struct Stack {
     frame: NonNull<Frame>,
     kind: Kind,
-    /// With [`Kind::Lent`]: whose it is.
+    /// With [`Kind::Lent`]: the owner.
     lender: Option<Box<dyn Lender>>,
 }
 
-/// What a stack that is not of the pool belongs to: has it back when dropped.
+/// The owner of a stack that is not from the pool. Dropping it returns the stack.
 pub(crate) trait Lender: Send + Sync {
-    /// How long the memory is that the stack lies in, where somebody asks.
+    /// The length of the memory that contains the stack; 0 if no caller needs it.
     fn length(&self) -> usize {
         0
     }
 
-    /// After the child has left without executing its program: what whoever lent the stack knows of the reason.
+    /// After the child has left without executing its program: the lender's error, if it knows the reason.
     fn error(&self, _stack: &Stack, _plan: &Plan, _status: Option<ExitStatus>) -> Option<Error> {
         None
     }
@@ -75,22 +78,22 @@ pub(crate) trait Lender: Send + Sync {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of the pool.
+    /// From the pool.
     Pooled,
     /// In memory that is shared with a zygote, and returns there.
     Lent,
-    /// The frame of a [`ForkFrame`] with a forked child, in a mapping for this run.
+    /// The frame in a [`ForkFrame`], which is shared with a forked child, in a mapping for this run.
     Forked,
-    /// The frame of nobody.
+    /// The frame that no child uses: [`NOBODYS`].
     Bare,
 }
 
-/// All zeroes: the frame of a run that is over.
+/// All zeroes: the frame of a finished run.
 static NOBODYS: Nobodys = Nobodys(MaybeUninit::zeroed());
 
 struct Nobodys(MaybeUninit<Frame>);
 
-// SAFETY: nobody writes to it, so it is a constant.
+// SAFETY: no code writes to it, so it is a constant.
 unsafe impl Sync for Nobodys {}
 
 // SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
@@ -125,8 +128,8 @@ impl Stack {
             mmap_anonymous(null_mut(), MAPPING, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::STACK)
         }
         .map_err(error)?;
-        // SAFETY: the mapping's own lower part. Without WIPEONFORK (before 4.14) a forked copy would merely lose stacks
-        // that were in use at the fork.
+        // SAFETY: the mapping's own lower part. Without WIPEONFORK (before 4.14) a forked copy would merely lose
+        // stacks that were in use at the fork.
         unsafe {
             let guard = if planted!("stack-without-guard") { MprotectFlags::READ } else { MprotectFlags::empty() };
             if let Err(refused) = mprotect(base, GUARD, guard) {
@@ -159,34 +162,35 @@ impl Stack {
         Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: Kind::Bare, lender: None }
     }
 
-    /// The stack that lies in the first [`MAPPING`] bytes of memory that is somebody else's.
+    /// The stack in the first [`MAPPING`] bytes of memory that belongs to `lender`.
     ///
     /// # Safety
-    /// The memory is there for as long as `lender` is, no child uses it, and nobody else has it.
+    /// The memory is mapped for as long as `lender` exists, no child uses it, and no other code has it.
     pub(crate) unsafe fn lent(memory: NonNull<u8>, lender: Box<dyn Lender>) -> Self {
         // SAFETY: the frame lies inside (caller).
         Self { frame: unsafe { memory.byte_add(frame_offset()) }.cast(), kind: Kind::Lent, lender: Some(lender) }
     }
 
-    /// What is shared with a forked child.
+    /// The memory that is shared with a forked child.
     pub(super) fn forked(&self) -> Option<&ForkFrame> {
-        // SAFETY: such a frame is the first field of a ForkFrame, all of whose bytes may be zeroes, mapped while this handle is.
+        // SAFETY: such a frame is the first field of a ForkFrame, all of whose bytes may be zeroes, mapped while this
+        // handle is.
         (self.kind == Kind::Forked).then(|| unsafe { self.frame.cast().as_ref() })
     }
 
-    /// Has the child left, as far as can be seen without asking the kernel?
+    /// Whether the child has been seen to leave. Makes no system call.
     pub(crate) fn has_left(&self) -> bool {
         self.frame().state() == LEFT || self.forked().is_some_and(has_left)
     }
 
-    /// Is what the child reads the parent's own memory?
+    /// Whether the child reads the parent's own memory.
     pub(crate) fn shares_memory(&self) -> bool {
         self.kind == Kind::Pooled
     }
 
-    /// Readies the frame for a run.
+    /// Fills the frame for a run.
     ///
-    /// Must not be called while a child uses it; `take` gives only stacks whose child has left.
+    /// Must not be called while a child uses it. `take` returns only stacks whose child has left.
     pub(crate) fn begin(&mut self, fill: impl FnOnce(&mut Frame)) {
         // SAFETY: no child has it (the word was LEFT), and this handle is the only one.
         let frame = unsafe { self.frame.as_mut() };
@@ -201,24 +205,25 @@ impl Stack {
         *frame.word.get_mut() = RUNNING;
     }
 
-    /// The clone did not happen: nobody will clear the word. (A lender does, when it has said why.)
+    /// Clears the futex word after a failed clone, because the kernel will not. (A lender clears the word of its
+    /// stack itself, after it has reported the reason.)
     pub(crate) fn cancel(&mut self) {
         if self.lender.is_none() && !planted!("stack-lost-by-a-failed-clone") {
             self.frame().word.store(LEFT, Ordering::Release);
         }
     }
 
-    /// The length of the memory that it was lent with.
+    /// The length of the lent memory.
     pub(crate) fn lent_length(&self) -> usize {
         self.lender.as_ref().map_or(0, |lender| lender.length())
     }
 
-    /// What the lender knows of a failure.
+    /// The lender's error for a failure, if it knows the reason.
     pub(crate) fn lenders_error(&self, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
         self.lender.as_ref()?.error(self, plan, status)
     }
 
-    /// Does it lie in memory that is shared with a zygote?
+    /// Whether it lies in memory that is shared with a zygote.
     pub(crate) fn is_lent(&self) -> bool {
         self.lender.is_some()
     }
@@ -228,10 +233,10 @@ impl Stack {
         unsafe { self.frame.as_ref() }
     }
 
-    /// What a thread needs of the frame that writes the id maps while this handle is used to clone: `go`, `asked`, `pid`,
-    /// and the futex word.
+    /// The parts of the frame for a thread that writes the ID maps while this handle is used to clone: `go`, `asked`,
+    /// `pid`, and the futex word.
     pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32, &'a AtomicU32) {
-        // SAFETY: the mapping outlives the clone: whoever asks joins its thread while it has the handle.
+        // SAFETY: the mapping outlives the clone: the caller joins that thread while it has the handle.
         let frame = unsafe { self.frame.as_ref() };
         (&frame.go, &frame.asked, &frame.pid, &frame.word)
     }
@@ -247,7 +252,8 @@ impl Stack {
         (top - length, length)
     }
 
-    /// Puts the stack where the pool has room, from slot `start` on; unmaps it if there is none and no child uses it.
+    /// Puts the stack into a free slot of the pool, from `start` on. If none is free, unmaps it unless a child uses
+    /// it.
     fn keep(self, start: usize) {
         let stack = std::mem::ManuallyDrop::new(self);
         let frame = stack.frame.as_ptr();
@@ -261,11 +267,11 @@ impl Stack {
         }
         if stack.frame().state() == LEFT {
             let base = frame.wrapping_byte_sub(frame_offset());
-            // SAFETY: the whole mapping, which nobody refers to any more.
+            // SAFETY: the whole mapping, to which nothing refers any more.
             let _ = unsafe { munmap(base.cast(), MAPPING) };
             MAPPED.fetch_sub(1, Ordering::Relaxed);
         }
-        // Else a child is still on it: better one mapping lost than a child without a stack.
+        // Otherwise a child still runs on it: the mapping is leaked, because unmapping it would crash the child.
     }
 }
 
@@ -275,7 +281,7 @@ impl Drop for Stack {
             Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled, lender: None }.keep(hint()),
             // SAFETY: the whole mapping, which this process uses no more; the child has its own.
             Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<ForkFrame>()) },
-            // The lender has it back.
+            // Dropping the lender returns it.
             Kind::Bare | Kind::Lent => {}
         }
     }
@@ -286,7 +292,7 @@ pub(crate) const fn frame_offset() -> usize {
     MAPPING - size_of::<Frame>().next_multiple_of(64)
 }
 
-/// Has the child been seen to leave?
+/// Whether a forked child has been seen to leave.
 pub(super) fn has_left(shared: &ForkFrame) -> bool {
     let owner = shared.owner.load(Ordering::Acquire);
     owner != UNWATCHED && owner & OWNER_LEFT != 0
@@ -297,7 +303,7 @@ fn hint() -> usize {
     if hint != usize::MAX {
         return hint;
     }
-    // First use in this thread: its stack's address tells threads apart well enough.
+    // First use in this thread: the address of its stack spreads threads over the slots well enough.
     (&raw const hint as usize >> 12) % KEPT
 }
 
@@ -307,7 +313,7 @@ const _: () = assert!(size_of::<Frame>() < 16 * 1024);
 mod tests {
     use super::*;
 
-    /// Any access to it faults.
+    /// Any access to the guard faults.
     #[test]
     fn below_a_stack_is_a_guard() {
         let stack = Stack::take().expect("a stack");

@@ -3,9 +3,10 @@
 use super::probe::{Feature, Features, ProbeError, is_refusal};
 use std::io;
 
-/// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows them.
+/// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows
+/// them.
 ///
-/// A real child finds them out, once for a process. A feature that is refused to a later launch counts as missing for a
+/// A real child tests them, once per process. A feature that is refused to a later launch counts as missing for a
 /// while, and is then tried again.
 ///
 /// ```
@@ -18,18 +19,19 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Support {
-    /// A child can share the caller's memory: `CLONE_VM` of `clone(2)`. Without it nothing is launched by
-    /// [`Launcher::Clone`](crate::Launcher::Clone), and all the others are false.
+    /// A child can share the caller's memory: `CLONE_VM` of `clone(2)`. Without it, no launch by
+    /// [`Launcher::Clone`](crate::Launcher::Clone) works, and no other feature is available.
     pub shared_memory: bool,
-    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without: `clone(2)`, with every signal blocked meanwhile.
+    /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`. Without it, `clone(2)` is used, with every signal blocked during the
+    /// clone.
     pub clone3: bool,
     /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without it, the file-descriptor table is copied whole.
     pub close_range: bool,
-    /// `pidfd_open(2)` and `pidfd_getfd(2)` on the parent. Without: pipes are passed through `/proc`, others copied.
-    /// `None` where it was not tried, since a copied table has them already.
+    /// `pidfd_open(2)` and `pidfd_getfd(2)` on the parent. Without them, pipes are passed through `/proc`, and other
+    /// descriptors are copied. `None` if it was not tried, because a copied table has the descriptors already.
     pub pidfd_getfd: Option<bool>,
-    /// `pidfd_open(2)` with `PIDFD_THREAD`. Without: as without `pidfd_getfd`, for threads other than the first. `None` as
-    /// there.
+    /// `pidfd_open(2)` with `PIDFD_THREAD`. Without it, launches from threads other than the first do not use
+    /// `pidfd_getfd`. `None` as there.
     pub pidfd_thread: Option<bool>,
 }
 
@@ -47,7 +49,7 @@ impl Support {
     pub const NONE: Self =
         Self { shared_memory: false, clone3: false, close_range: false, pidfd_getfd: None, pidfd_thread: None };
 
-    /// Finds the features with a child that only probes, unless this process has launched something before.
+    /// Tests the features with a child that only probes, unless this process has launched a program before.
     ///
     /// ```
     /// let here = forkless::Support::probe()?;
@@ -57,12 +59,12 @@ impl Support {
     ///
     /// # Errors
     /// If there is no memory for the child's stack, or no process can be created now (`EAGAIN`, `ENOMEM`). A refused
-    /// feature is no error but a result.
+    /// feature is a result, not an error.
     pub fn probe() -> io::Result<Self> {
         match Features::get() {
             Ok(found) => Ok(Self::of(found)),
             Err(ProbeError::NotShared) => Ok(Self::NONE),
-            // User-mode emulation refuses `CLONE_VM` with EINVAL, filters refuse both calls.
+            // User-mode emulation refuses `CLONE_VM` with EINVAL; a seccomp filter may refuse both calls.
             Err(ProbeError::Clone(error)) if is_refusal(error) => Ok(Self::NONE),
             Err(ProbeError::Clone(error) | ProbeError::Stack(error)) => Err(io::Error::from_raw_os_error(error)),
         }
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
     use crate::{CloneCall, DescriptorTable, Route};
 
-    /// The probe of this machine, whatever it finds, is the one that launches go by.
+    /// Whatever the probe finds on this machine, launches use the same features.
     #[test]
     fn what_is_told_is_what_launches_use() {
         let support = Support::probe().unwrap();

@@ -1,4 +1,5 @@
-//! Watching a child between clone and exec: has it left, has it executed its program, and if not, why.
+//! Watching a child between clone and exec: whether it has left the memory, whether it has executed its program, and
+//! if not, why.
 
 use super::dumpable::KeepDumpable;
 use super::failure;
@@ -20,7 +21,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Waits as long as the form asks; sets `left` if the child has left our memory by then.
+/// Waits as long as `form` requires, and then sets `left` if the child has left the parent's memory.
 pub(crate) fn wait_for(
     running: &mut Running,
     form: Form,
@@ -29,8 +30,8 @@ pub(crate) fn wait_for(
 ) {
     let (stack, id, pidfd) = (&running.stack, running.id, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
-        // Whatever the form: what the child did to us must be undone before anything else happens. It is continued if
-        // it is stopped, since it could be for ever.
+        // With every form: the parent's memory is non-dumpable because of the child, and that must be undone before
+        // the launch returns. A stopped child is continued, because it might stay stopped for ever.
         wait_though_stopped(stack, id, pidfd, |word| word != LEFT);
         keep.end(id);
     }
@@ -42,20 +43,20 @@ pub(crate) fn wait_for(
                 wait_though_stopped(stack, id, pidfd, |word| word == RUNNING);
             }
         }
-        // What the child is passed stays open as long as the caller of this holds the plan.
+        // The caller holds the plan during this wait, so the descriptors that are passed stay open.
         Form::End => {
             running.ended = Some(wait::wait(running.pid, pidfd, running.started));
-            // It has gone, unless we are not allowed to wait: then it may still be reading the plan.
+            // The child has ended, unless the wait was refused: then it may still be reading the plan.
             while !wait_while(stack, id, None, |word| word != LEFT) {}
         }
     }
     running.left = stack.frame().state() == LEFT;
 }
 
-/// Waits while `busy` holds for the futex word, also for a stopped child.
+/// Waits while `busy` holds for the futex word. Continues the child if it is stopped.
 ///
-/// A child stopped before it has done what we wait for would keep us here for as long as it is stopped, so it is continued.
-/// It is not stopped again: a SIGCONT that came meanwhile would be undone, and its pid may by then be another's.
+/// Otherwise a stopped child would block the caller for as long as it is stopped. It is not stopped again afterwards:
+/// that could undo a SIGCONT of another process, and by then the PID may belong to another process.
 pub(crate) fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     while !wait_while(stack, pid, None, &busy) {
         if !planted!("stopped-child-not-continued") {
@@ -64,20 +65,20 @@ pub(crate) fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedF
     }
 }
 
-/// Reaps a child that has failed or been sent away, and is about to leave; one that is stopped has to go on for that.
+/// Reaps a child that has failed, or that must exit, and is about to leave. Continues it if it is stopped.
 pub(super) fn reap(running: &Running) -> Option<ExitStatus> {
     wait_though_stopped(&running.stack, running.id, running.pidfd.as_ref(), |word| word != LEFT);
     wait::reap(running.pid, running.pidfd.as_ref())
 }
 
-/// Waits on a stack's futex word; false if the time ran out or the child was found stopped. `pid`: its process id, which is not
-/// another's as long as the word is not clear.
+/// Waits on a stack's futex word while `busy` holds. False if the time ran out or the child was found stopped. `pid`:
+/// the child's PID, which is not reused before the word is cleared.
 pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy: impl Fn(u32) -> bool) -> bool {
     if let Some(shared) = stack.forked() {
         return forked::wait_while(shared, pid, limit);
     }
     let frame = stack.frame();
-    // A limit beyond what the clock holds is no limit.
+    // A limit beyond the clock's range is no limit.
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut looked = None;
     loop {
@@ -85,12 +86,12 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
         if !busy(value) {
             return true;
         }
-        // The first time round nothing has been slept; after that, signals to us may cut each sleep short.
+        // By the clock, and not by the number of sleeps: signals to this process may cut each sleep short.
         let now = Instant::now();
         if now.duration_since(*looked.get_or_insert(now)) >= PATIENCE {
             looked = Some(now);
             if stack.is_lent() && is_gone(pid) {
-                // Killed together with its helper, before it could tell.
+                // The child was killed together with its zygote's helper, which could not report it.
                 frame.word.store(LEFT, Ordering::Release);
                 continue;
             }
@@ -108,7 +109,8 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
     }
 }
 
-/// The signal that ended a child, by its status or by the handler that ended it in the signal's place.
+/// The signal that ended a child: from its status, or from the handler that ended it because of the signal
+/// (`signals::guard`).
 pub(crate) fn fatal_signal(stack: &Stack, status: Option<ExitStatus>) -> Option<i32> {
     match stack.frame().ended_by.load(Ordering::Relaxed) {
         0 => status.and_then(|status| status.signal()),
@@ -116,7 +118,7 @@ pub(crate) fn fatal_signal(stack: &Stack, status: Option<ExitStatus>) -> Option<
     }
 }
 
-/// After the child has left: has it executed the program?
+/// After the child has left: whether it has executed the program, or how it failed.
 pub(crate) fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
     // SAFETY: the child has left; it has played this plan, or a copy of it.
     match unsafe { outcome(stack.frame(), plan.header()) } {
@@ -125,13 +127,13 @@ pub(crate) fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
     }
 }
 
-/// The error of a child that a filter of its own killed in exec.
+/// The error of a child that its own seccomp filter killed in exec.
 pub(crate) fn killed_in_exec(plan: &Plan, status: Option<ExitStatus>) -> Error {
     let error = failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))));
     error.by(status.and_then(|status| status.signal()))
 }
 
-/// After the child has left: how it failed, if it did not come to execute the program.
+/// After the child has left: how it failed, if it has not executed the program.
 pub(crate) fn failed(stack: &Stack, plan: &Plan) -> Option<Outcome> {
     result(stack, plan).err()
 }
@@ -141,8 +143,9 @@ pub(crate) fn missed(stack: &Stack, plan: &Plan) -> Vec<Error> {
     failure::missed(plan, stack.frame())
 }
 
-/// A child that was killed in exec, as a filter may do, leaves no word. But it still has no exit signal, so a wait that
-/// asks for everything sees it and an ordinary one does not.
+/// Whether a child that has left has executed its program. A child that was killed in exec, for example by a seccomp
+/// filter, reports nothing. But exec has not set its exit signal, so a wait with `__WALL` sees it and other waits do
+/// not.
 pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
     if !stack.shares_memory() {
         return forked::has_executed(pid);
@@ -150,7 +153,7 @@ pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
     is_program(pid)
 }
 
-/// The same for a child that has left our memory.
+/// The same for a child that shared the parent's memory and has left it.
 pub(crate) fn is_program(pid: i32) -> bool {
     let sees = |more: u32| {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
@@ -159,7 +162,8 @@ pub(crate) fn is_program(pid: i32) -> bool {
     sees(0) || !sees(uapi::__WALL) || planted!("killed-in-exec-believed")
 }
 
-/// Did the child fail because its id maps could not be written? Else it had failed before, and they could not for that.
+/// Whether the child failed because its ID maps could not be written. Otherwise it had failed before, and that is why
+/// they could not be written.
 pub(crate) fn was_sent_away(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { code: OpCode::AwaitGo, .. })
 }

@@ -1,4 +1,4 @@
-//! Functions of the caller's own that run in a forked child before exec.
+//! Closures of the caller that run in a forked child before exec.
 
 use forkless_core::frame::Frame;
 use forkless_core::sys::errno;
@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 
 type Work = dyn FnMut() -> io::Result<()> + Send + Sync;
 
-/// What is to be done in the child before exec. Only a forked child calls it, and that one has a copy of its own.
+/// A closure that runs in the child before exec. Only a forked child calls it, and it has its own copy.
 pub(crate) struct Closure(UnsafeCell<Box<Work>>);
 
 // SAFETY: what is inside is Sync, and is changed only by a forked child, in its own memory and by its only thread.
 unsafe impl Sync for Closure {}
 
-// As std's commands and children are, whatever their closures: nobody in this process sees what a closure left half-done.
+// As std's commands and children are, whatever their closures: what a panic leaves half-done is only in the child.
 impl UnwindSafe for Closure {}
 impl RefUnwindSafe for Closure {}
 
@@ -29,11 +29,11 @@ impl Closure {
 /// In place of an errno: a closure has panicked.
 pub(crate) const PANICKED: i32 = i32::MAX;
 
-/// Calls the closures, in the child. `data`: the plan's list of them.
+/// Calls the closures in the child. `data`: the plan's list of closures.
 ///
-/// A panic ends here: the child has its caller's stack, and must not unwind into it.
+/// A panic ends here: the child has a copy of the caller's stack, and must not unwind into it.
 pub(crate) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
-    // SAFETY: `run` has given both, and in this copy nobody changes them.
+    // SAFETY: `run` has passed both, and no other code changes them in this copy.
     let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
     for (n, closure) in (0..).zip(closures) {
         frame.detail.store(n, Ordering::Relaxed);
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -
         let work = unsafe { &mut *closure.0.get() };
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => {}
-            // As std does for an error without a number.
+            // As std does for an error without an errno.
             Ok(Err(error)) => return error.raw_os_error().filter(|&number| number > 0).unwrap_or(errno::EINVAL),
             Err(panic) => {
                 // Its destructor could panic too.

@@ -1,4 +1,4 @@
-//! A plan's ops in words: for errors, and for who wants to see what a child is going to do.
+//! A plan's ops in words: for errors, and to show what a child is going to do.
 
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::route::Launcher;
@@ -6,7 +6,7 @@ use crate::step::Step;
 use forkless_core::plan::{Op, OpCode, Origin, Pair};
 use forkless_core::planted;
 
-/// The step that an op is.
+/// The step that an op makes.
 pub(crate) fn step_of(op: &Op) -> Step {
     match op.code {
         OpCode::Table | OpCode::Taken => Step::Table,
@@ -30,7 +30,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
     }
 }
 
-/// What an op is about; `detail`: what of it a failure was about, where it is about several things.
+/// The object of an op. `detail`: the one that a failure was about, if the op has several.
 pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<String> {
     match op.code {
         OpCode::Place => plan.pair(detail?).map(pair),
@@ -56,7 +56,7 @@ fn pair(pair: &Pair) -> String {
     }
 }
 
-/// The whole plan, a line for each step of the child.
+/// The whole plan: one line for each step of the child.
 pub(crate) fn steps(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for index in 0..=plan.last_op() {
@@ -83,7 +83,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
             _ => {
                 let line = object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"));
-                // Calls that are one thing, as those that drop capabilities one by one, are one line.
+                // Calls that belong together, such as those that drop capabilities one by one, are one line.
                 let belongs = index > 0 && plan.op(index - 1).skip > 0;
                 if !belongs || lines.last() != Some(&line) {
                     lines.push(line);
@@ -116,7 +116,7 @@ fn passed(plan: &Plan) -> Vec<String> {
     (0..).map_while(|n| plan.pair(n)).filter_map(line).collect()
 }
 
-/// The program that is tried first, and how many more there are: PATH may have dozens of directories.
+/// The candidate that is tried first, and the number of the others: PATH may have dozens of directories.
 fn programs(plan: &Plan, exec: &Op) -> String {
     let all: Vec<_> = (0..exec.b as i32).filter_map(|n| plan.candidate(exec, n)).collect();
     match (all.as_slice(), plan.searched()) {

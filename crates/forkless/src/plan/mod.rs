@@ -1,4 +1,5 @@
-//! A compiled command: what the child plays, and what the parent has to know of it. Made by `compile`, used by all that launches.
+//! A compiled command: the steps that the child plays, and what the parent needs to know of them. `compile` makes it,
+//! and every launcher uses it.
 
 use crate::environment::Held;
 use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
@@ -22,39 +23,40 @@ use posix_spawn::Extensions;
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
 pub(crate) struct Plan {
     pub(crate) arena: Box<[u64]>,
-    /// What each standard stream is when the run says nothing else.
+    /// The standard streams, unless the run overrides them.
     pub(crate) stdio: [Stream; 3],
-    /// The child's numbers of the socket pairs in slots 3 and up.
+    /// The child's descriptor numbers for the socket pairs in slots 3 and up.
     pub(crate) sockets: Vec<RawFd>,
-    /// The one of them over which descriptors come back.
+    /// The one of them over which the child sends descriptors back.
     pub(crate) back: Option<RawFd>,
-    /// The master of the terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
+    /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
     pub(crate) pty: Option<Weak<OwnedFd>>,
-    /// The highest descriptor of the parent's that every run passes; -1: none.
+    /// The parent's highest descriptor that every run passes; -1: none.
     pub(crate) highest_source: RawFd,
     /// Every descriptor that is not close-on-exec is inherited.
     pub(crate) inherit_all: bool,
-    /// The child takes on other ids, capabilities or user namespaces: others may look at it that may not look at us.
+    /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then
+    /// inspect the child.
     pub(crate) changes_ids: bool,
-    /// The child reads descriptors in our table before it has its own.
+    /// The child uses descriptors in the parent's file-descriptor table before it has its own.
     pub(crate) reads_early: bool,
-    /// `CLONE_NEW*`: the namespaces that the child is born in.
+    /// `CLONE_NEW*`: the new namespaces that the child starts in.
     pub(crate) namespaces: u64,
-    /// The maps of its user namespace, if any have to be written.
+    /// The ID maps of its user namespace, if any must be written.
     pub(crate) id_maps: Option<IdMaps>,
-    /// The child may not, or cannot, look at its parent: it is in another user or process-id namespace.
+    /// The child is in another user or PID namespace, and cannot inspect its parent or is not allowed to.
     pub(crate) is_foreign: bool,
-    /// The control group that the child is born in.
+    /// The cgroup that the child starts in.
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
-    /// A filter may kill the child at exec.
+    /// A seccomp filter may kill the child at exec.
     pub(crate) is_filtered: bool,
-    /// The child must be a vfork'd one.
+    /// The child must be cloned with `CLONE_VFORK`.
     pub(crate) vfork: bool,
     /// The child may be in another cgroup than the caller while it shares the caller's memory.
     pub(crate) changes_cgroup: bool,
-    /// The child has to know its parent.
+    /// The child needs its parent's PID.
     pub(crate) names_parent: bool,
-    /// The child sees no parent: it is in another process-id namespace.
+    /// The child is in another PID namespace, where its parent has no PID.
     pub(crate) is_in_other_pids: bool,
     /// The thread that clones it.
     pub(crate) creator: Creator,
@@ -62,50 +64,51 @@ pub(crate) struct Plan {
     pub(crate) kill_on_drop: bool,
     /// The child leads a process group of its own.
     pub(crate) leads_group: bool,
-    /// Flags of `clone3(2)` that the child is made with or not at all.
+    /// Flags of `clone3(2)`. If they cannot be set, no child is created.
     pub(crate) flags: u64,
-    /// Was a pidfd asked for, or refused?
+    /// Whether the command requested a pidfd, or none; `None`: neither.
     pub(crate) pidfd: Option<bool>,
-    /// The way the child is made.
+    /// The method that creates the child.
     pub(crate) launcher: Launcher,
-    /// With `Launcher::PosixSpawn`: what the C library has.
+    /// With `Launcher::PosixSpawn`: the functions that the C library has.
     pub(crate) extensions: Option<Extensions>,
-    /// What a forked child calls before exec.
+    /// The closures that a forked child calls before exec.
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) program: OsString,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,
-    /// Keeps an environment that the arena only names.
+    /// Keeps an environment alive that the arena only points to.
     pub(crate) _environment: Option<Held>,
-    /// Keeps descriptors open that were given to us.
+    /// Keeps the descriptors open that the command owns.
     pub(crate) _owned: Vec<Arc<OwnedFd>>,
 }
 
-/// The id maps of a plan, as the parent writes them.
+/// The ID maps of a plan, as the parent writes them.
 #[derive(Default)]
 pub(crate) struct IdMaps {
     pub(crate) uid: String,
     pub(crate) gid: String,
 }
 
-/// Who clones.
+/// The thread that clones.
 #[derive(Debug, Clone)]
 pub(crate) enum Creator {
     /// The thread that launches.
     Caller,
-    /// A thread that lives as long as the process, unless the caller is its first thread, which mostly does so too.
+    /// A thread that lives as long as the process. The process's first thread clones itself, because mostly it lives as
+    /// long.
     Process,
-    /// A thread that joins this process-id namespace first.
+    /// A thread that joins this PID namespace first.
     Member(Arc<OwnedFd>),
 }
 
-/// The slot of a terminal: the last, since those of socket pairs are counted from the first.
+/// The slot of a pseudo-terminal: the last one, because those of socket pairs are counted from the front.
 pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
 
 /// A standard stream as the command described it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Nothing was said.
+    /// Not set.
     Unset,
     /// The parent's.
     Inherit,
@@ -138,33 +141,33 @@ impl Stream {
 }
 
 impl Plan {
-    /// Does the kernel reap the child?
+    /// Whether the kernel reaps the child.
     pub(crate) fn is_autoreaped(&self) -> bool {
         self.flags & CLONE_AUTOREAP != 0
     }
 
-    /// Does the kernel kill the child when its pidfd is closed?
+    /// Whether the kernel kills the child when its pidfd is closed.
     pub(crate) fn is_autokilled(&self) -> bool {
         self.flags & CLONE_PIDFD_AUTOKILL != 0
     }
 
-    /// What the child plays. Valid as long as the plan is, wherever the plan itself is moved.
+    /// The arena that the child plays. Valid as long as the plan exists, even if the plan itself is moved.
     pub(crate) fn header(&self) -> *const Header {
         self.arena.as_ptr().cast()
     }
 
-    /// The same, to be read.
+    /// The arena's header.
     pub(crate) fn head(&self) -> &Header {
         // SAFETY: the arena begins with its header.
         unsafe { &*self.header() }
     }
 
-    /// The whole of what the child plays: it can be played elsewhere when it has been relocated there.
+    /// The whole arena. A copy of it elsewhere can be played after it has been relocated there.
     pub(crate) fn arena(&self) -> &[u64] {
         &self.arena
     }
 
-    /// The program as it was asked for.
+    /// The program as it was requested.
     pub(crate) fn program(&self) -> &OsStr {
         &self.program
     }
@@ -208,13 +211,13 @@ impl Plan {
         (0..self.last_op()).map(|index| self.op(index))
     }
 
-    /// The call of an op that is one.
+    /// The system call of an [`OpCode::Call`] op.
     pub(crate) fn call(&self, op: &Op) -> Option<&Call> {
         // SAFETY: the first operand of such an op is the offset of a Call.
         (op.code == OpCode::Call).then(|| unsafe { &*plan::at::<Call>(self.header(), op.a) })
     }
 
-    /// The numbers that the child is to have, 0 to 2 included.
+    /// The descriptor numbers that the program inherits, including 0 to 2.
     pub(crate) fn keep(&self) -> &[i32] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
@@ -247,7 +250,7 @@ mod tests {
     use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS, source_of};
     use forkless_core::plan::{Origin, Pair, Source};
 
-    /// A number stands for one origin, and a slot that no frame has leaves the child's descriptor alone.
+    /// A number stands for one origin. A slot that no frame has leaves the child's descriptor unchanged.
     #[test]
     fn an_origin_comes_back_from_its_number() {
         let origins =

@@ -1,4 +1,5 @@
-//! What of a plan `posix_spawn(3)` can do: what this C library has, and what is refused when the plan is made.
+//! The parts of a plan that `posix_spawn(3)` supports: which functions this C library has, and which settings are
+//! refused when the plan is made.
 
 use super::describe;
 use super::{Creator, Plan};
@@ -10,18 +11,18 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 pub(crate) type Actions = *mut libc::posix_spawn_file_actions_t;
 
-/// What not every C library has, found in the one that is there.
+/// The functions that not every C library has, looked up in the loaded one.
 #[derive(Clone, Copy)]
 pub(crate) struct Extensions {
     /// glibc 2.34.
     pub(crate) close_from: Option<unsafe extern "C" fn(Actions, c_int) -> c_int>,
     /// glibc 2.29, musl 1.1.24.
     pub(crate) chdir: Option<unsafe extern "C" fn(Actions, *const c_char) -> c_int>,
-    /// As that.
+    /// The same versions.
     pub(crate) fchdir: Option<unsafe extern "C" fn(Actions, c_int) -> c_int>,
 }
 
-/// `dlsym(3)`, which finds nothing in a program that is linked statically: then the settings that need it are refused.
+/// `dlsym(3)`. It finds nothing in a statically linked program: there the settings that need the function are refused.
 fn find(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a name that ends in NUL, looked for in what is loaded.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -29,7 +30,7 @@ fn find(name: &CStr) -> Option<*mut c_void> {
 }
 
 impl Extensions {
-    /// Looked for when a plan is made, since that may wait for the loader.
+    /// Called when a plan is made, and not when it is launched, because `dlsym(3)` may wait for the loader.
     pub(crate) fn get() -> Self {
         // SAFETY: the types are those of the functions of these names, spawn.h of glibc and musl.
         unsafe {
@@ -42,10 +43,10 @@ impl Extensions {
     }
 }
 
-/// glibc takes the policies of POSIX, musl none.
+/// The highest scheduling policy that the C library accepts. glibc accepts those of POSIX, musl none.
 const MOST_POLICY: u64 = if cfg!(target_env = "musl") { 0 } else { libc::SCHED_RR as u64 };
 
-/// What of this plan `posix_spawn` cannot do, in words; none if it can do all.
+/// The first setting of this plan that `posix_spawn` cannot do, in words; `None` if it can do all.
 pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     const OTHERS: &str = "Launcher::Clone and Launcher::Fork can";
     let cannot = |what: &str| Some(format!("posix_spawn cannot do {what}: {OTHERS}"));
@@ -80,7 +81,7 @@ pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
             OpCode::Chdir if extensions.chdir.is_some() => {}
             OpCode::Chdir => return lacks("addchdir", "current_dir"),
             _ => match describe::step_of(op) {
-                // Of something that another op is about.
+                // Close-on-exec of a descriptor that another op uses.
                 Step::PassFd => {}
                 Step::Chdir if extensions.fchdir.is_some() => {}
                 Step::Chdir => return lacks("addfchdir", "current_dir_fd"),
@@ -93,7 +94,7 @@ pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     if by_name { None } else { cannot("program_fd") }
 }
 
-/// The builder that asks for a step.
+/// The builder function that requests a step.
 fn setting_of(op: &Op, step: Step) -> &'static str {
     match step {
         Step::Signals if op.code == OpCode::SigIgnore => "signal_ignore",
@@ -161,7 +162,7 @@ mod tests {
     use crate::command::Command;
     use crate::compile::compile;
 
-    /// What an older library, or a static program, does not offer is refused by name, and nothing else is.
+    /// A function that an older library or a static program lacks is refused by name, and nothing else is refused.
     #[test]
     fn what_the_library_lacks_is_refused() {
         let none = Extensions { close_from: None, chdir: None, fchdir: None };

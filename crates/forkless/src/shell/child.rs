@@ -25,8 +25,8 @@ pub struct ShellChild {
 }
 
 impl ShellChild {
-    /// The child: its pipes, IDs and signals. A wait on it returns the program's own status; the functions below return
-    /// the status that a shell would report.
+    /// The child: its pipes, IDs and signals. A wait on it returns the program's own status; the functions below
+    /// return the status that a shell would report.
     ///
     /// ```
     /// let mut child = forkless::shell("exec sleep 60").spawn()?;

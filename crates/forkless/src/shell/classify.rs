@@ -98,13 +98,13 @@ impl fmt::Display for Syntax {
             Self::Pipe => "a pipeline",
             Self::List => "a list of commands",
             Self::Continuation => "a continued line",
-            Self::Unterminated => "a quote without end",
-            Self::Redirection => "a redirection of a rarer kind",
+            Self::Unterminated => "an unterminated quote",
+            Self::Redirection => "a redirection that only the shell supports",
             Self::Assignment(name) => return write!(out, "the variable {name}"),
             Self::Reserved(word) => return write!(out, "the reserved word {word}"),
-            Self::Builtin(name) => return write!(out, "{name}, which the shell does itself"),
-            Self::Exec => "exec of another kind",
-            Self::Name => "an unusual name of a program",
+            Self::Builtin(name) => return write!(out, "the builtin {name}"),
+            Self::Exec => "exec with options, variables or no program",
+            Self::Name => "an unusual program name",
         };
         out.write_str(words)
     }

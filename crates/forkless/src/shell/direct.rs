@@ -53,7 +53,8 @@ impl Direct {
         let command = &line.command;
         check_settings(command)?;
         check_privileges()?;
-        // A process that dash forks starts with no signal blocked, whatever dash itself has blocked; bash unblocks SIGCHLD.
+        // A process that dash forks starts with no signal blocked, whatever dash itself has blocked; bash unblocks
+        // SIGCHLD.
         check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
             true => ShellEnding::of(shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
@@ -105,8 +106,8 @@ impl Direct {
     }
 }
 
-/// Refuses settings that affect a shell in another way than the program, or that name descriptors that the redirections
-/// may need.
+/// Refuses settings that affect a shell in another way than the program, or that name descriptors that the
+/// redirections may need.
 fn check_settings(command: &Command) -> Result<(), Reason> {
     let Sandbox {
         unshare,
@@ -181,8 +182,8 @@ fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
     if is_clear || planted!("shell-blocked-direct") { Ok(()) } else { Err(Reason::Blocked) }
 }
 
-/// A redirection for the child. Pipes, terminals and devices are refused: opening one may block without end, or have an
-/// effect each time.
+/// A redirection for the child. Pipes, terminals and devices are refused: opening one may block without end, or have
+/// an effect each time.
 fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reason> {
     let (to, path, how) = match redirection {
         Redirection::Copy { to, from } => return Ok(ReadyFile::Copy { to: *to, from: *from }),

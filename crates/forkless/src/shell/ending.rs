@@ -26,8 +26,8 @@ struct Waiter {
     words: Words,
 }
 
-/// Where the shell would have written its message: to what the program has as standard error, since dash redirects its
-/// own and then forks.
+/// Where the shell would have written its message: the program's standard error, because dash redirects its own and
+/// then forks.
 #[derive(Debug, Clone)]
 enum Words {
     /// To this process's descriptor of this number.
@@ -93,9 +93,9 @@ impl ShellEnding {
 
     /// Returns the status that the shell would have reported, and writes the shell's message to standard error.
     ///
-    /// Where dash waits for the program, death by signal n is reported as exit code 128+n, with `Killed` or the like on
-    /// standard error. SIGHUP, SIGINT and SIGQUIT stay as they are: a terminal sends them to the shell too, which then
-    /// dies of them like the program.
+    /// Where dash waits for the program, death by signal n is reported as exit code 128+n, with `Killed` or the like
+    /// on standard error. SIGHUP, SIGINT and SIGQUIT stay as they are: a terminal sends them to the shell too, which
+    /// then dies of them like the program.
     ///
     /// ```
     /// let (mut child, ending) = forkless::shell("sleep 1").spawn()?.into_parts();
@@ -166,7 +166,8 @@ fn waits(shell: &Identity) -> io::Result<bool> {
     let mut command = Command::new(path);
     command.arg0("sh").args(["-c", LINE, "sh"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // In a session of its own it gets no signals of this process group. If such a signal killed it, the result would be wrong.
+    // In a session of its own it gets no signals of this process group. If such a signal killed it, the result would
+    // be wrong.
     command.setsid(true);
     for signal in 1..=64 {
         command.signal_block(signal);
@@ -192,7 +193,7 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     let ready =
         planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
     if ready {
-        // A failed write cannot be reported to anybody.
+        // A failed write is ignored: there is nowhere to report it.
         let _ = crate::quiet::write_quietly(fd, words);
     }
 }

@@ -230,8 +230,8 @@ fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) 
     Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last), text_size(given)))
 }
 
-/// Whether bash passes this level on unchanged: it adds one for itself, and subtracts it when it replaces itself by the
-/// program.
+/// Whether bash passes this level on unchanged: it adds one for itself, and subtracts it when it replaces itself by
+/// the program.
 fn is_level(value: &[u8]) -> bool {
     let digits = (1..=3).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     digits && (value == b"0" || value[0] != b'0') && value != b"999"

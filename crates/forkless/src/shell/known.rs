@@ -61,7 +61,8 @@ fn look(shell: &Path) -> Kind {
     }
 }
 
-/// Whether the file contains the version 5.2: with the version, the order of the environment and what is forked change.
+/// Whether the file contains the version 5.2: with the version, the order of the environment and what is forked
+/// change.
 fn is_bash_5_2(file: &Path) -> bool {
     const VERSION: &[u8] = b"@(#)Bash version 5.2.";
     fs::read(file).is_ok_and(|content| content.windows(VERSION.len()).any(|window| window == VERSION))

@@ -76,7 +76,8 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
 /// There is no shell process: the program's parent is the caller, its PID is the one that the caller knows, and a
 /// signal sent to that PID reaches it. Its resource usage does not include a shell's.
 ///
-/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to it.
+/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to
+/// it.
 pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
@@ -123,8 +124,8 @@ pub enum Reason {
     Blocked,
     /// The caller runs with another user's privileges, which a shell drops.
     Privileged,
-    /// The shell's own messages could not be written to the child's standard error: only the child opens that file, for
-    /// example.
+    /// The shell's own messages could not be written to the child's standard error: only the child opens that file,
+    /// for example.
     StandardError,
     /// The direct run failed at this step. The shell runs the line again and reports the failure.
     Failed(Step),
@@ -134,19 +135,19 @@ impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self {
             Self::Syntax(what) => return write!(out, "{what}"),
-            Self::Shell => "a shell whose ways are not known",
+            Self::Shell => "a shell whose behaviour is not known",
             Self::Waits => "a shell that waits for this program",
             Self::Environment(name) => return write!(out, "{name} is in the environment"),
-            Self::Order => "an environment whose order cannot be told",
-            Self::Path => "no PATH, or an unusual one",
-            Self::Directory => "the directory has no name",
-            Self::File(path) => return write!(out, "{path:?} is no ordinary file"),
-            Self::Umask => "a umask that takes writing from the owner",
+            Self::Order => "an environment whose order cannot be predicted",
+            Self::Path => "PATH is not set, or only the shell can interpret it",
+            Self::Directory => "the working directory has no path",
+            Self::File(path) => return write!(out, "{path:?} is not a regular file, or is in procfs"),
+            Self::Umask => "a umask that denies the owner write access",
             Self::Setting => "a setting that would change the shell too",
             Self::Blocked => "signals are blocked",
-            Self::Privileged => "privileges that a shell gives up",
-            Self::StandardError => "the shell's own words need a standard error",
-            Self::Failed(step) => return write!(out, "without it, it failed to {}", step.words()),
+            Self::Privileged => "privileges that a shell drops",
+            Self::StandardError => "standard error cannot take the shell's messages",
+            Self::Failed(step) => return write!(out, "the direct run failed at this step: {}", step.words()),
         };
         out.write_str(words)
     }

@@ -83,6 +83,6 @@ impl Process {
     /// The end of a child that is not watched any more.
     fn over(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.try_wait()?;
-        status.ok_or_else(|| io::Error::other("nobody watches this child"))
+        status.ok_or_else(|| io::Error::other("the runtime that watched this child has been dropped"))
     }
 }

@@ -31,39 +31,40 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a helper may take to say that it is there: a program's start, and what runs before `serve_if_asked`.
+/// Timeout for the start of a helper: the start of its program, and the code before `serve_if_asked`.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a helper is waited for that is to end. One that is stopped and cannot be killed is reaped later, as any dropped child.
+/// Timeout for the end of a helper. If it is stopped and cannot be killed, it is reaped later, like any dropped
+/// child.
 const END: Duration = Duration::from_secs(2);
 
-/// How often a caller that waits looks whether the helper is still there.
+/// Interval at which a waiting caller checks whether the helper still runs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Parcels that are kept for further launches.
+/// The number of parcels that are kept for further launches.
 const KEPT: usize = 64;
 
-/// A helper that has said that it is there.
+/// A helper that is ready.
 pub(crate) struct Helper {
     pub(crate) link: Arc<Link>,
     pub(crate) pid: i32,
-    /// What it cannot change in its children.
+    /// Its attributes that children cannot take on from the caller.
     pub(crate) identity: Identity,
-    /// The same, of what only some can change in themselves.
+    /// Its namespaces, which only privileged callers can change in themselves.
     pub(crate) namespaces: Namespaces,
-    /// The caller's own.
+    /// The caller's files in `/proc`.
     pub(crate) files: Files,
     child: Mutex<Child>,
-    /// 1 + the processor that it is kept on; 0: on none.
+    /// 1 + the CPU that it is bound to; 0: none.
     kept: AtomicU32,
 }
 
-/// What launches share with a helper; outlives it where a handle still has a parcel.
+/// The part of a helper that launches share. It outlives the helper as long as a handle has a parcel.
 pub(crate) struct Link {
-    /// The [process](process::generation) that started it: a forked copy has the socket too, and must not use it.
+    /// The [process](process::generation) that started it. A forked copy has the socket too, but must not use it.
     owner: u32,
     socket: OwnedFd,
-    /// The messages of one launch follow each other.
+    /// Lock for sending: the messages of one launch must not mix with others.
     sends: Mutex<()>,
     parcels: Mutex<Vec<Memory>>,
     /// The number of the next parcel.
@@ -78,7 +79,7 @@ struct Memory {
     id: u32,
 }
 
-// SAFETY: plain memory, which its holder alone uses, but for what the child writes by atomics.
+// SAFETY: plain memory. Only its owner uses it, except for what the child writes by atomics.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -108,7 +109,7 @@ impl Drop for Lease {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is whole at every moment.
+    // The data behind these locks is consistent at every moment, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,7 +124,7 @@ impl Helper {
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).fd(theirs, SOCKET);
-        // It is cloned by a thread that lives as long as the process, and ends with that.
+        // A thread that exists as long as the process clones it, so the signal comes when the process ends.
         command.parent_death_signal(SIGKILL).pidfd(true);
         for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
             command.signal_block(signal).signal_default(signal);
@@ -155,7 +156,7 @@ impl Helper {
         })
     }
 
-    /// How it ended, if it has.
+    /// How it has ended. `None` while it runs.
     pub(crate) fn end(&self) -> Option<String> {
         match lock(&self.child).try_wait() {
             Ok(None) => None,
@@ -165,7 +166,7 @@ impl Helper {
         }
     }
 
-    /// A helper that is stopped would keep its callers: it is continued, as a stopped child of ours is.
+    /// Continues the helper if it is stopped: its callers would be blocked otherwise.
     pub(crate) fn keep_going(&self) {
         let child = lock(&self.child);
         if is_stopped(self.pid) {
@@ -175,7 +176,8 @@ impl Helper {
         }
     }
 
-    /// Keeps it on the caller's processor, where that has `few`; says whether its children have to be put back.
+    /// Binds the helper to the caller's CPU if the caller has `few` CPUs. Returns whether the helper is bound, so
+    /// that its children must reset their CPU affinity.
     pub(crate) fn keep_near(&self, few: bool) -> bool {
         let kept = self.kept.load(Ordering::Relaxed);
         match processor::own().filter(|cpu| few && cpu + 1 != kept) {
@@ -187,11 +189,12 @@ impl Helper {
         }
     }
 
-    /// Sends a launch: the descriptors, and then the word.
+    /// Sends a launch: the descriptors, and then the request.
     pub(crate) fn send(&self, id: u32, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let _in_turn = lock(&self.link.sends);
         let mut rest = fds;
-        // Each message says how many came before it: with none a launch begins, whatever became of the one before.
+        // Each message has the number of descriptors sent before it. 0 starts a new launch, even if the one before
+        // was not complete.
         let before = |rest: &[BorrowedFd<'_>]| (fds.len() - rest.len()) as u64;
         while rest.len() > AT_ONCE {
             let (now, later) = rest.split_at(AT_ONCE);
@@ -201,7 +204,7 @@ impl Helper {
         self.push(&Message::new(Kind::Launch, id, before(rest)), rest)
     }
 
-    /// Waits for room in the socket for as long as the helper is there.
+    /// Sends one message. Waits for room in the socket as long as the helper runs.
     fn push(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         loop {
             match message.send(&self.link.socket, fds) {
@@ -219,7 +222,7 @@ impl Helper {
         }
     }
 
-    /// A parcel with room for so long an arena, as a stack; and its number.
+    /// A parcel with room for an arena of this length, as a stack, and its number.
     pub(crate) fn parcel(&self, arena: usize) -> Result<(Stack, NonNull<u8>, u32), Errno> {
         let memory = match self.link.take(arena) {
             Some(memory) => memory,
@@ -227,14 +230,14 @@ impl Helper {
         };
         let (base, id) = (memory.base, memory.id);
         let lease = Lease { memory: Some(memory), link: Arc::clone(&self.link) };
-        // SAFETY: the lease has the mapping, whose last child has left it.
+        // SAFETY: the lease owns the mapping, and its last child has left it.
         Ok((unsafe { Stack::lent(base, Box::new(lease)) }, base, id))
     }
 
     fn map(&self, length: usize) -> Result<Memory, Errno> {
         let file = memfd_create("forkless-parcel", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, length as u64)?;
-        // SAFETY: a new mapping where the kernel likes.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap(null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) }?;
         let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(Errno::NOMEM) };
         let id = lock(&self.link.free).pop().unwrap_or_else(|| self.link.next.fetch_add(1, Ordering::Relaxed));
@@ -250,13 +253,14 @@ impl Helper {
     }
 }
 
-/// Ends it and waits for that, when no launch needs it any more. It keeps nothing that would have to be put in order; children
-/// that it has made go on.
+/// Ends the helper and waits for its end, when no launch needs it. SIGKILL is safe: it has no state to save. Its
+/// children go on running.
 impl Drop for Helper {
     fn drop(&mut self) {
         if self.link.owner == process::generation() || planted!("zygote-ended-by-a-copy") {
             let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-            // Who has become somebody else since may not kill it; but it ends by itself, unless it is stopped.
+            // A caller that has changed its user since may not kill it. But it ends by itself when the socket is shut
+            // down, unless it is stopped.
             let _ = shutdown(&self.link.socket, Shutdown::Both);
             let _ = child.kill();
             let _ = child.wait_timeout(END);
@@ -266,7 +270,7 @@ impl Drop for Helper {
 
 impl Memory {
     fn parcel(&self) -> &Parcel {
-        // SAFETY: it lies in the mapping, and all bytes, zeroes too, are a valid one.
+        // SAFETY: it is inside the mapping, and any bytes are a valid Parcel.
         unsafe { self.base.byte_add(PARCEL_AT).cast().as_ref() }
     }
 
@@ -275,7 +279,8 @@ impl Memory {
     }
 
     fn unmap(self) {
-        // SAFETY: the whole mapping, which nobody refers to any more. A child that still runs on it does so in the helper's.
+        // SAFETY: the whole mapping, without references to it. A child that still runs on it uses the helper's
+        // mapping.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -284,14 +289,14 @@ impl Link {
     fn take(&self, arena: usize) -> Option<Memory> {
         let mut parcels = lock(&self.parcels);
         let fits = |memory: &Memory| memory.length >= ARENA_AT + arena && memory.has_left();
-        // The last one is the warmest.
+        // The last one is the most likely to be in the CPU's cache.
         let at = parcels.iter().rposition(fits)?;
         Some(parcels.swap_remove(at))
     }
 
     fn give_back(&self, memory: Memory) {
         if self.owner != process::generation() {
-            // In a forked copy the locks may be held for ever.
+            // In a forked copy the locks may stay locked for ever.
             return memory.unmap();
         }
         let left = memory.has_left();
@@ -301,7 +306,7 @@ impl Link {
             return;
         }
         drop(parcels);
-        // Where there is no room for the message the mapping is kept for the next time.
+        // If the socket has no room for the message, the mapping is kept for another launch.
         let _in_turn = lock(&self.sends);
         match Message::new(Kind::Forget, memory.id, 0).send(&self.socket, &[]) {
             Ok(()) => {
@@ -321,7 +326,7 @@ impl Drop for Link {
     }
 }
 
-/// Every number below 3 that is free: what is kept here is not to be taken for a standard stream that is closed.
+/// Occupies every free number below 3, so that the helper's descriptors are not mistaken for closed standard streams.
 fn low_numbers() -> io::Result<Vec<OwnedFd>> {
     let mut taken = Vec::new();
     loop {
@@ -333,7 +338,7 @@ fn low_numbers() -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// Waits for the helper's first word.
+/// Waits for the helper's first message.
 fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Result<()> {
     let deadline = Instant::now() + START;
     loop {
@@ -343,7 +348,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(0) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the helper of a zygote did not begin to serve"));
+                let why = format!("the zygote's helper was not ready within {} seconds", START.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             Ok(_) => break,
         }
@@ -356,14 +362,17 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         Ok(Some((message, _))) => match (message.kind(), message.value) {
             (Some(Kind::Hello), 0) => Ok(()),
             (Some(Kind::Hello), refusal::PRIVILEGED) => {
-                let why = "is given privileges when it is executed (set-user-id, capabilities), so it does not serve";
+                let why =
+                    "gains privileges when it is executed (setuid, capabilities), so it cannot be a zygote's helper";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{who} {why}")))
             }
-            _ => Err(io::Error::other(format!("{who} serves as the zygote of another version of forkless"))),
+            _ => Err(io::Error::other(format!(
+                "{who} cannot be the helper of this zygote: it uses another version of forkless"
+            ))),
         },
         Ok(None) | Err(_) => {
             let end = child.wait().map(|status| status.to_string()).unwrap_or_else(|error| error.to_string());
-            Err(io::Error::other(format!("{who}, started to be a zygote, ended before it served: {end}")))
+            Err(io::Error::other(format!("{who} ended before it was ready as a zygote's helper: {end}")))
         }
     }
 }

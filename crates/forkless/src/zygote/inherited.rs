@@ -1,15 +1,17 @@
-//! What a child inherits from the process that clones it, for a zygote's children, who are to be as if the caller had cloned them.
+//! The attributes that a child inherits from the process that clones it. A zygote's child must have those that it
+//! would have if the caller had cloned it.
 //!
 //! There are two kinds:
-//! - What a process can change in itself, the child *takes on*: the list is [`what`], with the directory, the mask for new files and the
-//!   ignored signals. [`observe`] reads it of the caller, [`mark_differences`] leaves out what the helper has too, and the child
-//!   sets the rest (`forkless_core::zygote_child`).
-//! - What it cannot change back is *compared* between caller and helper, and where it differs the helper is started again. In two
-//!   parts, by what a look costs: [`Identity`] before each launch, [`Namespaces`] while the child is being made, and only for
-//!   callers that can enter others, which takes CAP_SYS_ADMIN. (A caller that makes itself a user namespace gets that by it, or had it
-//!   before. A caller that has entered a mount namespace has another root, by the number of its mount.)
+//! - Attributes that a process can change in itself: the child *takes them on*. The list is [`what`], and the working
+//!   directory, umask and ignored signals. [`observe`] reads the caller's values, [`mark_differences`] skips those
+//!   that the helper has too, and the child sets the others (`forkless_core::zygote_child`).
+//! - Attributes that it cannot change, or not back: they are *compared* between caller and helper. If they differ,
+//!   the helper is started again. [`Identity`] is compared before each launch. [`Namespaces`] costs more: it is
+//!   compared while the child is being made, and only for callers that can enter namespaces, which takes
+//!   CAP_SYS_ADMIN. (A caller that creates a user namespace has CAP_SYS_ADMIN afterwards. A caller that has entered a
+//!   mount namespace has another root, which the mount ID shows.)
 //!
-//! A setting of processes that is in neither list is the helper's in the child.
+//! An attribute in neither list has the helper's value in the child.
 
 use super::namespaces::{Namespaces, Tasks};
 use crate::kernel;
@@ -21,15 +23,16 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
 use std::io;
 
-/// What of the calling thread a child can take on, but for directory, mask for files and ignored signals.
+/// Reads the calling thread's attributes that a child can take on, except the working directory, umask and ignored
+/// signals.
 pub(super) fn observe(adopt: &mut Adopt) {
-    // SAFETY: each reads a number, or writes into the place that it is given, which is large enough.
+    // SAFETY: each call returns a number, or writes into memory that is large enough.
     let ask = |number: u32, args: [usize; 6]| unsafe { sys::syscall(number, args) }.unwrap_or(0);
     for (number, value) in adopt.values.iter_mut().enumerate() {
         ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
     }
     adopt.group = ask(uapi::__NR_getpgid, [0; 6]) as i32;
-    // The kernel gives 20 less the value.
+    // The system call returns 20 minus the nice value.
     adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
     let mut priority = 0i32;
     let policy = ask(uapi::__NR_sched_getscheduler, [0; 6]) as i32;
@@ -42,10 +45,10 @@ pub(super) fn observe(adopt: &mut Adopt) {
     adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
 }
 
-/// Marks what the child has to take on: what differs between the caller (`asked`) and the helper (`own`), which it would inherit from. `kept`:
-/// the helper is kept on one processor.
+/// Marks the attributes that the child must take on: those that differ between the caller (`asked`) and the helper
+/// (`own`). `kept`: the helper is bound to one CPU.
 pub(super) fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
-    // The clone itself is counted against the limit of processes, so that is taken on here.
+    // RLIMIT_NPROC applies to the clone itself, so the helper takes it on before.
     let nproc = uapi::RLIMIT_NPROC as usize;
     let differs = asked.values[nproc] != own.values[nproc];
     if differs && kernel::set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
@@ -67,7 +70,7 @@ pub(super) fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
 }
 
-/// Lines of `/proc/PID/status`, with what they are in words.
+/// Lines of `/proc/PID/status`, and their names in errors.
 const LINES: [(&str, &str); 11] = [
     ("Uid:", "user ids"),
     ("Gid:", "group ids"),
@@ -82,7 +85,7 @@ const LINES: [(&str, &str); 11] = [
     ("Seccomp_filters:", "seccomp filters"),
 ];
 
-/// All of a short text of the kernel's, as it is at one moment: what comes in several reads may be of several moments.
+/// Reads a short file of `/proc` by one read. Several reads could return the states of several moments.
 fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(usual);
     loop {
@@ -90,15 +93,16 @@ fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
         if text.len() < text.capacity() || planted!("zygote-status-cut") {
             return Ok(text);
         }
-        // There may be more of it. How long it gets depends on the caller: its groups, the depth of its cgroup.
+        // The buffer is full, so there may be more. The length depends on the number of groups and the depth of the
+        // cgroup.
         let more = 2 * text.len();
         text.clear();
         text.reserve(more);
     }
 }
 
-/// The lines of `/proc/PID/cgroup`; none if a path is as long as the kernel can report: it may be longer, and which it is then
-/// nobody can tell. (Some kernels cut the path, others refuse the read.)
+/// The lines of `/proc/PID/cgroup`. `None` if a path has the maximum length that the kernel reports: the real path
+/// may be longer, and is not known then. (Some kernels truncate the path, others refuse the read.)
 fn cgroup(file: &File) -> Option<Vec<u8>> {
     const PATH_MAX: usize = 4096;
     let text = whole(file, 512).ok()?;
@@ -108,7 +112,7 @@ fn cgroup(file: &File) -> Option<Vec<u8>> {
     (!is_cut || planted!("zygote-cgroup-cut-accepted")).then_some(text)
 }
 
-/// A `/proc/PID/status`, but for its first line: a program's name, which may be any bytes.
+/// A `/proc/PID/status` without its first line, the program's name, which may contain any bytes.
 pub(crate) struct Status {
     text: Vec<u8>,
     from: usize,
@@ -126,13 +130,13 @@ impl Status {
         Ok(Self { text, from })
     }
 
-    /// The values of these labels, which stand in this order.
+    /// The values of these labels, which must be in the order of the file.
     fn values<const N: usize>(&self, labels: [&str; N]) -> [Option<&[u8]>; N] {
         let mut lines = self.text[self.from..].split(|&byte| byte == b'\n');
         labels.map(|label| {
             let mut rest = lines.clone();
             let found = rest.find_map(|line| line.strip_prefix(label.as_bytes()));
-            // A kernel without it does not hide the next one.
+            // If a kernel does not have this label, the search for the next one starts at the same place.
             found.inspect(|_| lines = rest)
         })
     }
@@ -141,13 +145,13 @@ impl Status {
         u64::from_str_radix(std::str::from_utf8(value?).ok()?.trim(), base).ok()
     }
 
-    /// The mask for new files, and the signals that are ignored (bit n-1 is signal n).
+    /// The umask, and the ignored signals (bit n-1 is signal n).
     pub(crate) fn umask_and_ignored(&self) -> (Option<u32>, Option<u64>) {
         let [umask, ignored] = self.values(["Umask:", "SigIgn:"]);
         (Self::number(umask, 8).map(|mask| mask as u32), Self::number(ignored, 16))
     }
 
-    /// Can the thread enter namespaces?
+    /// Whether the thread can enter namespaces.
     pub(crate) fn enters_namespaces(&self) -> bool {
         const CAP_SYS_ADMIN: u32 = 21;
         let [effective] = self.values(["CapEff:"]);
@@ -155,7 +159,7 @@ impl Status {
     }
 }
 
-/// Files of this process that are kept open to be read at each launch.
+/// Files in `/proc` that stay open, because each launch reads them.
 pub(crate) struct Files {
     cgroup: File,
     oom_score_adj: File,
@@ -169,13 +173,13 @@ impl Files {
         Ok(Self { cgroup: open("cgroup")?, oom_score_adj: open("oom_score_adj")?, tasks })
     }
 
-    /// The namespaces that children of a thread are born in.
+    /// The namespaces that a thread's children get.
     pub(crate) fn namespaces(&self, thread: i32) -> sys::Result<Namespaces> {
         self.tasks.namespaces(thread)
     }
 }
 
-/// What is compared before each launch.
+/// The attributes that are compared before each launch.
 pub(crate) struct Identity {
     status: Status,
     session: i32,
@@ -187,16 +191,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// That of the calling thread. The error is that of `/proc/thread-self/cgroup`.
+    /// Those of the calling thread. The error is that of reading `/proc/thread-self/cgroup`.
     pub(crate) fn of_caller(status: Status, files: &Files) -> io::Result<Self> {
-        // The file that is kept open is the first thread's, and each thread may be in a cgroup of its own.
+        // The open file is that of the main thread, but each thread may be in another cgroup.
         let is_first = sys::gettid() == sys::getpid();
         let is_first = is_first || planted!("zygote-cgroup-of-the-first-thread");
         let cgroup = if is_first { cgroup(&files.cgroup) } else { cgroup(&File::open("/proc/thread-self/cgroup")?) };
         Ok(Self::of_files(status, 0, "/", files, cgroup))
     }
 
-    /// That of another process.
+    /// Those of another process.
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
         let status = Status::read(&format!("/proc/{pid}/status"))?;
         let files = Files::of(pid)?;
@@ -204,7 +208,7 @@ impl Identity {
     }
 
     fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
-        // STATX_MNT_ID, Linux 5.8; before that the number is 0.
+        // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
         let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
         let root = statx(CWD, root, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
@@ -223,7 +227,7 @@ impl Identity {
         &self.status
     }
 
-    /// The first difference, in words.
+    /// The first difference, as errors name it.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let labels = LINES.map(|(label, _)| label);
         let (ours, theirs) = (self.status.values(labels), other.status.values(labels));
@@ -233,7 +237,7 @@ impl Identity {
         let others = [
             (self.session != other.session, "session"),
             (self.root != other.root, "root directory or mount namespace"),
-            (self.cgroup.is_none() || self.cgroup != other.cgroup, "control group"),
+            (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
         others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)

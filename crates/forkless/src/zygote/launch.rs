@@ -1,8 +1,9 @@
-//! A launch by a zygote: the plan, the run and what the caller is go into a parcel, the descriptors over the socket.
+//! A launch by a zygote: the plan, the run and the caller's attributes are put into a parcel, and the descriptors are
+//! sent over the socket.
 //!
-//! The kernel writes the child's pid into the parcel before the child runs, so a helper that is killed at any moment has
-//! either made a child that is known, or none. From there on it is a child as any: the futex word in the parcel says when it
-//! has left the helper's memory, and its failure is in the frame.
+//! The kernel writes the child's PID into the parcel before the child runs. So whenever a helper is killed, either
+//! the child's PID is known, or no child exists. After that it is a child like any other: the futex word in the
+//! parcel shows when it has left the helper's memory, and its error is in the frame.
 
 use super::Request;
 use super::helper::{Helper, PATIENCE};
@@ -40,24 +41,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// A field of a parcel that has been sent: helper and child write to it meanwhile, so a reference is made to nothing but what is
-/// atomic, or does not change any more.
+/// A field of a parcel that has been sent. Helper and child write to the parcel meanwhile, so references are allowed
+/// only to atomics and to fields that no longer change.
 macro_rules! field {
     ($base:expr, $($field:ident).+) => {{
         let parcel = $base.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
-        // SAFETY: mapped for as long as its stack is held, which outlives each use here.
+        // SAFETY: the parcel is mapped as long as its stack exists, which outlives each use here.
         unsafe { &(*parcel).$($field).+ }
     }};
 }
 
-/// How often a launch is tried when helpers die under it.
+/// How many helpers a launch tries if they die during the launch.
 const TRIES: usize = 3;
 
-/// Why a launch has to be tried again, by another helper.
+/// Why a launch must be tried again with another helper.
 enum Again {
-    /// The helper has ended, and there is no child.
+    /// The helper has ended without making the child. How it ended.
     Died(String),
-    /// It is not what the caller is, in this.
+    /// Its attributes differ from the caller's. The first difference.
     Differs(&'static str),
 }
 
@@ -93,49 +94,51 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
                 zygote.discard(&helper, true);
                 if !zygote.restarts() || tries >= TRIES {
                     let pid = helper.pid;
-                    return Err(says(format!("the helper, process {pid}, has ended before there was a child: {how}")));
+                    return Err(says(format!("the helper (PID {pid}) ended before it made the child: {how}")));
                 }
             }
             Err(Refused::Again(Again::Differs(how))) => {
                 zygote.discard(&helper, false);
                 if tries >= TRIES {
-                    return Err(says(format!("a child of the helper cannot be what the caller is: its {how} differ")));
+                    return Err(says(format!(
+                        "a child of the helper would not inherit the caller's attributes: {how}"
+                    )));
                 }
             }
         }
     }
 }
 
-/// What no zygote can do.
+/// Refuses what no zygote can do.
 fn refuse(plan: &Plan) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::check(plan.program(), why));
     if plan.launcher != Launcher::Clone {
         return refuse(
-            "a zygote clones: the command asks for another launcher, or for pre_exec (launch_with is for that)",
+            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with instead",
         );
     }
     if plan.flags != 0 {
-        return refuse("a zygote's child is the caller's by CLONE_PARENT, with which it cannot be autoreaped");
+        return refuse("a zygote cannot do autoreap: it clones with CLONE_PARENT, which excludes CLONE_AUTOREAP");
     }
     if plan.inherit_all {
-        return refuse("a zygote cannot have everything inherited: it has not got the caller's descriptors");
+        return refuse("a zygote cannot do inherit_all: it does not have the caller's descriptors");
     }
     if plan.names_parent && matches!(plan.creator, Creator::Caller) {
-        return refuse("thread_death_signal cannot follow the caller's thread where a zygote clones");
+        return refuse("a zygote cannot do thread_death_signal: its children are not cloned by the calling thread");
     }
     Ok(())
 }
 
-/// What goes along with a launch, in the order of the parcel's patches.
+/// The descriptors of a launch, in the order of the parcel's patches.
 struct Descriptors<'a> {
     fds: Vec<BorrowedFd<'a>>,
     places: Vec<u32>,
 }
 
 impl Descriptors<'_> {
-    /// `fd`, whose number there is to be written so many bytes behind the mapping's start.
+    /// Adds `fd`. The helper stores its own number of it at offset `at` of the mapping.
     fn add(&mut self, fd: RawFd, at: usize) {
-        // SAFETY: used while the launch goes on, in which whoever owns it keeps it open; a number that is not open is an error.
+        // SAFETY: used only during the launch, while its owner keeps it open. A number that is not open is an error.
         self.fds.push(unsafe { BorrowedFd::borrow_raw(fd) });
         self.places.push(at as u32);
     }
@@ -145,9 +148,9 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let on_zygote = |error: io::Error, what: &str| {
         Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
     };
-    let status = Status::of_caller().map_err(|error| on_zygote(error, "with /proc/thread-self/status"))?;
+    let status = Status::of_caller().map_err(|error| on_zygote(error, "while reading /proc/thread-self/status"))?;
     let caller = Identity::of_caller(status, &helper.files)
-        .map_err(|error| on_zygote(error, "with /proc/thread-self/cgroup"))?;
+        .map_err(|error| on_zygote(error, "while reading /proc/thread-self/cgroup"))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
@@ -158,7 +161,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let arena = plan.arena();
     let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + calls.len()) {
         Ok(parcel) => parcel,
-        Err(error) => return Err(lost(plan, helper, error, "for its memory")),
+        Err(error) => return Err(lost(plan, helper, error, "while sending its memory")),
     };
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
@@ -173,7 +176,11 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     parcel.order.calls_len = calls.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
     let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
-        return Err(Error::check(plan.program(), format!("more than {MAX_PATCHES} descriptors for a zygote")).into());
+        return Err(Error::check(
+            plan.program(),
+            format!("a zygote takes at most {MAX_PATCHES} descriptors for one launch"),
+        )
+        .into());
     };
     places.copy_from_slice(&descriptors.places);
     let started = Instant::now();
@@ -182,13 +189,13 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
         if error == rustix::io::Errno::BADF {
             return Err(not_open(plan, run).into());
         }
-        return Err(lost(plan, helper, error, "for its descriptors"));
+        return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
     let difference = look_meanwhile(base, caller.status(), helper);
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
-        return Err(no_child(plan, run, request, base).into());
+        return Err(no_child(plan, request, base).into());
     };
     let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
     let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
@@ -196,7 +203,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     finish(plan, run, base, running, difference)
 }
 
-/// While the child is being made, which waits for the word: have we entered another namespace?
+/// Compares the namespaces while the helper makes the child, which waits for the result. Returns the difference.
 fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option<&'static str> {
     if !status.enters_namespaces() {
         return None;
@@ -206,14 +213,15 @@ fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option
     let difference = (!same).then_some("namespaces");
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
     checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
-    // Stored before the child looks or, where it has looked already, after it has said that it waits.
+    // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
+    // waits.
     if waits.load(Ordering::SeqCst) != 0 {
         sys::futex_wake(checked);
     }
     difference
 }
 
-/// From the moment on that there is a child.
+/// The rest of a launch, after the child exists.
 fn finish(
     plan: &Plan,
     run: &Run<'_>,
@@ -238,7 +246,7 @@ fn finish(
                 reap(&running);
                 return Err(clone_error(plan, true, error).into());
             }
-            // Refused; or it has ended and somebody else has reaped it, which the wait will say.
+            // The call is refused. Or the child has ended and other code has reaped it, which the wait will report.
             Err(_) => {}
         }
     }
@@ -267,7 +275,7 @@ fn finish(
                 outcome
             {
                 if matches!(errno, errno::EPERM | errno::EACCES) {
-                    // A helper that starts from what the caller is now has nothing to raise.
+                    // A new helper starts with the caller's present values, so its children need not raise any.
                     return Err(Refused::Again(Again::Differs("limits or scheduling")));
                 }
             }
@@ -277,7 +285,7 @@ fn finish(
     }
 }
 
-/// Puts a run, a plan's arena and the caller's state into a parcel.
+/// Puts a run, a plan's arena and the caller's attributes into a parcel.
 fn fill(
     plan: &Plan,
     run: &Run<'_>,
@@ -310,14 +318,15 @@ fn fill(
     let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     *sent.checked.get_mut() = if status.enters_namespaces() { GO_WAIT } else { GO };
     *sent.waits.get_mut() = 0;
-    // A caller that waits for exec is woken by that; and where the helper stands still the child is to be known before.
+    // A caller that waits for the exec is woken by the exec. The others must get the PID earlier, even if the helper
+    // waits for the child (vfork).
     sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
     (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(0o022), ignored.unwrap_or(0));
     order.namespaces = plan.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
-    // A child that changes its ids takes the helper's memory away from debuggers, until it has left.
+    // A child that changes its IDs makes the helper's memory non-dumpable until it has left, so the helper waits.
     order.vfork = ((plan.vfork || plan.changes_ids) && !planted!("zygote-without-vfork")) as u32;
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
@@ -329,7 +338,7 @@ fn fill(
         descriptors.add(namespace.as_raw_fd(), PID_NAMESPACE_AT);
     }
     let arena = plan.arena();
-    // SAFETY: the parcel has room for the arena, which does not overlap it.
+    // SAFETY: the parcel has room for the arena, and the two do not overlap.
     unsafe { base.byte_add(ARENA_AT).cast().copy_from(NonNull::from(arena).cast::<u64>(), arena.len()) };
     read_early(plan, descriptors);
     for (at, source) in sources(plan, run) {
@@ -337,7 +346,7 @@ fn fill(
     }
 }
 
-/// Calls before the child has its table that name a descriptor of the caller's, in their first argument.
+/// Adds the descriptors that calls use before the child has its own table: their first argument.
 fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
     for index in 0..plan.last_op() {
         let op = plan.op(index);
@@ -354,7 +363,7 @@ fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
     }
 }
 
-/// The caller's descriptor for each pair that has one, and where in the parcel the pair's source stands.
+/// The caller's descriptor of each pair that has one, and the offset of the pair's source in the parcel.
 fn sources<'a>(plan: &'a Plan, run: &'a Run<'_>) -> impl Iterator<Item = (usize, RawFd)> + 'a {
     let first = plan.head().pairs as usize;
     (0..).map_while(|n| plan.pair(n)).enumerate().filter_map(move |(n, pair)| {
@@ -366,21 +375,23 @@ fn sources<'a>(plan: &'a Plan, run: &'a Run<'_>) -> impl Iterator<Item = (usize,
 fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
     match frame::source_of(&run.slots, pair) {
         SLOT_NULL => None,
-        // A closed one stays closed, and so does one that would end with exec: what the helper has there does so too.
+        // A closed or close-on-exec stream is not sent. The helper's own is close-on-exec too, so the program has
+        // none.
         SLOT_INHERIT => Some(pair.target)
             .filter(|&target| sys::descriptor_flags(target) == Ok(0) || planted!("zygote-streams-past-close-on-exec")),
         fd => Some(fd),
     }
 }
 
-/// The calling thread's directory, at a number that is no standard stream's, lest it be taken for one that is closed.
+/// The calling thread's working directory, at a number above 2, so that it is not mistaken for a closed standard
+/// stream.
 fn directory() -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, ".", flags, Mode::empty())?;
     if directory.as_raw_fd() > 2 { Ok(directory) } else { rustix::io::fcntl_dupfd_cloexec(&directory, 3) }
 }
 
-/// The message was refused because one of the descriptors is not open: that is said as the child would.
+/// The error if the message was refused because a descriptor is not open: the same that a child would report.
 fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
     let closed = (0..)
         .map_while(|n| Some((n, plan.pair(n)?)))
@@ -390,21 +401,22 @@ fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
         (Some((detail, _)), Some(op)) => {
             failed(plan, Outcome::Failed { op, code: OpCode::Place, detail, errno: errno::EBADF })
         }
-        // Before it has its table the child reads others.
+        // The child uses other descriptors before it has its own table.
         _ => failed(plan, Outcome::Failed { op: 0, code: plan.op(0).code, detail: -1, errno: errno::EBADF }),
     }
 }
 
-/// A message could not be sent.
+/// The error if a message could not be sent.
 fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> Refused {
     if matches!(error, rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) {
         return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
     }
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
-    error.note("it is asked over a socket: unix(7)").into()
+    error.note("the request goes over a socket: see unix(7)").into()
 }
 
-/// Waits until there is a child; none if the helper has said that there will be none. The error: how the helper has ended.
+/// Waits for the child's PID. `None` if the helper has reported that there will be no child. The error: how the
+/// helper has ended.
 fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
     let frame = stack.frame();
     let known = || Some(frame.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0);
@@ -417,7 +429,7 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
         }
         if looked.elapsed() >= PATIENCE {
             looked = Instant::now();
-            // It will be waited for as a child is.
+            // From here on the child can be waited for, whatever happens to the helper.
             if known().is_some() {
                 return Ok(known());
             }
@@ -433,34 +445,34 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
     }
 }
 
-/// The helper's own failure.
-fn no_child(plan: &Plan, run: &Run<'_>, request: &Request<'_>, base: NonNull<u8>) -> Error {
+/// The error of a helper that could not make the child.
+fn no_child(plan: &Plan, request: &Request<'_>, base: NonNull<u8>) -> Error {
     let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
     match field!(base, order.failure).load(Ordering::Relaxed) {
         failure::CLONE => clone_error(plan, false, error),
         failure::DESCRIPTORS => {
-            on_zygote("with its descriptors").note(format!("{} and more are too many for the helper", run.slots.len()))
+            on_zygote("while receiving its descriptors").note("the helper could not receive all of them: RLIMIT_NOFILE")
         }
         failure::FUNCTION => {
             let name = request.calls.get(error as usize).map_or("?", |(name, _)| name);
-            let why = "there is none of that name in the helper's registry";
+            let why = "the helper has no function of this name";
             Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }
         failure::JOIN => creator_error(plan, CreatorError::Join(error)),
-        _ => on_zygote("with its plan"),
+        _ => on_zygote("while reading its plan"),
     }
 }
 
-/// Why one of the functions was the end of the launch, if one was.
+/// The error of the function that made the launch fail, if one did.
 fn function_error(plan: &Plan, stack: &Stack, base: NonNull<u8>, status: Option<ExitStatus>) -> Option<Error> {
     let number = field!(base, order.function).load(Ordering::Acquire).checked_sub(1)? as usize;
-    // The child may have written anything there, wherever it should not have.
+    // The child may have overwritten these numbers by mistake.
     let (start, length) = (*field!(base, order.calls) as usize, *field!(base, order.calls_len) as usize);
     if ARENA_AT + start + length > stack.lent_length() {
         return None;
     }
-    // SAFETY: it lies in the parcel; the child, which alone could change it, has ended.
+    // SAFETY: it is inside the parcel (just checked), and the child, which alone could change it, has ended.
     let list = unsafe { std::slice::from_raw_parts(base.byte_add(ARENA_AT + start).as_ptr(), length) };
     let name = read_calls(list).nth(number).map(|(name, _)| String::from_utf8_lossy(name).into_owned())?;
     let why = match field!(base, order.said).load(Ordering::Acquire) as usize {
@@ -478,9 +490,10 @@ fn function_error(plan: &Plan, stack: &Stack, base: NonNull<u8>, status: Option<
     Some(Error::said(plan.program(), Step::Function, why).on(format!("{name:?}")))
 }
 
-/// The error of a launch whose failure is seen only now, if it was a function's.
+/// The error of a function, if it is noticed only after the launch has returned.
 pub(super) fn late_function_error(stack: &Stack, plan: &Plan, status: Option<ExitStatus>) -> Option<Error> {
-    // SAFETY: the frame of a zygote's child stands there in its parcel's mapping, which lives as long as the stack.
+    // SAFETY: the frame of a zygote's child is at this offset in its parcel's mapping, which exists as long as the
+    // stack.
     let base = unsafe { NonNull::new(stack.frame_ptr())?.cast::<u8>().byte_sub(PARCEL_AT) };
     function_error(plan, stack, base, status)
 }

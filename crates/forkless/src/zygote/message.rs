@@ -1,9 +1,9 @@
-//! What a caller and its zygote tell each other.
+//! The messages between a caller and its zygote's helper.
 //!
-//! Requests are small messages on a socket that keeps them apart (SOCK_SEQPACKET), with descriptors beside them. All else of
-//! a launch lies in a *parcel*: memory that both have mapped, with the child's stack, its frame, what it is to take on, and the
-//! plan's arena. The kernel clears the frame's futex word in it as it does in the caller's own memory, so the caller waits as
-//! for any child, and learns what failed in the same way. There is no answer on the socket but the first one.
+//! Requests are small messages on a SOCK_SEQPACKET socket, with descriptors attached. Everything else of a launch is
+//! in a *parcel*: memory that both processes have mapped, with the child's stack, its frame, the caller's attributes
+//! and the plan's arena. The kernel clears the frame's futex word there as in the caller's own memory, so the caller
+//! waits and gets errors as for any other child. The helper sends only its first message, `Hello`.
 
 use forkless_core::frame::{Frame, SLOTS};
 use forkless_core::plan::{self, MAX_FDS};
@@ -18,31 +18,31 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use crate::launch::stack::{GUARD, MAPPING, frame_offset};
 
-/// "fkzy".
+/// The first word of each message: "fkzy".
 const MAGIC: u32 = 0x797a_6b66;
 
-/// Both sides must be of one make: the layout of plans, of frames and of parcels.
+/// The version of the layout of plans, frames and parcels. It must be the same on both sides.
 const VERSION: u32 = plan::VERSION << 16 | 2;
 
-/// What a message is about.
+/// The kind of a message.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The zygote is there. `value`: 0, or why it does not serve: one of [`refusal`].
+    /// The helper is ready. `value`: 0, or why it refuses to serve: one of [`refusal`].
     Hello = 1,
-    /// Map the memory that comes with this as this parcel. `value`: its length.
+    /// Map the attached memory as this parcel. `value`: its length.
     Map = 2,
     /// More descriptors for this parcel's launch.
     Descriptors = 3,
-    /// Launch what this parcel holds.
+    /// Launch the plan in this parcel.
     Launch = 4,
     /// Unmap this parcel.
     Forget = 5,
 }
 
-/// Why a helper does not serve.
+/// Why a helper refuses to serve.
 pub(super) mod refusal {
-    /// It has more privileges than who started it.
+    /// Its exec gave it more privileges than its parent may have.
     pub(crate) const PRIVILEGED: u64 = 1;
 }
 
@@ -65,14 +65,14 @@ impl Message {
         Self { magic: MAGIC, version: VERSION, kind: kind as u32, parcel, value }
     }
 
-    /// None for the message of another make.
+    /// The kind. `None` for a message of another version.
     pub(super) fn kind(&self) -> Option<Kind> {
         let kinds = [Kind::Hello, Kind::Map, Kind::Descriptors, Kind::Launch, Kind::Forget];
         let ours = self.magic == MAGIC && self.version == VERSION;
         kinds.into_iter().find(|&kind| ours && kind as u32 == self.kind)
     }
 
-    /// One of any bytes.
+    /// A message of arbitrary bytes.
     #[cfg(any(test, fuzzing))]
     pub(super) fn of(bytes: [u8; size_of::<Self>()]) -> Self {
         // SAFETY: plain numbers, for which any bytes are good.
@@ -95,7 +95,8 @@ impl Message {
         sendmsg(socket, &[IoSlice::new(self.bytes())], &mut control, flags).map(drop)
     }
 
-    /// `recvmsg(2)`; `take` gets the descriptors. None at the end; also says whether descriptors were lost.
+    /// `recvmsg(2)`; `take` gets the descriptors. `None` at the end of the stream. The flag is set if descriptors
+    /// were lost.
     pub(super) fn receive<F: AsFd>(
         socket: F,
         mut take: impl FnMut(std::os::fd::OwnedFd),
@@ -115,83 +116,83 @@ impl Message {
     }
 }
 
-/// The most descriptors of a launch: the plan's, the directory, the control group, namespaces and directories that are read
-/// early.
+/// The maximum number of descriptors of a launch: those of the plan, the working directory, the cgroup, and the
+/// namespaces and directories that the child uses before it has its own table.
 pub(crate) const MAX_PATCHES: usize = MAX_FDS + SLOTS + 16;
 
-/// How much of a function's own words is told.
+/// The maximum length of a function's error message.
 pub(crate) const WORDS: usize = 400;
 
-/// A parcel, from the frame on.
+/// A parcel's contents from the frame on.
 #[repr(C)]
 pub(crate) struct Parcel {
     pub(crate) sent: Sent,
     pub(crate) order: Order,
 }
 
-/// What the zygote is to do, and what came of it.
+/// The request to the helper, and the result.
 #[repr(C)]
 pub(crate) struct Order {
     /// `CLONE_NEW*`.
     pub(crate) namespaces: u64,
-    /// The directory of the control group that the child is born in; -1: none.
+    /// The directory of the child's cgroup (`CLONE_INTO_CGROUP`); -1: the helper's.
     pub(crate) cgroup: i32,
-    /// The process-id namespace that the child is born in; -1: none.
+    /// The PID namespace of the child; -1: the helper's.
     pub(crate) pid_namespace: i32,
-    /// The zygote stands still until the child has left its memory.
+    /// 1: clone with `CLONE_VFORK`, so that the helper waits until the child has left its memory.
     pub(crate) vfork: u32,
-    /// 1: the zygote is kept on the caller's processor, which is no matter of the child's.
+    /// 1: the helper is bound to the caller's CPU; the child must not inherit that.
     pub(crate) kept: u32,
-    /// The functions to call lie so many bytes behind the arena's start; 0: there are none.
+    /// Offset of the list of functions from the start of the arena; 0: there are none.
     pub(crate) calls: u32,
-    /// How long their list is.
+    /// Length of that list.
     pub(crate) calls_len: u32,
-    /// How many descriptors come.
+    /// Number of descriptors.
     pub(crate) descriptors: u32,
-    /// Where each number goes that a descriptor has got: so many bytes behind the mapping's start.
+    /// Where the number of each received descriptor is stored, as an offset from the start of the mapping.
     pub(crate) patches: [u32; MAX_PATCHES],
-    /// Why there is no child: one of [`failure`]; 0: there is one.
+    /// Why there is no child: one of [`failure`]; 0: the child exists.
     pub(crate) failure: AtomicU32,
-    /// The errno of that, or the number of an unknown function.
+    /// The errno of that failure, or the number of an unknown function.
     pub(crate) errno: AtomicI32,
     /// 1: `clone3(2)` was refused.
     pub(crate) old_clone: AtomicU32,
-    /// 1 + the number of the function that the child is in, or that failed; 0: none.
+    /// 1 + the number of the function that runs or has failed; 0: none.
     pub(crate) function: AtomicU32,
-    /// How many bytes of `words` it has left.
+    /// Length of the message in `words`.
     pub(crate) said: AtomicU32,
-    /// Why it failed, in its own words.
+    /// The function's error message.
     pub(crate) words: UnsafeCell<[u8; WORDS]>,
 }
 
-/// Why a zygote made no child.
+/// Why the helper has made no child.
 pub(crate) mod failure {
     /// The clone itself.
     pub(crate) const CLONE: u32 = 1;
-    /// Not all descriptors have come.
+    /// Some descriptors have not arrived.
     pub(crate) const DESCRIPTORS: u32 = 2;
-    /// A function of that name was never added.
+    /// The registry has no function of this name.
     pub(crate) const FUNCTION: u32 = 3;
     /// The plan is of another version, or its memory could not be mapped.
     pub(crate) const PLAN: u32 = 4;
-    /// The process-id namespace could not be joined.
+    /// The PID namespace could not be joined.
     pub(crate) const JOIN: u32 = 5;
 }
 
-/// Where the [`Parcel`] begins in its mapping: with its frame, where a stack has it.
+/// Offset of the [`Parcel`] in its mapping. It begins with the frame, which is where a stack has it.
 pub(crate) const PARCEL_AT: usize = frame_offset();
 
-/// Where the arena begins.
+/// Offset of the arena.
 pub(crate) const ARENA_AT: usize = (PARCEL_AT + size_of::<Parcel>()).next_multiple_of(4096);
 
-/// The length of a parcel that is kept for further launches. Pages that are not touched cost nothing.
+/// The length of a parcel that is reused. Untouched pages use no memory.
 pub(crate) const USUAL: usize = ARENA_AT + 128 * 1024;
 
 const _: () = assert!(PARCEL_AT + size_of::<Frame>() <= MAPPING && GUARD < PARCEL_AT);
 
-/// Where in the mapping the directory's number goes.
+/// Offset in the mapping of the working directory's number.
 pub(crate) const DIRECTORY_AT: usize = PARCEL_AT + offset_of!(Parcel, sent.adopt.directory);
-/// Where the control group's goes.
+/// Offset of the cgroup's number.
 pub(crate) const CGROUP_AT: usize = PARCEL_AT + offset_of!(Parcel, order.cgroup);
-/// Where the process-id namespace's goes.
+/// Offset of the PID namespace's number.
 pub(crate) const PID_NAMESPACE_AT: usize = PARCEL_AT + offset_of!(Parcel, order.pid_namespace);

@@ -1,7 +1,7 @@
 //! A zygote: a small helper process that clones children for the caller.
 //!
-//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. A [`Zygote`]
-//! launches the child in another way, for callers where that does not fit:
+//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. A
+//! [`Zygote`] launches the child in another way, for callers where that does not fit:
 //! - memory that no other process may ever see, or a host that forbids sharing it;
 //! - code of the caller's that must run between clone and exec;
 //! - a process that has a hundred thousand descriptors and passes some of them.
@@ -31,17 +31,17 @@
 //! # The helper's program
 //! The helper is the caller's own program, executed again through `/proc/self/exe`. It is never a copy of the caller,
 //! which may be large and have many threads, all of which a fork would have to deal with. That is why
-//! [`serve_if_asked`] must come first in `main`. A host that cannot call it there (an interpreter, a library in another
-//! program) sets another program that does: [`ZygoteOptions::program`]. The command `forkless zygote` is one, without
-//! functions.
+//! [`serve_if_asked`] must come first in `main`. A host that cannot call it there (an interpreter, a library in
+//! another program) sets another program that does: [`ZygoteOptions::program`]. The command `forkless zygote` is one,
+//! without functions.
 //!
 //! # What the child inherits
 //! The same as after [`Command::spawn`](crate::Command::spawn). Each launch sends the helper the calling thread's
 //! working directory, umask, standard streams, environment, signal mask, ignored signals, limits, process group, nice
 //! value, scheduling and CPU affinity. Other attributes cannot be given to another process: IDs, capabilities,
-//! namespaces, root, session, cgroup, seccomp filters, oom_score_adj. They are compared at each launch, while the child
-//! is being made. If they differ, the helper is started again from the caller as it is now. If they still differ, the
-//! launch is refused, and the error names the first difference.
+//! namespaces, root, session, cgroup, seccomp filters, oom_score_adj. They are compared at each launch, while the
+//! child is being made. If they differ, the helper is started again from the caller as it is now. If they still
+//! differ, the launch is refused, and the error names the first difference.
 //!
 //! # Differences from `Command::spawn`
 //! - When a sibling clones a child, the kernel gives the child the sibling's exit signal, SIGCHLD. So SIGCHLD handlers
@@ -151,8 +151,8 @@ impl ZygoteOptions {
         self
     }
 
-    /// Sets what happens when the helper has been killed (default: it is restarted). In both cases it is restarted when
-    /// the caller's own attributes have changed.
+    /// Sets what happens when the helper has been killed (default: it is restarted). In both cases it is restarted
+    /// when the caller's own attributes have changed.
     ///
     /// ```
     /// use forkless::zygote::{Restart, ZygoteOptions};
@@ -227,7 +227,8 @@ impl Zygote {
     /// not ready within 20 seconds.
     pub fn start(options: &ZygoteOptions) -> io::Result<Self> {
         if matches!(options.source, Source::Own) && !server::has_asked() {
-            let why = "the helper is this program, which has not called forkless::zygote::serve_if_asked first in main";
+            let why =
+                "this program cannot be its own helper: its main does not call forkless::zygote::serve_if_asked first";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let helper = Some(Arc::new(Helper::start(options)?));
@@ -290,9 +291,9 @@ impl Zygote {
     /// ```
     ///
     /// # Errors
-    /// As for [`launch`](Self::launch), and [`Step::Function`](crate::Step::Function) with the function's name: at once
-    /// if no function has this name; from [`Child::wait_exec`] and [`Child::wait`] if it failed, panicked or ended the
-    /// process.
+    /// As for [`launch`](Self::launch), and [`Step::Function`](crate::Step::Function) with the function's name: at
+    /// once if no function has this name; from [`Child::wait_exec`] and [`Child::wait`] if it failed, panicked or
+    /// ended the process.
     pub fn launch_with(&self, prepared: &Prepared, calls: &[(&str, &[u8])]) -> io::Result<Child> {
         self.begin(prepared, calls, Form::Launch, Defaults::Inherit)
     }
@@ -390,16 +391,17 @@ impl Zygote {
     /// The helper, started again if needed. The error is text for the user.
     pub(crate) fn helper(&self) -> Result<Arc<Helper>, String> {
         if self.owner != process::generation() && !planted!("zygote-of-another-process") {
-            return Err("it belongs to the process of which this one is a forked copy".into());
+            return Err("the zygote belongs to the process that forked this one".into());
         }
         let mut state = lock(&self.state);
         if let Some(helper) = &state.helper {
             return Ok(Arc::clone(helper));
         }
         if self.options.restart == Restart::Never && self.deaths.load(Ordering::Relaxed) > 0 {
-            return Err("it has ended, and is not to be started anew".into());
+            return Err("the helper has ended, and Restart::Never forbids to start it again".into());
         }
-        let helper = Helper::start(&self.options).map_err(|error| format!("it could not be started anew: {error}"))?;
+        let helper =
+            Helper::start(&self.options).map_err(|error| format!("the helper could not be started again: {error}"))?;
         let helper = Arc::new(helper);
         self.starts.fetch_add(1, Ordering::Relaxed);
         state.helper = Some(Arc::clone(&helper));

@@ -1,4 +1,4 @@
-//! The namespaces that a thread's children are born in.
+//! The namespaces that a thread's children get.
 
 use forkless_core::sys::{self, Result, uapi};
 use rustix::fs::{Mode, OFlags};
@@ -6,15 +6,15 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The namespaces that one thread of several can enter. Who has entered another mount namespace has directories of its
-/// own, which is seen by those; and no thread of several can enter a user namespace.
+/// The namespaces that one of several threads can enter. Not listed: a thread in another mount namespace has another
+/// root directory, which is compared; and no thread of several can enter a user namespace.
 const KINDS: [&str; 6] = ["net", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
 
 /// The names of namespaces: `net:[4026531840]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Namespaces([[u8; 40]; KINDS.len()]);
 
-/// `/proc/<pid>/task`, from which a thread is looked at.
+/// `/proc/<pid>/task`, the directory from which a thread's links are read.
 #[derive(Debug)]
 pub(crate) struct Tasks(OwnedFd);
 
@@ -24,7 +24,7 @@ impl Tasks {
         open(&format!("/proc/{pid}/task")).map(Self)
     }
 
-    /// The namespaces that children of a thread are born in: six system calls.
+    /// The namespaces that a thread's children get: six system calls.
     ///
     /// Source: namespaces(7).
     pub(crate) fn namespaces(&self, thread: i32) -> Result<Namespaces> {
@@ -34,9 +34,9 @@ impl Tasks {
             path.set(format_args!("{thread}/ns/{kind}\0"));
             let args =
                 [self.0.as_raw_fd() as usize, path.bytes.as_ptr() as usize, name.as_mut_ptr() as usize, 40, 0, 0];
-            // SAFETY: the path ends in NUL; the kernel writes at most the length of the name.
+            // SAFETY: the path ends in NUL, and the kernel writes at most the length of the buffer.
             match unsafe { sys::syscall(uapi::__NR_readlinkat, args) } {
-                // This kernel has no namespaces of the kind.
+                // This kernel does not have this kind of namespace.
                 Ok(_) | Err(sys::errno::ENOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -46,7 +46,7 @@ impl Tasks {
 }
 
 fn open(path: &str) -> Result<OwnedFd> {
-    /// Out of the way of the numbers that programs have plans for, and with them in one word of the kernel's table.
+    /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
     const AWAY: i32 = 48;
     let path = CString::new(path).expect("no NUL in it");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,7 +54,7 @@ fn open(path: &str) -> Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&fd, AWAY).unwrap_or(fd))
 }
 
-/// A short path, made without an allocation.
+/// A short path, built without an allocation.
 struct Path {
     bytes: [u8; 64],
     length: usize,

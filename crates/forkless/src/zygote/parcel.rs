@@ -1,5 +1,5 @@
-//! What a helper makes of the parcel that its caller has filled. The caller is trusted with what the child does; the helper itself
-//! serves further launches, so it reads and writes nothing outside the parcel, whatever that says.
+//! How the helper reads a parcel that its caller has filled. The child does what the caller wants. But the helper
+//! serves further launches, so it reads and writes nothing outside the parcel, whatever the parcel contains.
 
 use super::message::{ARENA_AT, MAX_PATCHES, Order, PARCEL_AT, Parcel};
 use forkless_core::plan::{self, Header, MAGIC, VERSION};
@@ -8,21 +8,21 @@ use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
-/// The shortest memory that is a parcel.
+/// The minimum length of a parcel's memory.
 pub(super) const SHORTEST: usize = ARENA_AT + size_of::<Header>();
 
-/// Where the [`Order`] begins in the mapping.
+/// Offset of the [`Order`] in the mapping.
 const ORDER_AT: usize = PARCEL_AT + offset_of!(Parcel, order);
 
-/// As many parcels as a helper keeps apart: far more than launches that its caller can have in flight at once.
+/// The number of parcels that a helper can have mapped: far more than a caller can have launches in flight.
 pub(super) const MOST: usize = 1 << 20;
 
-/// Puts these numbers at the places that the parcel names for them; false if one is outside, or there are not as many.
+/// Stores these numbers at the offsets that the parcel lists. False if an offset is outside, or the counts differ.
 ///
 /// # Safety
-/// `memory` is `length` bytes long, at least [`SHORTEST`], of a parcel without a child, which its owner leaves to the caller.
+/// `memory` is a parcel of `length` bytes, at least [`SHORTEST`]. No child and no other code uses it meanwhile.
 pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]) -> bool {
-    // No reference: a place may be one of the order's own.
+    // No reference: an offset may be inside the order itself.
     let order = memory.as_ptr().wrapping_byte_add(ORDER_AT).cast::<Order>();
     // SAFETY: inside the parcel.
     let count = unsafe { (&raw const (*order).descriptors).read() };
@@ -30,7 +30,7 @@ pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]
         return false;
     }
     for (n, &number) in numbers.iter().enumerate() {
-        // SAFETY: there are as many places; the last write may have been to this one.
+        // SAFETY: the list has as many offsets. The previous write may have changed this one, so it is read now.
         let at = unsafe { (&raw const (*order).patches).cast::<u32>().add(n).read() } as usize;
         let is_inside = planted!("parcel-place-unchecked") || is_inside(at, size_of::<RawFd>(), length);
         if at < PARCEL_AT || !is_inside {
@@ -42,7 +42,7 @@ pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]
     true
 }
 
-/// The arena of the parcel, relocated; none if it is of another make, or leads outside.
+/// The arena of the parcel, relocated. `None` if it is of another version, or refers to memory outside.
 ///
 /// # Safety
 /// As for [`patch`]; `memory` is a multiple of 8.
@@ -66,10 +66,10 @@ pub(super) unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull
     Some(arena)
 }
 
-/// The list of functions to call; none if it leads outside.
+/// The list of functions to call. `None` if it is outside the parcel.
 ///
 /// # Safety
-/// As for [`patch`]; nobody writes to the list as long as it is used.
+/// As for [`patch`]; no code writes to the list while it is in use.
 pub(super) unsafe fn calls<'a>(memory: NonNull<u8>, length: usize, order: &Order) -> Option<&'a [u8]> {
     let (start, count) = (ARENA_AT + order.calls as usize, order.calls_len as usize);
     // SAFETY: inside, as is checked first.
@@ -81,7 +81,7 @@ fn is_inside(at: usize, bytes: usize, length: usize) -> bool {
     at.checked_add(bytes).is_some_and(|end| end <= length)
 }
 
-/// What a fuzzer drives.
+/// The target of a fuzzer.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed {
     use super::{ARENA_AT, Header, MAGIC, ORDER_AT, Order, RawFd, SHORTEST, VERSION, arena, calls, patch};
@@ -90,17 +90,17 @@ pub(crate) mod fuzzed {
     use std::mem::offset_of;
     use std::ptr::NonNull;
 
-    /// A message of any bytes means one thing or nothing.
+    /// Checks that arbitrary bytes are read as at most one kind of message.
     pub(crate) fn message(bytes: &[u8]) {
         let mut message = [0; size_of::<Message>()];
         message.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         let _ = Message::of(message).kind();
     }
 
-    /// Words on either side of a parcel that nobody may change.
+    /// The number of words on each side of a parcel that must stay unchanged.
     const FENCE: usize = 64;
 
-    /// A parcel of any bytes: a word of flags, order's numbers, places, then the arena.
+    /// A parcel of arbitrary bytes: a word of flags, the order's numbers, offsets, then the arena.
     pub(crate) fn parcel(bytes: &[u8]) {
         let mut rest = bytes;
         let mut number = || match rest.split_first_chunk::<4>() {
@@ -132,7 +132,7 @@ pub(crate) mod fuzzed {
         let to = unsafe { std::slice::from_raw_parts_mut(parcel.byte_add(ARENA_AT).as_ptr(), length - ARENA_AT) };
         to.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
         if flags & 0x40 != 0 {
-            // What a fuzzer would have to guess first.
+            // Values that a fuzzer would hardly guess.
             put(ARENA_AT + offset_of!(Header, magic), MAGIC);
             put(ARENA_AT + offset_of!(Header, version), VERSION);
         }
@@ -156,7 +156,7 @@ pub(crate) mod fuzzed {
 mod tests {
     use super::*;
 
-    /// A parcel of zeroes with one number to be put at `place`; was it?
+    /// Whether a number is stored at `place` in a parcel of zeroes.
     fn is_put(place: u32) -> bool {
         let mut memory = vec![0u64; SHORTEST / 8 + 2];
         let parcel = NonNull::new(memory.as_mut_ptr().cast::<u8>()).expect("no null");
@@ -176,7 +176,7 @@ mod tests {
         let end = SHORTEST as u32;
         let first = PARCEL_AT as u32;
         assert!([first, end - 4, end - 7].into_iter().all(is_put));
-        // In the guard, over the end, behind it, and so far that it would not be an address.
+        // In the guard, across the end, just behind it, and far behind it.
         for place in [0, first - 1, end - 3, end, u32::MAX] {
             assert!(!is_put(place), "{place}");
         }

@@ -1,7 +1,7 @@
-//! The zygote: a process with one thread that waits for parcels and clones children for its parent.
+//! The helper: a process with one thread that waits for parcels and clones children for its parent.
 //!
-//! It keeps nothing of a launch but the parcel's mapping. Descriptors that it was sent are closed again as soon as the child
-//! has its copies; what went wrong is in the parcel. When its parent has closed the socket, or is gone, it ends.
+//! After a launch it keeps only the parcel's mapping. It closes the received descriptors as soon as the child has its
+//! copies, and reports errors in the parcel. It ends when its parent has closed the socket or has ended.
 
 use super::inherited::{mark_differences, observe};
 use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, refusal};
@@ -24,22 +24,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The environment variable that says that this start of a program is a zygote's.
+/// The environment variable that makes a program serve as a zygote's helper.
 pub(super) const ASKED: &str = "FORKLESS_ZYGOTE";
 
-/// Where a zygote finds its socket.
+/// The descriptor number of the helper's socket.
 pub(super) const SOCKET: RawFd = 3;
 
-/// This process has asked itself whether it is to serve.
+/// Whether this process has called [`serve_if_asked`].
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Has this program called [`serve_if_asked`]?
+/// Whether this program has called [`serve_if_asked`].
 pub(super) fn has_asked() -> bool {
     HAS_ASKED.load(Ordering::Relaxed)
 }
 
-/// Serves as a [`Zygote`](super::Zygote)'s helper if this process was started as one, and then never returns. Otherwise
-/// it returns at once.
+/// Serves as a [`Zygote`](super::Zygote)'s helper if this process was started as one, and then never returns.
+/// Otherwise it returns at once.
 ///
 /// Call it first in `main`, before threads are started and files are opened.
 ///
@@ -65,18 +65,18 @@ pub fn serve_if_asked(functions: &Registry) {
 /// The socket of a helper, if this process is one.
 fn parents_socket() -> Option<OwnedFd> {
     use rustix::net::{SocketType, sockopt};
-    // SAFETY: only looked at, unless it is what a helper has there.
+    // SAFETY: the descriptor is only examined, unless it is a helper's socket.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
     let peer = sockopt::socket_peercred(socket).ok()?;
     let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid() || planted!("zygote-serves-anybody");
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
     }
-    // SAFETY: the parent has put it there for this, and nothing else of this process knows it.
+    // SAFETY: the parent has passed it for this purpose, and no other code of this process uses it.
     Some(unsafe { OwnedFd::from_raw_fd(SOCKET) })
 }
 
-/// Was this process given privileges by its exec, which who started it may not have? `getauxval(3)` AT_SECURE.
+/// Whether exec has given this process privileges, which its parent may not have: `getauxval(3)` AT_SECURE.
 fn is_privileged() -> bool {
     unsafe extern "C" {
         fn getauxval(kind: c_ulong) -> c_ulong;
@@ -86,13 +86,13 @@ fn is_privileged() -> bool {
     unsafe { getauxval(AT_SECURE) != 0 && !planted!("zygote-serves-with-privileges") }
 }
 
-/// A parcel of the caller's, as it is mapped here.
+/// A parcel of the caller, mapped in this process.
 struct Mapped {
     memory: NonNull<u8>,
     length: usize,
 }
 
-/// The memory stays the server's.
+/// A borrowed view: the server owns the memory.
 struct Served;
 
 impl Lender for Served {}
@@ -101,19 +101,19 @@ struct Server<'a> {
     socket: OwnedFd,
     functions: &'a Registry,
     parcels: Vec<Option<Mapped>>,
-    /// Those of the launch that is coming in.
+    /// The descriptors received so far for the next launch.
     descriptors: Vec<RawFd>,
     lost_some: bool,
-    /// What a child of this process is without taking anything on.
+    /// The attributes that a child of this process inherits from it.
     own: Box<Adopt>,
     has_clone3: bool,
-    /// Where libc keeps the number of its thread; 0: not known.
+    /// The address at which libc stores the thread's ID; 0: not known.
     thread_number: u64,
 }
 
 impl<'a> Server<'a> {
     fn new(socket: OwnedFd, functions: &'a Registry) -> Self {
-        // SAFETY: all zeroes are a valid Adopt: numbers.
+        // SAFETY: Adopt consists of numbers, so all zeroes are valid.
         let own: Box<Adopt> = unsafe { Box::new(std::mem::zeroed()) };
         Self {
             socket,
@@ -143,7 +143,7 @@ impl<'a> Server<'a> {
             match answer {
                 Ok(Some((message, lost_some))) => {
                     if message.value == 0 && before > 0 && !planted!("zygote-left-over-descriptors") {
-                        // Left over from a launch of which not all could be sent.
+                        // Left over from a launch whose sender failed half-way.
                         self.close_first(before);
                         self.lost_some = false;
                     }
@@ -151,18 +151,18 @@ impl<'a> Server<'a> {
                     self.take(&message);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                // The parent is gone, or wants no more.
+                // The parent has ended, or has closed the socket.
                 Ok(None) | Err(_) => sys::exit(0),
             }
         }
     }
 
-    /// Becomes what no child minds: no signal reaches it, nothing is ignored, no directory is held, the standard streams are
-    /// placeholders that no program gets.
+    /// Prepares this process, so that children inherit nothing unwanted: signals are blocked and not ignored, the
+    /// working directory keeps no file system busy, and the standard streams are placeholders that no program gets.
     fn settle_down(&mut self) {
-        // A function's panic goes to the caller.
+        // The caller gets the message of a function's panic as an error, so none is printed here.
         std::panic::set_hook(Box::new(|_| {}));
-        // SAFETY: this process has nothing to do but to serve; no handler is of any use, and numbers 0 to 2 are its own.
+        // SAFETY: this process only serves, so it needs no signal handler, and no other code uses descriptors 0 to 2.
         unsafe {
             let _ = sys::set_signal_mask(!0);
             let _ = forkless_core::signals::set_default(None, !(1 << 8 | 1 << 18));
@@ -185,20 +185,20 @@ impl<'a> Server<'a> {
                 [prctl::PR_GET_TID_ADDRESS as usize, &raw mut self.thread_number as usize, 0, 0, 0, 0],
             );
         }
-        // As many descriptors as a launch may bring; children take on their caller's limit.
+        // A launch may need many descriptors. Children take on their caller's limit.
         if let Ok([_, most]) = kernel::limit(uapi::RLIMIT_NOFILE) {
             let _ = kernel::set_limit(uapi::RLIMIT_NOFILE, &[most, most]);
         }
         observe(&mut self.own);
     }
 
-    /// Closes descriptors that came for a launch: its child has its copies.
+    /// Closes the descriptors received for a launch: the child has its copies.
     fn close_first(&mut self, count: usize) {
         for fd in self.descriptors.drain(..count) {
             if planted!("zygote-descriptors-left-open") {
                 continue;
             }
-            // SAFETY: it came with a message, and nobody else here has it.
+            // SAFETY: it came with a message, and no other code of this process uses it.
             let _ = unsafe { sys::close(fd) };
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Server<'a> {
             Some(Kind::Launch) => {
                 match self.parcels.get(id).and_then(Option::as_ref).map(|parcel| (parcel.memory, parcel.length)) {
                     Some((memory, length)) => self.launch(memory, length),
-                    // It could not be mapped, which its owner sees when this process has ended.
+                    // A parcel that cannot be mapped: this process ends, which the owner notices.
                     None => sys::exit(2),
                 }
                 self.close_first(self.descriptors.len());
@@ -232,20 +232,20 @@ impl<'a> Server<'a> {
             }
             Some(Kind::Forget) => {
                 if let Some(parcel) = self.parcels.get_mut(id).and_then(Option::take) {
-                    // SAFETY: a whole mapping, whose child has left it: its owner says so.
+                    // SAFETY: a whole mapping. The owner sends this message when the child has left it.
                     let _ = unsafe { munmap(parcel.memory.as_ptr().cast(), parcel.length) };
                 }
             }
-            // Of another make: there is nothing to be said in its own language.
+            // A message of another version: no answer would be understood.
             Some(Kind::Hello) | None => sys::exit(3),
         }
     }
 
     fn launch(&mut self, memory: NonNull<u8>, length: usize) {
         let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
-        // Once there is a child the parcel may be in use for the next launch at any moment.
+        // As soon as the child exists, the owner may use the parcel for the next launch.
         if let Err((why, error)) = self.try_launch(memory, length, parcel) {
-            // SAFETY: a mapped parcel without a child. Its owner, who waits for the word, looks at atomics alone.
+            // SAFETY: a mapped parcel without a child. Its owner waits for the futex word, and reads only atomics.
             let Parcel { sent, order } = unsafe { &*parcel };
             order.errno.store(error, Ordering::Relaxed);
             let why = if planted!("zygote-refusal-lost") { failure::PLAN } else { why };
@@ -255,19 +255,19 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The parcel's owner looks at its atomics alone until there is a child, so all else is ours: to be written to first, through
-    /// references to no more than that, and then to be read.
+    /// Until the child exists, the parcel's owner reads only its atomics, and this process may use the rest: first it
+    /// writes, through references to single fields, and then it only reads.
     fn try_launch(&mut self, memory: NonNull<u8>, length: usize, parcel: *mut Parcel) -> Result<(), (u32, i32)> {
         self.patch(memory, length)?;
-        // SAFETY: a mapped parcel, of which nobody else uses this part now.
+        // SAFETY: a mapped parcel, and no other code uses this part of it now.
         let (adopt, kept) = unsafe { (&mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
         mark_differences(&mut self.own, adopt, kept);
-        // SAFETY: from here on nothing but atomics is written to.
+        // SAFETY: from here on only atomics are written.
         let parcel = unsafe { &*parcel };
         self.play(memory, length, parcel)
     }
 
-    /// Puts the numbers that the descriptors of this launch have got where they belong.
+    /// Stores the numbers of the received descriptors in the parcel.
     fn patch(&self, memory: NonNull<u8>, length: usize) -> Result<(), (u32, i32)> {
         // SAFETY: as for `try_launch`.
         let is_whole = unsafe { parcel::patch(memory, length, &self.descriptors) };
@@ -275,17 +275,17 @@ impl<'a> Server<'a> {
         if is_whole { Ok(()) } else { Err((failure::DESCRIPTORS, errno::EMFILE)) }
     }
 
-    /// Has the plan played.
+    /// Clones the child, which plays the plan.
     fn play(&mut self, memory: NonNull<u8>, length: usize, parcel: &Parcel) -> Result<(), (u32, i32)> {
         let Parcel { sent, order } = parcel;
-        // SAFETY: the arena lies in the parcel, and is its own copy of a plan, which no child plays yet.
+        // SAFETY: the arena is in the parcel. It is a copy of the plan, and no child plays it yet.
         let Some(arena) = (unsafe { parcel::arena(memory, length) }) else {
             return Err((failure::PLAN, errno::EINVAL));
         };
         order.old_clone.store(!self.has_clone3 as u32, Ordering::Relaxed);
         sent.frame.plan.store(arena.as_ptr().cast(), Ordering::Relaxed);
         if order.calls != 0 {
-            // SAFETY: the list is the owner's, who waits.
+            // SAFETY: the list is the owner's, and the owner waits.
             let Some(list) = (unsafe { parcel::calls(memory, length, order) }) else {
                 return Err((failure::PLAN, errno::EINVAL));
             };
@@ -297,7 +297,7 @@ impl<'a> Server<'a> {
         self.in_pid_namespace(order.pid_namespace, |server| server.clone(memory, order))
     }
 
-    /// Where the next child is born is a matter of the thread that clones it: `setns(2)`.
+    /// Joins the PID namespace for the next child: `setns(2)` applies to the children of the calling thread.
     fn in_pid_namespace(
         &mut self,
         namespace: i32,
@@ -312,18 +312,18 @@ impl<'a> Server<'a> {
         kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);
         if !planted!("zygote-stays-in-a-pid-namespace") && kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
-            // Further children would be born in the wrong one.
+            // Otherwise later children would be created in the wrong namespace.
             sys::exit(4);
         }
         answer
     }
 
-    /// A child that shares this process's memory until exec, as any of the library's.
+    /// Clones a child that shares this process's memory until exec, like other children of this library.
     fn clone(&mut self, memory: NonNull<u8>, order: &Order) -> Result<(), (u32, i32)> {
-        // Read now: when there is a child the parcel may be another launch's.
+        // Read now: when the child exists, the parcel may belong to another launch.
         let vfork = order.vfork != 0;
         loop {
-            // SAFETY: the parcel's own stack, which no child uses: its owner has said so by sending it.
+            // SAFETY: the parcel's own stack. No child uses it: the owner sends only free parcels.
             let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
             let plain = How::plain();
             let how = How {
@@ -335,7 +335,8 @@ impl<'a> Server<'a> {
                 for_parent: true,
                 ..plain
             };
-            // SAFETY: `play_sent` keeps the child's rules; the parcel stays mapped until its owner says that the child has left.
+            // SAFETY: `play_sent` obeys the rules for children. The parcel stays mapped until its owner reports that
+            // the child has left.
             match unsafe { clone(&mut stack, how, play_sent) } {
                 Ok(_) => break,
                 Err(error) if self.has_clone3 && order.namespaces == 0 && order.cgroup < 0 && is_refusal(error) => {
@@ -346,14 +347,14 @@ impl<'a> Server<'a> {
             }
         }
         if vfork {
-            // A child that has changed its ids has made this process's memory such that its new user cannot look into it. It
-            // has left that by now.
+            // A child that has changed its IDs has made this process's memory non-dumpable. The child has left the
+            // memory by now.
             let _ = kernel::prctl(Prctl::SetDumpable, 1);
         }
         Ok(())
     }
 
-    /// A child with memory of its own, in which functions may run.
+    /// Clones a child with its own memory, in which functions may run.
     fn fork(&mut self, parcel: &Parcel, list: &[u8]) -> Result<(), (u32, i32)> {
         let Parcel { sent, order } = parcel;
         let mut flags = (uapi::CLONE_PARENT | uapi::CLONE_PARENT_SETTID) as u64 | order.namespaces;
@@ -369,12 +370,13 @@ impl<'a> Server<'a> {
         args.child_tid = self.thread_number;
         let size = if order.cgroup >= 0 { size_of::<uapi::clone_args>() } else { 64 };
         let by_clone3 = || {
-            // SAFETY: without CLONE_VM the child has a copy of everything, this stack too, and this process has one thread.
+            // SAFETY: without CLONE_VM the child has a copy of all memory, including this stack, and this process has
+            // one thread.
             unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, size, 0, 0, 0, 0]) }
         };
         let by_clone = || {
             let (told, thread) = (args.parent_tid as usize, args.child_tid as usize);
-            // The order of the last two depends on the machine.
+            // The order of the last two arguments depends on the architecture.
             let last = if cfg!(target_arch = "x86_64") { [thread, 0] } else { [0, thread] };
             // SAFETY: as above.
             unsafe { sys::syscall(uapi::__NR_clone, [flags as usize, 0, told, last[0], last[1], 0]) }
@@ -393,7 +395,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// The child with memory of its own.
+    /// Runs in the child with its own memory.
     unsafe fn run(&self, parcel: &Parcel, list: &[u8]) -> ! {
         let Parcel { sent, order } = parcel;
         // SAFETY: this is the child.
@@ -413,12 +415,12 @@ impl<'a> Server<'a> {
                 Err(panic) => {
                     let text = panic.downcast_ref::<&str>().copied();
                     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-                    format!("it panicked: {}", text.unwrap_or("without words"))
+                    format!("it panicked: {}", text.unwrap_or("no message"))
                 }
             };
-            let words = if words.is_empty() { "it failed without words".into() } else { words };
+            let words = if words.is_empty() { "it failed without a message".into() } else { words };
             let length = words.len().min(WORDS);
-            // SAFETY: only the child writes here; the owner looks when it has left.
+            // SAFETY: only the child writes here, and the owner reads it after the child has left.
             unsafe { order.words.get().cast::<u8>().copy_from_nonoverlapping(words.as_ptr(), length) };
             order.said.store(length as u32, Ordering::Release);
             return Err(errno::EINVAL);
@@ -429,12 +431,12 @@ impl<'a> Server<'a> {
 }
 
 fn map(memory: OwnedFd, length: usize) -> Option<Mapped> {
-    // What is mapped beyond the file's end would be the end of who reads it.
+    // An access beyond the end of the file would kill this process with SIGBUS.
     let size = rustix::fs::fstat(&memory).ok()?.st_size;
     if length < parcel::SHORTEST || u64::try_from(size).ok()? < length as u64 {
         return None;
     }
-    // SAFETY: a new mapping where the kernel likes; its lower part is a guard below the child's stack.
+    // SAFETY: a new mapping at an address that the kernel chooses. Its lower part is a guard below the child's stack.
     unsafe {
         let base = mmap(null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &memory, 0).ok()?;
         if mprotect(base, GUARD, MprotectFlags::empty()).is_err() {
