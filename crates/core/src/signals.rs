@@ -10,29 +10,26 @@
 use crate::frame::Frame;
 use crate::plan::Op;
 use crate::planted;
-use crate::sys::{self, Result, uapi};
+use crate::sys::signal::{self, bit};
+use crate::sys::{self, Result, prctl, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 
 /// The signals whose default action is a core dump: signal(7).
-const DUMPING: u64 = bit(uapi::SIGQUIT)
-    | bit(uapi::SIGILL)
-    | bit(uapi::SIGTRAP)
-    | bit(uapi::SIGABRT)
-    | bit(uapi::SIGBUS)
-    | bit(uapi::SIGFPE)
-    | bit(uapi::SIGSEGV)
-    | bit(uapi::SIGXCPU)
-    | bit(uapi::SIGXFSZ)
-    | bit(uapi::SIGSYS);
-
-const fn bit(signal: u32) -> u64 {
-    1 << (signal - 1)
-}
+const DUMPING: u64 = bit(signal::SIGQUIT)
+    | bit(signal::SIGILL)
+    | bit(signal::SIGTRAP)
+    | bit(signal::SIGABRT)
+    | bit(signal::SIGBUS)
+    | bit(signal::SIGFPE)
+    | bit(signal::SIGSEGV)
+    | bit(signal::SIGXCPU)
+    | bit(signal::SIGXFSZ)
+    | bit(signal::SIGSYS);
 
 /// Every signal but SIGSYS, for a thread that lives on and may get a seccomp filter later. A filter sends SIGSYS for a
 /// call that it traps (SECCOMP_RET_TRAP), and the kernel kills a process that blocks SIGSYS then.
-pub const ALL_BUT_SIGSYS: u64 = !bit(uapi::SIGSYS);
+pub const ALL_BUT_SIGSYS: u64 = !bit(signal::SIGSYS);
 
 /// The caller's mask around a clone that leaves the caller's handlers in the child. The child sets its own:
 /// [`block_all`].
@@ -48,9 +45,8 @@ pub fn blocked_in_caller() -> u64 {
 /// Whether the calling thread has a seccomp filter, which its children inherit. If prctl(2) is refused, a filter did
 /// it.
 pub fn has_filter() -> bool {
-    const PR_GET_SECCOMP: usize = 21;
     // SAFETY: it reads a number.
-    let mode = unsafe { sys::syscall(uapi::__NR_prctl, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
+    let mode = unsafe { sys::syscall(uapi::__NR_prctl, [prctl::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) };
     mode != Ok(0)
 }
 
@@ -105,7 +101,7 @@ pub unsafe fn guard(frame: &Frame) {
         uapi::sigaltstack { ss_sp: frame as *const Frame as *mut _, ss_flags: 0, ss_size: size_of::<Frame>() as _ };
     // SAFETY: the kernel reads the structure; exec discards the setting.
     let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
-    for signal in (1..=64).filter(|&signal| DUMPING & bit(signal) != 0) {
+    for signal in (1..=64).filter(|&signal| DUMPING & bit(signal as i32) != 0) {
         if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0 || planted!("guard-of-ignored-signals")) {
             // SAFETY: `end` follows the child's rules; the table is the child's own.
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
@@ -158,7 +154,7 @@ pub fn handler(action: &uapi::kernel_sigaction) -> usize {
 
 /// The default action; or, if a core dump would kill the parent, the handler that replaces it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
-    let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal) != 0;
+    let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal as i32) != 0;
     if is_guarded && !planted!("default-in-place-of-guard") { ending() } else { action(0) }
 }
 

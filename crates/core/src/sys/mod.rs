@@ -42,7 +42,9 @@ pub type Result<T> = core::result::Result<T, i32>;
 pub mod signal {
     macro_rules! signals { ($($name:ident)*) => { $(#[doc = concat!("`", stringify!($name), "`, signal(7)")]
         pub const $name: i32 = linux_raw_sys::general::$name as i32;)* } }
-    signals! { SIGCHLD SIGCONT SIGKILL SIGPIPE SIGSTOP SIGSYS SIGTTOU }
+    signals! {
+        SIGABRT SIGBUS SIGCHLD SIGCONT SIGFPE SIGILL SIGKILL SIGPIPE SIGQUIT SIGSEGV SIGSTOP SIGSYS SIGTRAP SIGTTOU SIGXCPU SIGXFSZ
+    }
 
     /// Its bit in a set of signals.
     pub const fn bit(signal: i32) -> u64 {

@@ -6,7 +6,7 @@ use crate::environment::Held;
 use crate::plan::closure::Closure;
 use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
-use forkless_core::sys::signal::SIGPIPE;
+use forkless_core::sys::signal::{SIGPIPE, bit};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ffi::{CString, OsStr, OsString};
@@ -749,11 +749,6 @@ impl Command {
     pub fn get_current_dir(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
-}
-
-/// The bit of a signal in a set.
-fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
 }
 
 impl fmt::Debug for Command {
