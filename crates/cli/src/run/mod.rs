@@ -2,14 +2,16 @@
 
 mod captured;
 mod failure;
+mod filter;
 mod options;
 mod parse;
+mod remedy;
 mod terminal;
 mod wait;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fmt, fs,
     io::{self, Write},
     os::{
@@ -22,13 +24,14 @@ use std::{
 
 use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, Usage};
 
+pub(crate) use failure::say;
 pub(crate) use options::{RunOptions, amount};
 
 use options::OwnGroup;
 
 use self::{
     captured::{Captured, When},
-    failure::{FAILED, Failure, say},
+    failure::{FAILED, Failure},
     parse::{Assignment, Mode, Source},
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
@@ -44,7 +47,7 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            say(format_args!("{}", failure.message));
+            say(failure.words(options));
             ExitCode::from(failure.code)
         }
     }
@@ -90,6 +93,9 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
+    }
+    if let Some(words) = killed_by_filter(&program, ending.status, options) {
+        say(words);
     }
     if let Some(words) = options.skipped() {
         say(format_args!("skipped: {}: {words}", Step::Landlock.words()));
@@ -178,7 +184,12 @@ fn split_words(words: &[OsString]) -> Result<(Vec<Assignment>, &[OsString]), Fai
             None => return Ok((assignments, &words[index..])),
         }
     }
-    Err(Failure::before("no program given (see forkless run --help)"))
+    Err(no_program(words))
+}
+
+fn no_program(words: &[OsString]) -> Failure {
+    let last = words.last().cloned().unwrap_or_default();
+    Failure::before(format_args!("no program given: {last:?} sets a variable; write the program after it"))
 }
 
 fn set_environment(command: &mut Command, options: &RunOptions, assignments: &[Assignment]) {
@@ -206,8 +217,10 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
         let stdio = match source {
             Source::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
             // `--explain` must not truncate the file. Any other file gives the same output.
-            Source::File(..) if options.explain => stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number)?,
-            _ => stdio(source, number)?,
+            Source::File(..) if options.explain => {
+                stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number, flag)?
+            }
+            _ => stdio(source, number, flag)?,
         };
         command.fd(stdio, number);
     }
@@ -226,7 +239,7 @@ fn open_flags(mode: Mode) -> i32 {
 }
 
 /// Opens files here and not in the child, so that relative paths do not depend on `--chdir`.
-fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
+fn stdio(source: &Source, number: RawFd, flag: &str) -> Result<Stdio, Failure> {
     Ok(match source {
         Source::Inherit => Stdio::inherit(),
         Source::Null => Stdio::null(),
@@ -234,11 +247,11 @@ fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
         Source::Fd(ours) => unsafe { Stdio::fd(*ours) },
         Source::SameAs(other) if *other == number => Stdio::inherit(),
         Source::SameAs(other) => Stdio::dup_of(*other),
-        Source::File(path, mode) => Stdio::from(open(path, *mode)?),
+        Source::File(path, mode) => Stdio::from(open(path, *mode, flag)?),
     })
 }
 
-fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
+fn open(path: &Path, mode: Mode, flag: &str) -> Result<fs::File, Failure> {
     let mut options = fs::OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
@@ -246,7 +259,9 @@ fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
         Mode::Append => options.append(true).create(true),
         Mode::ReadWrite => options.read(true).write(true).create(true).truncate(false),
     };
-    options.open(path).map_err(|error| Failure::before(format_args!("cannot open {path:?}: {error}")))
+    options.open(path).map_err(|error| {
+        Failure::before(format_args!("{flag}: cannot open {path:?}: {}", failure::reason(path, &error)))
+    })
 }
 
 /// Prints the plan and runs nothing.
@@ -295,6 +310,21 @@ fn patience(options: &RunOptions) -> Patience {
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
         own_group: options.child.leads_a_group(),
     }
+}
+
+/// Says that a seccomp filter killed the program, and at which call it may have: the kernel reports the call only in its log.
+fn killed_by_filter(program: &OsStr, status: ExitStatus, options: &RunOptions) -> Option<String> {
+    if status.signal() != Some(libc::SIGSYS) {
+        return None;
+    }
+    let killing = options.seccomp_filter().map(|(flag, filter)| (flag, filter::kills_at_start(&filter)));
+    let at = match killing {
+        Some((flag, calls)) if !calls.is_empty() => {
+            format!("{flag} kills at {}, which programs call when they start; allow them", calls.join(", "))
+        }
+        _ => "the kernel log may name the call (journalctl -k -g SECCOMP), and strace(1) shows it".to_owned(),
+    };
+    Some(format!("{program:?} was killed by SIGSYS, the signal of a seccomp filter; {at}"))
 }
 
 fn exit_code(ending: Ending, preserve_status: bool) -> u8 {
