@@ -39,12 +39,6 @@ pub(crate) fn refused_execution(program: &[BpfInstruction]) -> Option<&'static s
     refused(program, &EXECUTE).first().copied()
 }
 
-/// Does the filter kill at a call that most programs need?
-pub(crate) fn kills_at_start(program: &[BpfInstruction]) -> Vec<&'static str> {
-    let killed = START.iter().filter(|(_, number)| answer(program, *number as u32) == Answer::Kill);
-    killed.map(|(name, _)| *name).collect()
-}
-
 fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'static str> {
     let refuses = |number: i64| matches!(answer(program, number as u32), Answer::Errno(_) | Answer::Kill);
     calls.iter().filter(|(_, number)| refuses(*number)).map(|(name, _)| *name).collect()
@@ -161,7 +155,6 @@ mod tests {
         assert_eq!(answer(&filter, read), Answer::Errno(1));
         assert_eq!(answer(&filter, libc::SYS_mmap as u32), Answer::Allow);
         assert_eq!((refused_at_start(&filter), refused_execution(&filter)), (vec!["read"], None));
-        assert!(kills_at_start(&filter).is_empty());
     }
 
     #[test]

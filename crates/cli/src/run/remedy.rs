@@ -4,12 +4,14 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     io::Read,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::ExitStatusExt},
     path::{Path, PathBuf},
+    process::ExitStatus,
 };
 
 use forkless::{Error, Step};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use signal_hook::low_level::signal_name;
 
 use crate::{
     near::{did_you_mean, near},
@@ -18,8 +20,38 @@ use crate::{
 
 use super::{filter, options::RunOptions};
 
+/// What a seccomp filter has to do with the program's death, if one is set. The kernel reports the call only in its log.
+pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions) -> Option<String> {
+    /// The exit code of dynamic loaders that cannot load a library.
+    const NOT_LOADED: i32 = 127;
+    let crashes = [libc::SIGSYS, libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIGILL, libc::SIGTRAP];
+    let signal = status.signal().filter(|signal| crashes.contains(signal));
+    if signal.is_none() && status.code() != Some(NOT_LOADED) {
+        return None;
+    }
+    let (flag, filter) = options.seccomp_filter()?;
+    let refused = filter::refused_at_start(&filter);
+    let died = match signal.map(|signal| (signal, signal_name(signal))) {
+        Some((libc::SIGSYS, _)) => "was killed by SIGSYS, the signal of a seccomp filter".to_owned(),
+        Some((_, Some(name))) => format!("was killed by {name} under a seccomp filter"),
+        _ => "could not load its libraries under a seccomp filter".to_owned(),
+    };
+    let why = match (&refused[..], signal) {
+        ([], Some(libc::SIGSYS)) => {
+            "the kernel log may name the call (journalctl -k -g SECCOMP), and strace(1) shows it".to_owned()
+        }
+        ([], _) => return None,
+        (calls, _) => format!("{flag} refuses {}, which most programs need to start; allow them", calls.join(", ")),
+    };
+    Some(format!("{program:?} {died}; {why}"))
+}
+
 /// The end of the message for a failed launch: `; ` and the remedy, or nothing.
 pub(crate) fn of(error: &Error, options: &RunOptions) -> String {
+    if options.limits.limits_memory() {
+        // forkless itself has this limit by now, if it was to become the program: a search could abort it.
+        return String::new();
+    }
     let errno = error.errno().unwrap_or(0);
     let remedy = match error.step() {
         Step::Exec => execution(error, errno, options),
