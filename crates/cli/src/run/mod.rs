@@ -22,7 +22,7 @@ use std::{
 
 use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, Usage};
 
-pub(crate) use options::{RunOptions, amount};
+pub(crate) use options::{RunOptions, amount, step_names};
 
 use options::OwnGroup;
 
