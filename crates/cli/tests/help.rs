@@ -85,7 +85,7 @@ fn topics_have_all_options_each_once() {
             assert!(found.insert(option.clone()), "{option} is in two topics");
         }
     }
-    let general = ["--help", "--version", "--quiet"].map(str::to_owned);
+    let general = ["--help", "--version"].map(str::to_owned);
     let without: Vec<_> = all.difference(&found).filter(|option| !general.contains(option)).collect();
     assert!(without.is_empty(), "{without:?} are in no topic");
     assert!(found.is_subset(&all));
@@ -186,6 +186,26 @@ fn aliases_do_what_their_options_do() {
     let ambiguous = output(&["run", "--fsize", "1MB", "true"]);
     assert_eq!(ambiguous.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&ambiguous.stderr).contains("MB is ambiguous: use M or MiB"), "{ambiguous:?}");
+}
+
+#[test]
+fn quiet_silences_remarks_but_no_errors() {
+    let words = |option: &'static str| -> Vec<&str> {
+        // Only root may protect a process from the OOM killer.
+        vec!["--best-effort=oom-score", "--oom-score-adj=-1000", option, "sh", "-c", "echo ran"]
+    };
+    for caller in callers::Caller::all("quiet_silences_remarks_but_no_errors") {
+        if caller == callers::Caller::Root {
+            continue;
+        }
+        let loud = caller.output(&words("--supervise"));
+        assert!(String::from_utf8_lossy(&loud.stderr).contains("skipped: "), "{loud:?}");
+        for option in ["-q", "--quiet"] {
+            let quiet = caller.output(&words(option));
+            assert_eq!((quiet.stdout.as_slice(), quiet.stderr.as_slice()), (&b"ran\n"[..], &b""[..]), "{quiet:?}");
+        }
+        assert!(caller.failure(&["-q", "--chdir", "/nonexistent", "true"]).contains("/nonexistent"));
+    }
 }
 
 #[test]
