@@ -266,7 +266,7 @@ fn man_pages_are_written_for_all_subcommands() {
 fn man_pages_have_the_day_of_a_reproducible_build() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     let output = command.args(["man", "run"]).env("SOURCE_DATE_EPOCH", "951782400").output().expect("forkless starts");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 2000\\-02\\-29 "), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(" 1 2000-02-29 "), "{output:?}");
 }
 
 #[test]

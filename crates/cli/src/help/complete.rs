@@ -135,7 +135,18 @@ fn answer(root: &Command, words: &[String]) -> Answer {
             },
         };
     }
-    at_cursor(command, waiting, word)
+    let mut answer = at_cursor(command, waiting, word);
+    if command.get_name() == "man" && matches!(waiting, Waiting::Positional) && !word.starts_with('-') {
+        answer.values.extend(subcommands(root, word));
+    }
+    answer
+}
+
+/// The subcommands that begin with the word.
+fn subcommands(command: &Command, word: &str) -> Vec<(String, String)> {
+    let found = command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name().starts_with(word));
+    let about = |one: &Command| one.get_about().map(ToString::to_string).unwrap_or_default();
+    found.map(|one| (one.get_name().to_owned(), about(one))).collect()
 }
 
 /// What the next word may be.
@@ -242,16 +253,12 @@ fn options(command: &Command, word: &str) -> Vec<(String, String)> {
 }
 
 fn positional(command: &Command, word: &str) -> Answer {
-    let about = |one: &Command| one.get_about().map(ToString::to_string).unwrap_or_default();
-    let subcommands = command.get_subcommands().filter(|one| !one.is_hide_set());
-    let mut found: Vec<(String, String)> = subcommands.map(|one| (one.get_name().to_owned(), about(one))).collect();
-    found.retain(|(name, _)| name.starts_with(word));
     let mut answer = match command.get_positionals().find(|arg| !arg.is_hide_set()) {
         Some(arg) if arg.is_trailing_var_arg_set() => Answer::of(Source::Commands),
         Some(arg) => values(command, arg, 0, "", word),
         None => Answer::of(Source::Nothing),
     };
-    answer.values.extend(found);
+    answer.values.extend(subcommands(command, word));
     answer
 }
 

@@ -33,7 +33,10 @@ pub(super) fn summary(command: Command) -> Error {
     }
     let name = command.get_bin_name().unwrap_or_default().to_owned();
     let man = name.replace(' ', "-");
-    let _ = write!(template, "\n{name} --help TOPIC prints a topic, --help everything. See also: man {man}");
+    let _ = write!(
+        template,
+        "\n{name} --help TOPIC prints the options of a topic, --help all of them.\nman {man} has examples."
+    );
     let command = command.mut_args(|arg| match place(&arg) {
         Some(place) => {
             let (_, better) = common[place];
@@ -83,8 +86,8 @@ pub(super) fn topic(command: Command, word: &str) -> Option<Error> {
 
 /// The page as clap shows it, in colour on a terminal. Only clap can make such an error, from a flag of its own.
 fn show(command: Command, action: ArgAction) -> Error {
-    let flag = Arg::new("page").long("page").action(action).hide(true);
-    match command.arg(flag).try_get_matches_from(["forkless", "--page"]) {
+    let flag = Arg::new("shown-page").long("shown-page").action(action).hide(true);
+    match command.arg(flag).try_get_matches_from(["forkless", "--shown-page"]) {
         Err(page) => page,
         Ok(_) => unreachable!("the flag prints the page"),
     }
