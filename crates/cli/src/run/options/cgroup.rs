@@ -84,12 +84,17 @@ impl ControlGroup {
         Ok(())
     }
 
+    /// Does any option require a new cgroup?
+    pub(crate) fn makes(&self) -> bool {
+        self.new_cgroup.is_some() || !self.limits().is_empty()
+    }
+
     /// Creates the new cgroup, if any option requires one.
     pub(crate) fn make(&self) -> Result<Option<OwnGroup>, Failure> {
-        let limits = self.limits();
-        if self.new_cgroup.is_none() && limits.is_empty() {
+        if !self.makes() {
             return Ok(None);
         }
+        let limits = self.limits();
         let failed = |error: &dyn std::fmt::Display| {
             let flags = limits.iter().map(|limit| limit.flag).collect::<Vec<_>>().join(", ");
             Failure::before(format_args!("{}: {error}", if flags.is_empty() { "--new-cgroup" } else { &flags }))

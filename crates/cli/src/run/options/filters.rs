@@ -39,7 +39,11 @@ pub(crate) struct Filters {
 
 /// The compiled filter of system calls.
 #[derive(Clone, Debug)]
-struct SystemCalls(Vec<BpfInstruction>);
+struct SystemCalls {
+    program: Vec<BpfInstruction>,
+    /// It refuses calls that any program makes, such as those of the loader and those of forkless itself.
+    may_kill: bool,
+}
 
 /// The kinds of access to deny.
 #[derive(Clone, Debug)]
@@ -51,13 +55,47 @@ struct Rule {
     path: PathBuf,
 }
 
+/// The calls that the C library makes before `main`, or forkless to report that the program cannot be executed. A program
+/// that is refused one of them usually dies without a word. (The list need not be complete: such a filter is a mistake.)
+const VITAL: [&str; 24] = [
+    "access",
+    "arch_prctl",
+    "brk",
+    "close",
+    "dup3",
+    "execve",
+    "execveat",
+    "exit",
+    "exit_group",
+    "fcntl",
+    "fstat",
+    "futex",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "newfstatat",
+    "openat",
+    "pread64",
+    "read",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "set_tid_address",
+    "sigaltstack",
+    "write",
+];
+
 /// The newest set of access rights that this program knows.
 const RIGHTS: ABI = ABI::V6;
 
 impl Filters {
+    /// May the filter keep the program from starting, or forkless from reporting that it did not start?
+    pub(crate) fn may_kill(&self) -> bool {
+        self.system_call_filter.as_ref().is_some_and(|filter| filter.may_kill)
+    }
+
     /// `best_effort`: access that the kernel cannot deny stays allowed.
     pub(crate) fn apply(&self, command: &mut Command, best_effort: bool) -> Result<(), Failure> {
-        if let Some(SystemCalls(program)) = &self.system_call_filter {
+        if let Some(SystemCalls { program, .. }) = &self.system_call_filter {
             command.seccomp(program.iter().copied());
         }
         if let Some(Denied(access)) = &self.landlock_access {
@@ -148,7 +186,9 @@ impl FromStr for SystemCalls {
         let program = programs.remove("program").unwrap_or_default();
         let instruction =
             |one: seccompiler::sock_filter| BpfInstruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k };
-        Ok(Self(x32_refused(errno).into_iter().chain(program.into_iter().map(instruction)).collect()))
+        let may_kill = denies.is_none_or(|names| names.split(',').any(|name| VITAL.contains(&name.trim())));
+        let program = x32_refused(errno).into_iter().chain(program.into_iter().map(instruction)).collect();
+        Ok(Self { program, may_kill })
     }
 }
 
@@ -228,7 +268,7 @@ mod tests {
 
     #[test]
     fn system_call_filter_accepts_names_and_an_error() {
-        assert!(!"~ptrace,mount".parse::<SystemCalls>().unwrap().0.is_empty());
+        assert!(!"~ptrace,mount".parse::<SystemCalls>().unwrap().program.is_empty());
         assert!("read,write:ENOSYS".parse::<SystemCalls>().is_ok());
         assert!("~no_such_call".parse::<SystemCalls>().unwrap_err().contains("no_such_call"));
         assert!("~mount:EWHAT".parse::<SystemCalls>().unwrap_err().contains("EWHAT"));
@@ -272,7 +312,7 @@ mod tests {
         let read = libc::SYS_read as u32;
         let mount = libc::SYS_mount as u32;
         for (words, others) in [("~mount:EXDEV", ALLOWED), ("read:EXDEV", REFUSED)] {
-            let SystemCalls(program) = words.parse().unwrap();
+            let SystemCalls { program, .. } = words.parse().unwrap();
             assert_eq!(answer(&program, mount, X86_64), REFUSED, "{words}");
             assert_eq!(answer(&program, read, X86_64), ALLOWED, "{words}");
             assert_eq!(answer(&program, libc::SYS_umask as u32, X86_64), others, "{words}");

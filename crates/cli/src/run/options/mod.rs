@@ -13,7 +13,7 @@ mod scheduling;
 mod settings;
 mod signals;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, os::fd::RawFd, path::PathBuf, time::Duration};
 
 use clap::{
     Args,
@@ -122,9 +122,13 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = REPORTS, long)]
     pub(crate) route: bool,
 
-    /// Print the steps of the launch and exit; the program is not run
+    /// Print whether forkless becomes the program or supervises it, and why, and the steps; the program is not run
     #[arg(help_heading = REPORTS, long)]
     pub(crate) explain: bool,
+
+    /// Start the program as a child and wait for it, even if no option needs that (default: become the program)
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
     #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
@@ -188,9 +192,19 @@ impl RunOptions {
         self.filters.not_denied().filter(|_| self.child.is_best_effort(Step::Landlock))
     }
 
-    /// Describes how the child is created, for `--explain`.
-    pub(crate) fn clone_words(&self) -> String {
-        let how = self.child.launcher.words();
+    /// Does an option set this descriptor?
+    pub(crate) fn sets_fd(&self, number: RawFd) -> bool {
+        let stream = match number {
+            0 => &self.stdin,
+            1 => &self.stdout,
+            2 => &self.stderr,
+            _ => &None,
+        };
+        stream.is_some() || self.fd.iter().chain(&self.open).any(|request| request.number == number)
+    }
+
+    /// Describes what the program has from its start, for `--explain`. `how`: what creates it.
+    pub(crate) fn birth_words(&self, how: &str) -> String {
         self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
     }
 }

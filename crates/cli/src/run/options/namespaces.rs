@@ -153,6 +153,21 @@ impl Namespaces {
         self.makes_user() || self.joins(Namespace::User)
     }
 
+    /// Is the program in another PID namespace than forkless?
+    pub(crate) fn changes_pids(&self) -> bool {
+        self.unshare_pid || self.unshare_all || self.joins(Namespace::Pid)
+    }
+
+    /// Is the program in another time namespace than forkless?
+    pub(crate) fn changes_time(&self) -> bool {
+        self.unshare_time
+    }
+
+    /// Does the program need ID maps?
+    pub(crate) fn writes_maps(&self) -> bool {
+        self.makes_user()
+    }
+
     fn makes_user(&self) -> bool {
         let maps = self.map_root_user || self.map_current_user;
         maps || self.unshare_user || self.unshare_all || !self.map_users.is_empty() || !self.map_groups.is_empty()

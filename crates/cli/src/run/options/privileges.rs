@@ -75,6 +75,11 @@ impl Changes {
 }
 
 impl Privileges {
+    /// Is a compiled filter installed? Only its author knows which system calls it refuses.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.seccomp.is_some()
+    }
+
     /// `in_other_user`: the program is in another user namespace than forkless, where it starts with all capabilities.
     pub(crate) fn apply(&self, command: &mut Command, in_other_user: bool) -> Result<(), Failure> {
         let now = |field: &str, new: u64| if in_other_user { Ok(new) } else { ours(field) };
