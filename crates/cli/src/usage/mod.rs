@@ -114,7 +114,10 @@ fn strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
 
 /// `--pty[=<SIZE>]` as `--pty`.
 fn bare(arg: &str) -> &str {
-    if arg.starts_with('-') { arg.split([' ', '=', '[']).next().unwrap_or(arg) } else { arg }
+    if arg.starts_with('-') {
+        return arg.split([' ', '=', '[']).next().unwrap_or(arg);
+    }
+    arg.trim_end_matches("...").trim_matches(['<', '>', '[', ']'])
 }
 
 /// `a, b and c`.
@@ -199,7 +202,7 @@ impl<'a> Place<'a> {
         if args.iter().any(|arg| arg.contains("PROGRAM")) {
             return self.no_program();
         }
-        let names: Vec<String> = args.iter().map(|arg| bare(arg).trim_matches(['<', '>']).to_owned()).collect();
+        let names: Vec<String> = args.iter().map(|arg| bare(arg).to_owned()).collect();
         match self.culprit() {
             Some(option) => format!("{option} requires {}; add it, or leave out {option}", listed(&names)),
             None => format!("{} requires {} (see {} --help)", self.name, listed(&names), self.name),
