@@ -304,7 +304,7 @@ impl<'a> Place<'a> {
         let (at, end) = (self.skipped + used.at, self.skipped + used.end);
         let joined =
             OsString::from(format!("{}{}{value}", used.typed, if used.typed.starts_with("--") { "=" } else { "" }));
-        let words = [&self.words[..at], &[joined.clone()], &self.words[end + 1..]].concat();
+        let words = [&self.words[..at], std::slice::from_ref(&joined), &self.words[end + 1..]].concat();
         match self.error_of(&words) {
             Some(error) if first(&error, ContextKind::InvalidValue) == Some(value) => {
                 message(&error, self.all.clone(), &words)
