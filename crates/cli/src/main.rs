@@ -6,6 +6,8 @@
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
 
+mod near;
+mod usage;
 mod run;
 mod doctor;
 mod help;
@@ -54,8 +56,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// All options of all subcommands.
+fn command() -> clap::Command {
+    help::attach(Cli::command)
+}
+
 fn usage_error(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }

@@ -15,6 +15,7 @@ use super::{
     failure::{FAILED, Failure, say},
     options::{OwnGroup, RunOptions},
     parse::Source,
+    remedy,
     request::Asked,
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
@@ -61,6 +62,9 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
+    }
+    if let Some(words) = remedy::of_death(&program, ending.status, options) {
+        say(words);
     }
     let remark = |words: fmt::Arguments<'_>| {
         if !options.quiet {

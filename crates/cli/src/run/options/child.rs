@@ -6,6 +6,8 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Du
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
 
+use crate::near::did_you_mean;
+
 use super::{
     super::{failure::Failure, parse, terminal},
     privileges::open_fd,
@@ -114,6 +116,11 @@ impl ChildOptions {
         self.makes_session() || self.pty.is_some() || self.process_group == Some(0)
     }
 
+    /// The file to execute in place of PROGRAM.
+    pub(crate) fn fexec(&self) -> Option<&PathBuf> {
+        self.fexec.as_ref()
+    }
+
     /// May the launch continue if this step fails?
     pub(crate) fn is_best_effort(&self, step: Step) -> bool {
         self.best_effort.contains(&step)
@@ -199,7 +206,10 @@ fn step(word: &str) -> Result<Step, String> {
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
         Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names().join(", "))),
-        None => Err(format!("no such step; use one of {}", step_names().join(", "))),
+        None => {
+            let near = did_you_mean(word, step_names());
+            Err(format!("no step {word:?}; use one of {}{near}", step_names().join(", ")))
+        }
     }
 }
 
@@ -227,7 +237,9 @@ fn kebab(name: &str) -> String {
 
 fn syscall(word: &str) -> Result<Syscall, String> {
     let mut parts = word.split(':');
-    let number = parse::number32(parts.next().unwrap_or_default())?;
+    let number = parts.next().unwrap_or_default();
+    let number = parse::number32(number)
+        .map_err(|why| format!("{why}; system calls are given by number, as in ausyscall(8)"))?;
     let args: Vec<u64> = parts.map(parse::number).collect::<Result<_, _>>()?;
     if args.len() > 6 {
         return Err("a system call has at most 6 arguments".to_owned());

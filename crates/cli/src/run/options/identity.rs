@@ -16,6 +16,7 @@ use super::super::{
     failure::Failure,
     parse::{octal, split},
 };
+use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -73,6 +74,11 @@ fn user(word: OsString) -> Result<NewUser, String> {
 }
 
 impl Identity {
+    /// The user given, for messages.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
+        self.reuid.as_ref().map(|user| user.name.as_os_str())
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         let group_of_user = self.reuid.as_ref().and_then(|user| user.group.as_ref());
         if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
@@ -142,9 +148,15 @@ fn keep_groups(command: &mut Command) -> std::io::Result<()> {
 fn group_id(word: &str) -> Result<u32, String> {
     match Group::from_name(word) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}")),
+        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}{}", did_you_mean(word, names("/etc/group")))),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The names of a file such as /etc/passwd, to suggest one.
+pub(crate) fn names(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.split(':').next()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

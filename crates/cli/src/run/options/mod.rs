@@ -12,6 +12,7 @@ mod privileges;
 mod scheduling;
 mod settings;
 mod signals;
+mod syscalls;
 
 use std::{ffi::OsString, os::fd::RawFd, path::PathBuf, time::Duration};
 
@@ -19,16 +20,18 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
-use forkless::Step;
+use forkless::{BpfInstruction, Step};
 
 use super::{
     captured::When,
     failure::Failure,
     parse::{self, Assignment, FdRequest, Source},
+    remedy,
 };
 
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::{ChildOptions, step_names};
+pub(crate) use identity::names;
 pub(crate) use limits::amount;
 
 /// Run PROGRAM and exit with its exit code
@@ -43,7 +46,7 @@ pub(crate) struct RunOptions {
     pub(crate) ignore_environment: bool,
 
     /// Remove the variable NAME from the environment
-    #[arg(help_heading = PROGRAM, short = 'u', long, alias = "unsetenv", value_name = "NAME")]
+    #[arg(help_heading = PROGRAM, short = 'u', long, alias = "unsetenv", value_name = "NAME", value_parser = OsStringValueParser::new().try_map(parse::variable))]
     pub(crate) unset: Vec<OsString>,
 
     /// Set a variable in the environment
@@ -94,7 +97,7 @@ pub(crate) struct RunOptions {
           default_missing_value = "always", conflicts_with = "pty")]
     pub(crate) capture: Option<When>,
 
-    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T; default: unlimited)
+    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T, or unlimited; default: 64M)
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
@@ -105,15 +108,15 @@ pub(crate) struct RunOptions {
     pub(crate) timeout: Option<Duration>,
 
     /// Send this signal, a name or a number, on timeout
-    #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal)]
+    #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
     /// Send KILL DURATION later if the program still runs (default: never)
-    #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration)]
+    #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
     /// Exit with the program's exit code on timeout, too (default: exit with 124)
-    #[arg(help_heading = TIME_OUT, long)]
+    #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
     /// Print the program's resource usage at its end (to standard error)
@@ -191,6 +194,23 @@ impl RunOptions {
         self.scheduling.apply(command);
         self.settings.apply(command);
         self.limits.apply(command)
+    }
+
+    /// Has the program another root, so that its paths are not those of forkless?
+    pub(crate) fn changes_root(&self) -> bool {
+        self.mounts.changes_root()
+    }
+
+    /// The seccomp filter of the command line with the option that sets it.
+    pub(crate) fn seccomp_filter(&self) -> Option<(&'static str, Vec<BpfInstruction>)> {
+        let named = self.filters.program().map(|program| ("--system-call-filter", program.to_vec()));
+        named.or_else(|| Some(("--seccomp", self.privileges.filter()?)))
+    }
+
+    /// The PATH that was searched.
+    pub(crate) fn path(&self) -> Option<OsString> {
+        let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        remedy::search_path(given)
     }
 
     /// Describes the setting that was skipped before the child was created (`--best-effort`).
