@@ -101,7 +101,9 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
-    /// Signal the program after DURATION, such as 10, 1.5s, 200ms, 1m30s, 2h or 1d (default: 0, never)
+    /// Signal the program after DURATION, such as 1m30s (default: 0, never)
+    ///
+    /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
@@ -109,7 +111,7 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
-    /// Send KILL if the program still runs DURATION after that signal (default: never)
+    /// Send KILL DURATION later if the program still runs (default: never)
     #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
@@ -117,7 +119,7 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
-    /// Print the program's resource usage to standard error when it has ended
+    /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
 
