@@ -2,8 +2,10 @@
 
 mod captured;
 mod failure;
+mod job_control;
 mod options;
 mod parse;
+mod signals;
 mod terminal;
 mod wait;
 
@@ -17,10 +19,10 @@ use std::{
         unix::{ffi::OsStrExt, process::ExitStatusExt},
     },
     path::Path,
-    process::{ExitCode, ExitStatus},
+    process::ExitCode,
 };
 
-use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, Usage};
+use forkless::{Child, Command, Namespace, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, Usage};
 
 pub(crate) use options::{RunOptions, amount};
 
@@ -42,7 +44,11 @@ const SIGNALLED: u8 = 128;
 /// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
-        Ok(code) => ExitCode::from(code),
+        Ok(Outcome::Code(code)) => ExitCode::from(code),
+        Ok(Outcome::Signal(signal)) => {
+            signals::die_by(signal);
+            ExitCode::from(shell_code(signal))
+        }
         Err(failure) => {
             say(format_args!("{}", failure.message));
             ExitCode::from(failure.code)
@@ -50,7 +56,15 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
     }
 }
 
-fn run(options: &RunOptions) -> Result<u8, Failure> {
+/// How forkless is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Code(u8),
+    /// By this signal, as its program.
+    Signal(i32),
+}
+
+fn run(options: &RunOptions) -> Result<Outcome, Failure> {
     let (mut asked, assignments) = Asked::of(options)?;
     let command = asked.settings();
     set_environment(command, options, &assignments);
@@ -62,12 +76,11 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     if options.explain {
         explain(&mut asked, options)?;
-        return Ok(0);
+        return Ok(Outcome::Code(0));
     }
 
-    let watch = Watch::new(terminal.is_some())
-        .map_err(|error| Failure::before(format_args!("cannot install signal handlers: {error}")))?;
-    // Created after the signal handlers are installed: a signal before that would kill forkless and leave the cgroup behind.
+    let watch = watch(&mut asked, options)?;
+    // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
     if let Some(group) = &group {
         group.join(asked.settings())?;
@@ -86,8 +99,8 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
-    let code = exit_code(ending, options.preserve_status);
-    if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
+    let outcome = outcome(ending, options);
+    if let Some(captured) = captured.filter(|_| outcome != Outcome::Code(0) || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
     }
@@ -111,7 +124,20 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if let Some(Err(error)) = group.map(OwnGroup::end) {
         say(format_args!("cannot remove the cgroup: {error}"));
     }
-    Ok(code)
+    Ok(outcome)
+}
+
+/// Prepares to supervise the program.
+fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
+    let watch = Watch::new(options.child.place(), options.child.pty.is_some(), options.child.wants_terminal())
+        .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
+    watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
+    // It would need a shell where the line needs none.
+    let is_direct = matches!(asked.line_route(), Some(ShellRoute::Direct));
+    if !is_direct {
+        options.child.supervised(asked.settings(), options.namespaces.joins(Namespace::Pid));
+    }
+    Ok(watch)
 }
 
 /// What to run: a program or a shell line.
@@ -293,25 +319,23 @@ fn patience(options: &RunOptions) -> Patience {
         timeout: options.timeout.filter(|time| !time.is_zero()),
         signal: options.signal,
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
-        own_group: options.child.leads_a_group(),
     }
 }
 
-fn exit_code(ending: Ending, preserve_status: bool) -> u8 {
-    match ending.timed_out {
-        Some(libc::SIGKILL) if !preserve_status => SIGNALLED + libc::SIGKILL as u8,
-        Some(_) if !preserve_status => TIMED_OUT,
-        _ => program_code(ending.status),
+/// After a timeout this is always an exit code, as with timeout(1).
+fn outcome(ending: Ending, options: &RunOptions) -> Outcome {
+    match (ending.timed_out, ending.status.signal()) {
+        (Some(libc::SIGKILL), _) if !options.preserve_status => Outcome::Code(shell_code(libc::SIGKILL)),
+        (Some(_), _) if !options.preserve_status => Outcome::Code(TIMED_OUT),
+        (None, Some(signal)) if !options.signal_exit_code => Outcome::Signal(signal),
+        (_, Some(signal)) => Outcome::Code(shell_code(signal)),
+        (_, None) => Outcome::Code(ending.status.code().map_or(FAILED, |code| u8::try_from(code).unwrap_or(u8::MAX))),
     }
 }
 
-fn program_code(status: ExitStatus) -> u8 {
-    let number = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
-    match (status.code(), status.signal()) {
-        (Some(code), _) => number(code),
-        (None, Some(signal)) => SIGNALLED.saturating_add(number(signal)),
-        (None, None) => FAILED,
-    }
+/// The exit code by which a shell reports a signal.
+fn shell_code(signal: i32) -> u8 {
+    SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
 
 /// The output of `--usage`.
