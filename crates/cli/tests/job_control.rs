@@ -20,7 +20,8 @@ const FOREGROUND: &str = "$F run --timeout 100 --process-group --foreground";
 
 /// Shows "is-up" when it runs, and "back" when it was continued. Not a script: Ctrl-Z does not stop dash in its vfork(2), and
 /// Ctrl-C does not end bash between two children.
-const ALIVE: &str = r#"perl -e '$| = 1; $SIG{CONT} = sub { print "ba" . "ck\n" }; print "is-u" . "p\n"; sleep 1 while 1'"#;
+const ALIVE: &str =
+    r#"perl -e '$| = 1; $SIG{CONT} = sub { print "ba" . "ck\n" }; print "is-u" . "p\n"; sleep 1 while 1'"#;
 /// Shows "is-up", then what it reads.
 const CAT: &str = "sh -c 'echo is-u''p; exec cat'";
 
@@ -51,7 +52,8 @@ fn ctrl_c_ends_the_program_and_the_loop_of_the_shell() {
 fn ctrl_c_does_not_end_forkless_before_a_program_that_handles_it() {
     with_shells("ctrl_c_does_not_end_forkless_before_a_program_that_handles_it", |session, _| {
         for run in [PLAIN, GROUP, FOREGROUND] {
-            let script = r#"$| = 1; $SIG{INT} = sub { print "cau" . "ght\n"; exit 3 }; print "is-u" . "p\n"; sleep 1 while 1"#;
+            let script =
+                r#"$| = 1; $SIG{INT} = sub { print "cau" . "ght\n"; exit 3 }; print "is-u" . "p\n"; sleep 1 while 1"#;
             session.line(&format!("{run} perl -e '{script}'"));
             session.expect("is-up");
             session.keys(CTRL_C);
@@ -110,7 +112,8 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
 fn bg_continues_the_program_without_the_terminal() {
     with_shells("bg_continues_the_program_without_the_terminal", |session, _| {
         for run in [PLAIN, GROUP, FOREGROUND] {
-            let script = "echo is-u''p; read a; echo re''ad $a; trap \"echo go''ne; exit\" USR1; while :; do sleep 0.01; done";
+            let script =
+                "echo is-u''p; read a; echo re''ad $a; trap \"echo go''ne; exit\" USR1; while :; do sleep 0.01; done";
             session.line(&format!("{run} bash -c '{script}'"));
             session.expect("is-up");
             session.keys(CTRL_Z);
@@ -247,8 +250,11 @@ fn own_group_in_a_script_uses_the_terminal() {
     let directory = tempfile::tempdir().expect("a directory");
     with_shells("own_group_in_a_script_uses_the_terminal", |session, name| {
         let script = directory.path().join("script");
-        fs::write(&script, "echo sta''rt; $F run --timeout 100 --process-group cat\necho st=$?\nread word\necho got $word\n")
-            .expect("a script");
+        fs::write(
+            &script,
+            "echo sta''rt; $F run --timeout 100 --process-group cat\necho st=$?\nread word\necho got $word\n",
+        )
+        .expect("a script");
         let script = format!("{name} {}", script.display());
         session.line(&script);
         session.expect("start");
@@ -286,7 +292,8 @@ fn own_group_in_a_script_uses_the_terminal() {
 fn change_of_the_size_reaches_the_program_once() {
     with_shells("change_of_the_size_reaches_the_program_once", |session, _| {
         for (index, run) in [PLAIN, GROUP, FOREGROUND].into_iter().enumerate() {
-            let script = r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty" }; print "is-u" . "p\n"; sleep 1 while 1"#;
+            let script =
+                r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty" }; print "is-u" . "p\n"; sleep 1 while 1"#;
             session.line(&format!("{run} perl -e '{script}'"));
             session.expect("is-up");
             let rows = 30 + index as u16;
@@ -343,7 +350,8 @@ fn death_by_sigpipe_is_seen_in_a_pipeline() {
 #[test]
 fn nested_runs_stop_and_continue_together() {
     with_shells("nested_runs_stop_and_continue_together", |session, _| {
-        let pairs = [[PLAIN, PLAIN], [PLAIN, FOREGROUND], [FOREGROUND, PLAIN], [FOREGROUND, FOREGROUND], [GROUP, GROUP]];
+        let pairs =
+            [[PLAIN, PLAIN], [PLAIN, FOREGROUND], [FOREGROUND, PLAIN], [FOREGROUND, FOREGROUND], [GROUP, GROUP]];
         for [outer, inner] in pairs {
             session.line(&format!("{outer} {inner} {CAT}"));
             session.expect("is-up");

@@ -95,6 +95,10 @@ pub(crate) fn is_in_background() -> bool {
     controlling_terminal().as_ref().and_then(foreground).is_some_and(|group| group != getpgrp())
 }
 
+pub(crate) fn has_terminal() -> bool {
+    controlling_terminal().is_some()
+}
+
 fn controlling_terminal() -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()

@@ -93,7 +93,7 @@ impl Watch {
     /// # Errors
     /// If the program was not started, its status is lost, or its output cannot be written.
     pub(crate) fn wait(
-        mut self,
+        &mut self,
         child: &mut Child,
         patience: Patience,
         mut terminal: Option<Terminal>,

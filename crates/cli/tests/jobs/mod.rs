@@ -47,7 +47,8 @@ impl Session {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir("/tmp").pty(&pty);
         // No colours, no bracketed paste, no history.
-        for (name, value) in [("TERM", "dumb"), ("INPUTRC", "/dev/null"), ("HISTFILE", ""), ("ENV", ""), ("F", BINARY)] {
+        for (name, value) in [("TERM", "dumb"), ("INPUTRC", "/dev/null"), ("HISTFILE", ""), ("ENV", ""), ("F", BINARY)]
+        {
             command.env(name, value);
         }
         command.env("PS1", PROMPT).env("LC_ALL", "C");
