@@ -22,9 +22,10 @@ use crate::near::did_you_mean;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
-    /// Run as this user, in GROUP or in the group of the user; with its supplementary groups, unless others are given
+    /// Run as this user, and in GROUP or its own group
     ///
-    /// Names and numbers are accepted. A number without a user entry gets no supplementary groups.
+    /// Names and numbers are accepted. The user's supplementary groups are set, unless others are given; a number without
+    /// a user entry gets none.
     #[arg(long, visible_aliases = ["user", "uid"], value_name = "USER[:GROUP]",
           value_parser = OsStringValueParser::new().try_map(user))]
     reuid: Option<NewUser>,

@@ -30,9 +30,10 @@ use super::{
 };
 
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::{ChildOptions, step_names};
+pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
 pub(crate) use limits::amount;
+pub(crate) use signals::pipe_was_ignored;
 
 /// Run PROGRAM and exit with its exit code
 ///
@@ -101,7 +102,9 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
-    /// Signal the program after DURATION, such as 10, 1.5s, 200ms, 1m30s, 2h or 1d (default: 0, never)
+    /// Signal the program after DURATION, such as 1m30s (default: 0, never)
+    ///
+    /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
@@ -109,7 +112,7 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
-    /// Send KILL if the program still runs DURATION after that signal (default: never)
+    /// Send KILL DURATION later if the program still runs (default: never)
     #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
@@ -117,7 +120,11 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
-    /// Print the program's resource usage to standard error when it has ended
+    /// Exit with 128+n if signal n kills the program (default: die by that signal, which shells report as 128+n)
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) signal_exit_code: bool,
+
+    /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
 
@@ -244,4 +251,6 @@ Exit code: that of the program, or
   125    forkless failed: bad option, missing directory or file, no memory, …
   126    the program was found but cannot be executed
   127    the program was not found
-  128+n  the program was killed by signal n";
+  128+n  with --signal-exit-code or after a timeout: signal n killed the program
+Without these, forkless dies by the signal that killed the program; a shell
+reports that as 128+n, too.";
