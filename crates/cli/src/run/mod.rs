@@ -4,6 +4,7 @@ mod captured;
 mod failure;
 mod options;
 mod parse;
+mod sandbox;
 mod terminal;
 mod wait;
 
@@ -52,7 +53,9 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 
 fn run(options: &RunOptions) -> Result<u8, Failure> {
     let (mut asked, assignments) = Asked::of(options)?;
+    let sandbox = sandbox::Sandbox::of(options)?;
     let command = asked.settings();
+    sandbox.iter().for_each(|sandbox| sandbox.begin(command));
     set_environment(command, options, &assignments);
     set_files(command, options)?;
     set_process(command, options)?;
@@ -60,8 +63,11 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     if options.capture.is_some() && !Captured::ask(command, taken(options)) {
         return Err(Failure::before("--capture: both standard output and standard error are redirected"));
     }
+    if let Some(sandbox) = &sandbox {
+        sandbox.finish(command)?;
+    }
     if options.explain {
-        explain(&mut asked, options)?;
+        explain(&mut asked, options, sandbox.as_ref())?;
         return Ok(0);
     }
 
@@ -69,11 +75,17 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
         .map_err(|error| Failure::before(format_args!("cannot install signal handlers: {error}")))?;
     // Created after the signal handlers are installed: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
-    if let Some(group) = &group {
+    if let Some(group) = group.as_ref().filter(|_| sandbox.is_none()) {
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = asked.launch()?;
+    let (mut child, told, inside) = match &sandbox {
+        None => asked.launch().map(|(child, told)| (child, told, None))?,
+        Some(sandbox) => {
+            let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
+            (child, None, Some(inside))
+        }
+    };
     if options.route {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
@@ -82,6 +94,7 @@ fn run(options: &RunOptions) -> Result<u8, Failure> {
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
+    ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
@@ -123,6 +136,9 @@ enum Asked {
 impl Asked {
     /// Also returns the variables given before the program.
     fn of(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
+        if let Some(line) = options.shell.as_ref().filter(|_| options.sandbox.sandbox.is_some()) {
+            return Ok((Self::Program(sandbox::shell(line)), Vec::new()));
+        }
         if let Some(line) = &options.shell {
             return Ok((Self::Line(forkless::shell(line.as_bytes())), Vec::new()));
         }
@@ -250,12 +266,12 @@ fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
 }
 
 /// Prints the plan and runs nothing.
-fn explain(asked: &mut Asked, options: &RunOptions) -> Result<(), Failure> {
+fn explain(asked: &mut Asked, options: &RunOptions, sandbox: Option<&sandbox::Sandbox<'_>>) -> Result<(), Failure> {
     let mut lines = String::new();
     match asked.line_route() {
         Some(route) => lines += &format!("{route}\n"),
         None => {
-            lines += &(options.clone_words() + "\n");
+            lines += &sandbox.map_or_else(|| options.clone_words() + "\n", |sandbox| sandbox.words());
             for (number, step) in (1..).zip(asked.settings().prepare()?.steps()) {
                 lines += &format!("{number:3}. {step}\n");
             }
@@ -293,7 +309,7 @@ fn patience(options: &RunOptions) -> Patience {
         timeout: options.timeout.filter(|time| !time.is_zero()),
         signal: options.signal,
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
-        own_group: options.child.leads_a_group(),
+        own_group: options.child.leads_a_group() || options.sandbox.sandbox.is_some(),
     }
 }
 

@@ -129,6 +129,10 @@ impl Namespaces {
         Ok(())
     }
 
+    pub(crate) fn hostname(&self) -> Option<&OsString> {
+        self.hostname.as_ref()
+    }
+
     fn joins(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }
