@@ -155,6 +155,7 @@ impl<'a> Sandbox<'a> {
 
     /// Clones init, which starts the program.
     pub(crate) fn start(&self, command: &mut Command, group: Option<&OwnGroup>) -> Result<(Child, Status), Failure> {
+        let pipes = self.capture(command)?;
         let trees = root::trees_of_root(self.options)?;
         let status = Status::new()?;
         let (go, went) =
@@ -185,6 +186,8 @@ impl<'a> Sandbox<'a> {
             Err(error) => return Err(self.culprit(error)),
         };
         let mut child = Child::cloned(pid, pidfd, started);
+        let [output, errors] = pipes;
+        (child.stdout, child.stderr) = (output.map(Into::into), errors.map(Into::into));
         let ready = self.write_maps(pid).and_then(|()| group.map_or(Ok(()), |group| group.add(pid)));
         let ready =
             ready.and_then(|()| rustix::io::write(&went, b"g").map(drop).map_err(|error| failed("init", error)));
@@ -195,6 +198,20 @@ impl<'a> Sandbox<'a> {
         }
         // Kept open: init knows by its end that forkless has died before it could ask for a signal.
         Ok((child, Status { alive: Some(went), ..status }))
+    }
+
+    /// Makes the pipes of `--capture` here: those that init would make belong to it. Returns the ends to read from.
+    fn capture(&self, command: &mut Command) -> Result<[Option<OwnedFd>; 2], Failure> {
+        let mut ends = [None, None];
+        for (number, end) in (1..).zip(&mut ends).filter(|_| self.options.capture.is_some()) {
+            if !super::taken(self.options)[number as usize - 1] {
+                let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+                    .map_err(|error| failed("pipe", error))?;
+                command.fd(write, number);
+                *end = Some(read);
+            }
+        }
+        Ok(ends)
     }
 
     fn namespaces(&self) -> Vec<(&'static str, i32)> {
