@@ -194,7 +194,12 @@ fn grant(path: &Path) {
 }
 
 fn words(output: &Output) -> String {
-    format!("{:?}: {} {}", output.status.code(), String::from_utf8_lossy(&output.stdout).trim(), String::from_utf8_lossy(&output.stderr).trim())
+    format!(
+        "{:?}: {} {}",
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).trim(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    )
 }
 
 fn all_are_refused(profile: &str) {
@@ -207,13 +212,22 @@ fn all_are_refused(profile: &str) {
             match &control {
                 Some(output) if output.status.success() => controlled += 1,
                 Some(output) => skipped(&format!("control of {} as {caller:?}", attempt.name), &words(output)),
-                None => skipped(&format!("control of {} as {caller:?}", attempt.name), &format!("{:?}", attempt.control)),
+                None => {
+                    skipped(&format!("control of {} as {caller:?}", attempt.name), &format!("{:?}", attempt.control))
+                }
+            }
+            if std::env::var_os("FORKLESS_TEST_SHOW").is_some() {
+                eprintln!("{caller:?} {}: {}", attempt.name, words(&sandboxed));
             }
             if sandboxed.status.code() != Some(REFUSED) {
                 escaped.push(format!("{}: {}", attempt.name, words(&sandboxed)));
             }
         }
-        eprintln!("{caller:?}: {} attempts to escape from {profile}, {} refused, {controlled} work outside", ALL.len(), ALL.len() - escaped.len());
+        eprintln!(
+            "{caller:?}: {} attempts to escape from {profile}, {} refused, {controlled} work outside",
+            ALL.len(),
+            ALL.len() - escaped.len()
+        );
         assert!(escaped.is_empty(), "{caller:?}: {}", escaped.join("\n"));
         assert!(ALL.len() >= 60 && controlled >= 40, "{caller:?}: only {controlled} of {} work outside", ALL.len());
     }

@@ -2,6 +2,7 @@
 //!
 //! They run in a copy of the test program, before its `main`: see `escape.rs`.
 
+use std::os::linux::net::SocketAddrExt;
 use std::{
     ffi::CString,
     fs::{self, OpenOptions},
@@ -18,7 +19,6 @@ use std::{
     path::Path,
     process::Command,
 };
-use std::os::linux::net::SocketAddrExt;
 
 pub(crate) type Answer = Result<String, String>;
 
@@ -271,7 +271,11 @@ fn starts_many(_: &World) -> Answer {
     const MANY: usize = 2200;
     for number in 0..MANY {
         let thread = std::thread::Builder::new().stack_size(16 << 10);
-        if let Err(error) = thread.spawn(|| loop { std::thread::park() }) {
+        if let Err(error) = thread.spawn(|| {
+            loop {
+                std::thread::park()
+            }
+        }) {
             return Err(format!("{error} after {number}"));
         }
     }

@@ -146,11 +146,12 @@ impl<'a> Sandbox<'a> {
     /// Is the path visible to the program? The places that the preset shows, and those of the options that mount.
     fn shows(&self, path: &Path) -> bool {
         let path = plain(path);
-        let preset =
-            root::SHOWN.iter().chain(&["/tmp", "/dev", "/proc", "/var/tmp"]).any(|shown| path.starts_with(shown));
-        path == Path::new("/")
-            || preset
-            || self.options.mounts.targets().any(|target| path.starts_with(absolute(target)))
+        // New file systems, which are empty.
+        let new = ["/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/proc", "/run", "/var"]
+            .iter()
+            .any(|new| path == Path::new(new));
+        let mut shown = root::SHOWN.iter().map(PathBuf::from).chain(self.options.mounts.targets().map(absolute));
+        new || shown.any(|shown| path.starts_with(shown))
     }
 
     /// Clones init, which starts the program.
@@ -205,8 +206,8 @@ impl<'a> Sandbox<'a> {
         let mut ends = [None, None];
         for (number, end) in (1..).zip(&mut ends).filter(|_| self.options.capture.is_some()) {
             if !super::taken(self.options)[number as usize - 1] {
-                let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-                    .map_err(|error| failed("pipe", error))?;
+                let (read, write) =
+                    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed("pipe", error))?;
                 command.fd(write, number);
                 *end = Some(read);
             }

@@ -82,6 +82,19 @@ fn bind_of(mount: &Mount) -> Option<(&Path, u64, bool)> {
     }
 }
 
+fn tree_of(trees: &Trees, number: usize) -> Option<&OwnedFd> {
+    trees.get(number).and_then(Option::as_ref)
+}
+
+/// Is the mount point a directory? The program's user may have no access to the source.
+fn is_directory(mount: &Mount, tree: Option<&OwnedFd>) -> bool {
+    match (tree, bind_of(mount)) {
+        (Some(tree), _) => rustix::fs::fstat(tree).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_dir()),
+        (None, Some((source, ..))) => source.is_dir(),
+        (None, None) => true,
+    }
+}
+
 /// What may be done below a file or directory.
 struct Rule(OwnedFd, BitFlags<AccessFs>);
 
@@ -111,10 +124,9 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     }
     skeleton.link(Path::new("../tmp"), Path::new("/var/tmp"))?;
     skeleton.link(Path::new("../run"), Path::new("/var/run"))?;
-    for mount in sandbox.options.mounts.steps() {
-        let is_directory = bind_of(mount).is_none_or(|(source, ..)| source.is_dir());
+    for (number, mount) in sandbox.options.mounts.steps().iter().enumerate() {
         if !matches!(mount, Mount::Symlink(..)) {
-            skeleton.place(&absolute(mount.target()), is_directory)?;
+            skeleton.place(&absolute(mount.target()), is_directory(mount, tree_of(trees, number)))?;
         }
     }
     set_attributes(&top, READ_ONLY).map_err(|error| failed("read-only root", error))?;
@@ -150,7 +162,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     command.attach_mount(shm, below(Path::new("/dev/shm")));
     command.attach_mount(tmp, below(Path::new("/tmp")));
     for (number, mount) in sandbox.options.mounts.steps().iter().enumerate() {
-        rules.extend(add(command, mount, trees.get(number).and_then(Option::as_ref), write)?);
+        rules.extend(add(command, mount, tree_of(trees, number), write)?);
     }
     command.pivot_root(PLACE);
     landlock(sandbox, command, rules)
@@ -241,7 +253,7 @@ fn add(
         command.make_dir(parent, 0o755);
     }
     if let Some((source, set, is_writable)) = bind_of(mount) {
-        if source.is_dir() {
+        if is_directory(mount, tree_of_root) {
             command.make_dir(&target, 0o755);
         }
         let tree = match tree_of_root {
