@@ -6,12 +6,14 @@
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
 
+mod near;
+mod usage;
 mod run;
 mod doctor;
 
 use std::{ffi::OsStr, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
@@ -49,8 +51,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// All options of all subcommands.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
 fn usage_error(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }

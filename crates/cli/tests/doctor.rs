@@ -357,7 +357,8 @@ fn program_is_explained_and_not_run() {
     assert!(!file.exists());
     assert_eq!(report["launch"]["program"].as_array().map(Vec::len), Some(3));
     let steps = report["launch"]["steps"].as_array().expect("steps");
-    let explained = Command::new(env!("CARGO_BIN_EXE_forkless")).args(["run", "--explain", "touch"]).output();
+    let explained =
+        Command::new(env!("CARGO_BIN_EXE_forkless")).args(["run", "--explain", "--supervise", "touch"]).output();
     let explained = String::from_utf8(explained.expect("forkless starts").stdout).expect("text");
     assert!(!steps.is_empty());
     steps.iter().map(|step| step.as_str().expect("words")).for_each(|step| assert!(explained.contains(step), "{step}"));

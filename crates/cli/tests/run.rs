@@ -63,8 +63,14 @@ fn exit_code_is_that_of_the_program() {
 
 #[test]
 fn program_killed_by_a_signal_exits_with_128_plus_its_number() {
-    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), 143);
-    assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), 137);
+    assert_eq!(code(&["--supervise", "sh", "-c", "kill -TERM $$"]), 143);
+    assert_eq!(code(&["--supervise", "sh", "-c", "kill -KILL $$"]), 137);
+}
+
+#[test]
+fn program_in_place_of_forkless_is_killed_itself() {
+    assert_eq!(output(&["sh", "-c", "kill -TERM $$"]).status.signal(), Some(libc::SIGTERM));
+    assert_eq!(output(&["sh", "-c", "kill -KILL $$"]).status.signal(), Some(libc::SIGKILL));
 }
 
 #[test]
@@ -433,7 +439,7 @@ fn kill(child: &std::process::Child, signal: i32) {
 fn term_and_hup_are_relayed_to_the_program() {
     for signal in [libc::SIGTERM, libc::SIGHUP] {
         let script = "trap 'exit 9' TERM HUP; echo ready; while :; do sleep 0.02; done";
-        let (mut child, _reader) = started(&["sh", "-c", script]);
+        let (mut child, _reader) = started(&["--supervise", "sh", "-c", script]);
         kill(&child, signal);
         assert_eq!(child.wait().expect("ends").code(), Some(9));
     }
@@ -441,7 +447,7 @@ fn term_and_hup_are_relayed_to_the_program() {
 
 #[test]
 fn int_and_quit_do_not_end_forkless_before_the_program() {
-    let (mut child, mut reader) = started(&["sh", "-c", "echo ready; sleep 0.3; echo done; exit 5"]);
+    let (mut child, mut reader) = started(&["--supervise", "sh", "-c", "echo ready; sleep 0.3; echo done; exit 5"]);
     kill(&child, libc::SIGINT);
     kill(&child, libc::SIGQUIT);
     let mut rest = String::new();
@@ -534,8 +540,9 @@ fn shell_line_runs_as_with_a_shell() {
 
 #[test]
 fn explain_prints_whether_a_line_needs_a_shell() {
-    assert_eq!(stdout(&["--explain", "--shell", "ls | wc"]), "by /bin/sh: a pipeline\n");
-    let plain = stdout(&["--explain", "--shell", "ls /"]);
-    let shells = ["directly\n", "by /bin/sh: a shell whose behaviour is not known\n"];
+    let explained = |line: &str| stdout(&["--explain", "--shell", line]).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(explained("ls | wc"), "by /bin/sh: a pipeline");
+    let plain = explained("ls /");
+    let shells = ["directly", "by /bin/sh: a shell whose behaviour is not known"];
     assert!(shells.contains(&plain.as_str()), "{plain}");
 }

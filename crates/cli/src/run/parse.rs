@@ -9,6 +9,8 @@ use std::{
 
 use signal_hook::low_level::signal_name;
 
+use crate::near::did_you_mean;
+
 /// Where a file descriptor of the program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -69,7 +71,19 @@ pub(crate) type Assignment = (OsString, OsString);
 pub(crate) fn assignment(word: OsString) -> Result<Assignment, String> {
     match split(&word, b'=') {
         Some((name, value)) if !name.is_empty() => Ok((name, value)),
-        _ => Err("must be NAME=VALUE".to_owned()),
+        Some(_) => Err("the variable has no name; write NAME=VALUE".to_owned()),
+        None => Err("must be NAME=VALUE".to_owned()),
+    }
+}
+
+/// The name of a variable.
+pub(crate) fn variable(word: OsString) -> Result<OsString, String> {
+    if word.is_empty() {
+        return Err("the name of a variable must not be empty".to_owned());
+    }
+    match split(&word, b'=') {
+        Some((name, _)) => Err(format!("the name of a variable contains no =; write {}", name.display())),
+        None => Ok(word),
     }
 }
 
@@ -142,7 +156,11 @@ pub(crate) fn fd_number(word: &OsStr) -> Result<i32, String> {
 
 /// A signal by name, with or without `SIG`, or by number.
 pub(crate) fn signal(word: &str) -> Result<i32, String> {
-    let unknown = || format!("no signal {word:?}: use a name such as TERM, or a number from 1 to 64");
+    let unknown = || {
+        let names = (1..=31).filter_map(signal_name).map(|name| name.trim_start_matches("SIG"));
+        let near = did_you_mean(word.trim_start_matches("SIG"), names);
+        format!("no signal {word:?}: use a name such as TERM, or a number from 1 to 64{near}")
+    };
     if let Ok(number) = word.parse::<i32>() {
         return if (1..=64).contains(&number) { Ok(number) } else { Err(unknown()) };
     }
@@ -333,6 +351,13 @@ mod tests {
         for word in ["", "0:1000", "0:1000:0", "0:1000:1:2", "a:0:1", "-1:0:1", "+0:1000:1"] {
             assert!(id_map(word).is_err(), "{word}");
         }
+    }
+
+    #[test]
+    fn variable_is_a_name_alone() {
+        assert_eq!(variable("A".into()), Ok("A".into()));
+        assert!(variable("A=1".into()).is_err_and(|why| why.ends_with("write A")));
+        assert!(variable("".into()).is_err());
     }
 
     #[test]

@@ -30,6 +30,12 @@ pub(crate) fn stack_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Stack, errno).note("RLIMIT_AS, or the system's memory or mappings, are used up")
 }
 
+/// What a cgroup must be.
+const NOT_A_CGROUP: &str = "it must be the directory of a version 2 cgroup whose cgroup.procs the caller may write to";
+
+/// What new namespaces need.
+const OR_A_USER_NAMESPACE: &str = "needs CAP_SYS_ADMIN, or a user namespace with them";
+
 pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
     let (bare, needs) = match flag_needs(plan, error) {
@@ -42,13 +48,13 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
         return bare.on("into a cgroup").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
-            _ => "it must be the directory of a version 2 cgroup whose cgroup.procs the caller may write to",
+            _ => NOT_A_CGROUP,
         });
     }
     if plan.namespaces != 0 {
         match error {
             errno::EPERM => {
-                return bare.on("into namespaces").note("needs CAP_SYS_ADMIN, or a user namespace with them");
+                return bare.on("into namespaces").note(OR_A_USER_NAMESPACE);
             }
             errno::ENOSPC => return bare.on("into namespaces").note("the limit in /proc/sys/user is reached"),
             _ => {}
@@ -213,7 +219,10 @@ fn with_privilege(error: Error, errno: i32) -> Error {
         (errno::EPERM, Step::SetUid) => "needs CAP_SETUID, or an id that the caller has",
         (errno::EPERM, Step::SetGid) => "needs CAP_SETGID, or an id that the caller has",
         (errno::EPERM, Step::SetGroups) => "needs CAP_SETGID",
-        (errno::EPERM, Step::JoinNamespace | Step::Namespace | Step::Mount | Step::PivotRoot | Step::Hostname) => {
+        (errno::EPERM, Step::Namespace) => OR_A_USER_NAMESPACE,
+        (errno::ENOSPC, Step::Namespace) => "the limit in /proc/sys/user is reached",
+        (_, Step::ControlGroup) => NOT_A_CGROUP,
+        (errno::EPERM, Step::JoinNamespace | Step::Mount | Step::PivotRoot | Step::Hostname) => {
             "needs CAP_SYS_ADMIN over the namespace"
         }
         (errno::EPERM, Step::Landlock) | (errno::EACCES, Step::Seccomp) => "needs no_new_privs or CAP_SYS_ADMIN",

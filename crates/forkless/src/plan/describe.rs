@@ -64,9 +64,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
         let words = step_of(op).words();
         match op.code {
             OpCode::Table if plan.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
-            OpCode::Table if plan.launcher != Launcher::Clone => {
-                lines.push("have a copy of the descriptor table".into())
-            }
+            OpCode::Table if plan.launcher != Launcher::Clone => lines.push("inherit the descriptor table".into()),
             OpCode::Table => lines.push(format!("{words} with 0 to 2 in it")),
             OpCode::Place => lines.extend(passed(plan)),
             OpCode::CloseOthers if plan.launcher != Launcher::Clone => lines.push(words.into()),

@@ -6,6 +6,8 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Du
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
 
+use crate::near::did_you_mean;
+
 use super::{
     super::{failure::Failure, parse, terminal},
     privileges::open_fd,
@@ -32,19 +34,19 @@ pub(crate) struct ChildOptions {
     /// Create a process group, or join the group PGID (default: inherit it)
     #[arg(long, value_name = "PGID", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty", "pty"])]
-    process_group: Option<i32>,
+    pub(crate) process_group: Option<i32>,
 
     /// Make the program's process group the foreground group of the terminal on standard input
     #[arg(long)]
-    foreground: bool,
+    pub(crate) foreground: bool,
 
     /// Send SIG to the program when forkless dies (default: none)
     #[arg(long, value_name = "SIG", value_parser = parse::signal)]
-    pdeathsig: Option<i32>,
+    pub(crate) pdeathsig: Option<i32>,
 
     /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
     #[arg(long)]
-    pidfd_autokill: bool,
+    pub(crate) pidfd_autokill: bool,
 
     /// Change to the directory at inherited descriptor N; relative paths of --chdir, --chroot and --pivot-root start there
     #[arg(help_heading = EXPERT, long, value_name = "N")]
@@ -71,9 +73,9 @@ pub(crate) struct ChildOptions {
           help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names()))]
     best_effort: Vec<Step>,
 
-    /// Create the child with LAUNCHER; fork and posix_spawn are the C library's
-    #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum, default_value = "clone")]
-    pub(super) launcher: ByName,
+    /// Create a child with LAUNCHER, where clone is the default; fork and posix_spawn are the C library's
+    #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum)]
+    pub(crate) launcher: Option<ByName>,
 
     /// Make the system call number NR with numeric arguments in the child, before it drops privileges
     #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall)]
@@ -84,7 +86,7 @@ const EXPERT: &str = "Advanced";
 
 /// The launchers that `--launcher` accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ByName {
+pub(crate) enum ByName {
     Clone,
     Fork,
     #[value(name = "posix_spawn", alias = "posix-spawn")]
@@ -92,7 +94,7 @@ pub(super) enum ByName {
 }
 
 impl ByName {
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Clone => "clone a child that shares memory with forkless until it executes the program",
             Self::Fork => "fork a child with a copy of forkless's memory",
@@ -111,7 +113,12 @@ struct Syscall {
 impl ChildOptions {
     /// Does the program lead a process group? Signals are then sent to the group.
     pub(crate) fn leads_a_group(&self) -> bool {
-        self.setsid || self.ctty || self.pty.is_some() || self.process_group == Some(0)
+        self.makes_session() || self.pty.is_some() || self.process_group == Some(0)
+    }
+
+    /// The file to execute in place of PROGRAM.
+    pub(crate) fn fexec(&self) -> Option<&PathBuf> {
+        self.fexec.as_ref()
     }
 
     /// May the launch continue if this step fails?
@@ -119,8 +126,28 @@ impl ChildOptions {
         self.best_effort.contains(&step)
     }
 
+    /// May any step fail, so that a report may be needed?
+    pub(crate) fn is_any_best_effort(&self) -> bool {
+        !self.best_effort.is_empty()
+    }
+
+    /// Does the program lead a new session?
+    pub(crate) fn makes_session(&self) -> bool {
+        self.setsid || self.ctty
+    }
+
+    /// Does the child make system calls by their numbers?
+    pub(crate) fn makes_calls(&self) -> bool {
+        !self.syscall.is_empty()
+    }
+
+    /// What creates the child, if there is one.
+    pub(crate) fn launcher(&self) -> ByName {
+        self.launcher.unwrap_or(ByName::Clone)
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
-        command.launcher(match self.launcher {
+        command.launcher(match self.launcher() {
             ByName::Clone => Launcher::Clone,
             ByName::Fork => Launcher::Fork,
             ByName::PosixSpawn => Launcher::PosixSpawn,
@@ -128,7 +155,7 @@ impl ChildOptions {
         if let Some(group) = self.process_group {
             command.process_group(group);
         }
-        command.setsid(self.setsid || self.ctty);
+        command.setsid(self.makes_session());
         if self.ctty {
             command.controlling_terminal(0);
         }
@@ -179,7 +206,10 @@ fn step(word: &str) -> Result<Step, String> {
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
         Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names())),
-        None => Err(format!("no such step; use one of {}", step_names())),
+        None => {
+            let near = did_you_mean(word, step_names().split(", "));
+            Err(format!("no step {word:?}; use one of {}{near}", step_names()))
+        }
     }
 }
 
@@ -207,7 +237,9 @@ fn kebab(name: &str) -> String {
 
 fn syscall(word: &str) -> Result<Syscall, String> {
     let mut parts = word.split(':');
-    let number = parse::number32(parts.next().unwrap_or_default())?;
+    let number = parts.next().unwrap_or_default();
+    let number = parse::number32(number)
+        .map_err(|why| format!("{why}; system calls are given by number, as in ausyscall(8)"))?;
     let args: Vec<u64> = parts.map(parse::number).collect::<Result<_, _>>()?;
     if args.len() > 6 {
         return Err("a system call has at most 6 arguments".to_owned());

@@ -10,6 +10,7 @@ use forkless::Command;
 use nix::unistd::{Group, User};
 
 use super::super::{failure::Failure, parse::octal, sandbox::Ids};
+use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -46,6 +47,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// The user given, for messages.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
+        self.reuid.as_deref()
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         if let Some(user) = &self.reuid {
             self.set_user(command, user)?;
@@ -142,9 +148,15 @@ fn keep_groups(command: &mut Command) -> std::io::Result<()> {
 fn group_id(word: &str) -> Result<u32, String> {
     match Group::from_name(word) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}")),
+        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}{}", did_you_mean(word, names("/etc/group")))),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The names of a file such as /etc/passwd, to suggest one.
+pub(crate) fn names(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.split(':').next()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
+use rustix::{
+    fs::{FileType, fstat},
+    stdio::stderr,
+};
 
 use super::super::failure::Failure;
 pub(crate) use super::super::parse::amount;
@@ -38,6 +42,21 @@ struct Limit {
 pub(crate) struct Limits(Vec<(Resource, Limit)>);
 
 impl Limits {
+    /// Could allocating memory fail?
+    pub(crate) fn limits_memory(&self) -> bool {
+        self.has(Resource::AddressSpace) || self.has(Resource::Data)
+    }
+
+    /// Does the limit of file sizes apply to messages on standard error?
+    pub(crate) fn cuts_messages(&self) -> bool {
+        let is_file = || fstat(stderr()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        self.has(Resource::FileSize) && is_file()
+    }
+
+    fn has(&self, resource: Resource) -> bool {
+        self.0.iter().any(|(one, _)| *one == resource)
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         for &(resource, limit) in &self.0 {
             let (soft, hard) = ours(resource);

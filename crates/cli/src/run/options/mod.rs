@@ -13,23 +13,26 @@ mod sandbox;
 mod scheduling;
 mod settings;
 mod signals;
+mod syscalls;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, os::fd::RawFd, path::PathBuf, time::Duration};
 
 use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
-use forkless::Step;
+use forkless::{BpfInstruction, Step};
 
 use super::{
     captured::When,
     failure::Failure,
     parse::{self, Assignment, FdRequest, Source},
+    remedy,
 };
 
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::ChildOptions;
+pub(crate) use identity::names;
 pub(crate) use limits::{amount, ours as own_limit};
 pub(crate) use mounts::Mount;
 pub(crate) use sandbox::Profile;
@@ -46,7 +49,7 @@ pub(crate) struct RunOptions {
     pub(crate) ignore_environment: bool,
 
     /// Remove the variable NAME from the environment
-    #[arg(short = 'u', long, value_name = "NAME")]
+    #[arg(short = 'u', long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(parse::variable))]
     pub(crate) unset: Vec<OsString>,
 
     /// Set a variable in the environment
@@ -97,7 +100,7 @@ pub(crate) struct RunOptions {
           default_missing_value = "always", conflicts_with = "pty")]
     pub(crate) capture: Option<When>,
 
-    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T; default: unlimited)
+    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T, or unlimited; default: 64M)
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
@@ -106,15 +109,15 @@ pub(crate) struct RunOptions {
     pub(crate) timeout: Option<Duration>,
 
     /// Send this signal, a name or a number, on timeout
-    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal)]
+    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
     /// Send KILL if the program still runs DURATION after that signal (default: never)
-    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
+    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
     /// Exit with the program's exit code on timeout, too (default: exit with 124)
-    #[arg(help_heading = TIME_OUT, long)]
+    #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
     /// Print the program's resource usage to standard error when it has ended
@@ -125,9 +128,13 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = REPORTS, long)]
     pub(crate) route: bool,
 
-    /// Print the steps of the launch and exit; the program is not run
+    /// Print whether forkless becomes the program or supervises it, and why, and the steps; the program is not run
     #[arg(help_heading = REPORTS, long)]
     pub(crate) explain: bool,
+
+    /// Start the program as a child and wait for it, even if no option needs that (default: become the program)
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
     #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
@@ -195,14 +202,41 @@ impl RunOptions {
         self.limits.apply(command)
     }
 
+    /// Has the program another root, so that its paths are not those of forkless?
+    pub(crate) fn changes_root(&self) -> bool {
+        self.mounts.changes_root() || self.sandbox.sandbox.is_some()
+    }
+
+    /// The seccomp filter of the command line with the option that sets it.
+    pub(crate) fn seccomp_filter(&self) -> Option<(&'static str, Vec<BpfInstruction>)> {
+        let named = self.filters.program().map(|program| ("--system-call-filter", program.to_vec()));
+        named.or_else(|| Some(("--seccomp", self.privileges.filter()?)))
+    }
+
+    /// The PATH that was searched.
+    pub(crate) fn path(&self) -> Option<OsString> {
+        let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        remedy::search_path(given)
+    }
+
     /// Describes the setting that was skipped before the child was created (`--best-effort`).
     pub(crate) fn skipped(&self) -> Option<String> {
         self.filters.not_denied().filter(|_| self.child.is_best_effort(Step::Landlock))
     }
 
-    /// Describes how the child is created, for `--explain`.
-    pub(crate) fn clone_words(&self) -> String {
-        let how = self.child.launcher.words();
+    /// Does an option set this descriptor?
+    pub(crate) fn sets_fd(&self, number: RawFd) -> bool {
+        let stream = match number {
+            0 => &self.stdin,
+            1 => &self.stdout,
+            2 => &self.stderr,
+            _ => &None,
+        };
+        stream.is_some() || self.fd.iter().chain(&self.open).any(|request| request.number == number)
+    }
+
+    /// Describes what the program has from its start, for `--explain`. `how`: what creates it.
+    pub(crate) fn birth_words(&self, how: &str) -> String {
         self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
     }
 }

@@ -172,7 +172,7 @@ impl<'a> Sandbox<'a> {
             let code = match ended {
                 Ok(Ok(code)) => code,
                 Ok(Err(failure)) => {
-                    say(&failure.message);
+                    say(failure.words(self.options));
                     failure.code
                 }
                 Err(_) => FAILED,
@@ -205,7 +205,7 @@ impl<'a> Sandbox<'a> {
     fn capture(&self, command: &mut Command) -> Result<[Option<OwnedFd>; 2], Failure> {
         let mut ends = [None, None];
         for (number, end) in (1..).zip(&mut ends).filter(|_| self.options.capture.is_some()) {
-            if !super::taken(self.options)[number as usize - 1] {
+            if !super::supervised::taken(self.options)[number as usize - 1] {
                 let (read, write) =
                     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed("pipe", error))?;
                 command.fd(write, number);

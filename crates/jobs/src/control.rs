@@ -1,0 +1,105 @@
+//! Stops a run, or changes its slots, from elsewhere.
+
+use crate::source::Flow;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+/// Stops a run or changes its slots, from a signal handler or another thread. Clones control the same run.
+///
+/// All functions are async-signal-safe: they store a number and write to an eventfd.
+#[derive(Debug, Clone)]
+pub struct Control(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    wake: OwnedFd,
+    /// 0: go on; 1: soon; 2: now.
+    stop: AtomicU32,
+    /// 0: stays as it is.
+    slots: AtomicI64,
+    /// Added to the slots.
+    more: AtomicI64,
+    /// A signal for the jobs; 0: none.
+    signal: AtomicU32,
+}
+
+impl Control {
+    /// The control of a run to come.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (stop, slots, more, signal) = Default::default();
+        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal })))
+    }
+
+    /// Starts no further job; those that run go on.
+    pub fn stop_soon(&self) {
+        self.0.stop.fetch_max(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Starts no further job, and ends those that run by [`Options::termination`](crate::Options::termination).
+    pub fn stop_now(&self) {
+        self.0.stop.fetch_max(2, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Sends a signal to each job that runs: to its process group, if it has one of its own.
+    pub fn signal(&self, signal: i32) {
+        self.0.signal.store(signal as u32, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Sets how many jobs run at once. Jobs that run are not ended.
+    pub fn set_slots(&self, slots: usize) {
+        self.0.slots.store(slots.try_into().unwrap_or(i64::MAX).max(1), Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Adds to the number of jobs that run at once, or subtracts from it. One stays.
+    pub fn add_slots(&self, more: i32) {
+        self.0.more.fetch_add(more.into(), Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Fails only when it is readable already.
+        let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Must be called before the values are read.
+    pub(crate) fn slept(&self) {
+        let _ = rustix::io::read(&self.0.wake, &mut [0; 8]);
+    }
+
+    pub(crate) fn flow(&self) -> Flow {
+        match self.0.stop.load(Ordering::SeqCst) {
+            0 => Flow::Continue,
+            1 => Flow::Soon,
+            _ => Flow::Now,
+        }
+    }
+
+    /// The number of slots, from the present one.
+    pub(crate) fn slots(&self, now: usize) -> usize {
+        let set = self.0.slots.swap(0, Ordering::SeqCst);
+        let more = self.0.more.swap(0, Ordering::SeqCst);
+        let base = if set > 0 { set } else { i64::try_from(now).unwrap_or(i64::MAX) };
+        usize::try_from(base.saturating_add(more).max(1)).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn take_signal(&self) -> Option<i32> {
+        Some(self.0.signal.swap(0, Ordering::SeqCst) as i32).filter(|&signal| signal != 0)
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.wake.as_fd()
+    }
+}

@@ -1,0 +1,84 @@
+//! One job: what to run, and what to call it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A job, as a [`Source`](crate::Source) makes it.
+///
+/// ```
+/// use forkless_jobs::Job;
+/// let mut job = Job::program("convert", ["a.png", "a.jpg"]);
+/// job.env.push(("LANG".into(), "C".into()));
+/// assert_eq!(job.text, b"convert a.png a.jpg");
+/// ```
+#[derive(Debug, Default)]
+pub struct Job {
+    /// What to run.
+    pub run: Run,
+    /// Additions to the environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its standard input.
+    pub stdin: Stdin,
+    /// The text that stands for the job in the log, in a dry run and in messages.
+    pub text: Vec<u8>,
+    /// Written before each line of its output, if it is captured.
+    pub tag: Vec<u8>,
+    /// Written to standard output before its output, without the tag, if it is captured.
+    pub head: Vec<u8>,
+    /// A directory that gets the files `stdout`, `stderr` and `seq`, if the output is captured.
+    pub results: Option<PathBuf>,
+    /// Values of the caller, such as the columns of its input. They come back with the job's end.
+    pub values: Vec<Vec<u8>>,
+}
+
+/// What a job runs.
+#[derive(Debug)]
+pub enum Run {
+    /// A program, looked up in PATH, with its arguments.
+    Program {
+        /// The program.
+        program: OsString,
+        /// Its arguments, without `argv[0]`.
+        args: Vec<OsString>,
+    },
+    /// A line for `/bin/sh -c`, by [`forkless::shell()`]: without the shell where the result is the same.
+    Line(Vec<u8>),
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self::Line(Vec::new())
+    }
+}
+
+/// The standard input of a job.
+#[derive(Debug, Default)]
+pub enum Stdin {
+    /// `/dev/null`.
+    #[default]
+    Null,
+    /// That of this process.
+    Inherit,
+    /// This file, at its present position.
+    File(File),
+    /// A pipe with these bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Job {
+    /// A program with its arguments. The text is the words, joined by blanks, without quotes.
+    pub fn program<S: Into<OsString>>(program: impl Into<OsString>, args: impl IntoIterator<Item = S>) -> Self {
+        let (program, args) = (program.into(), args.into_iter().map(Into::into).collect::<Vec<OsString>>());
+        let words: Vec<&[u8]> =
+            std::iter::once(&program).chain(&args).map(|word: &OsString| OsStr::as_bytes(word)).collect();
+        Self { text: words.join(&b' '), run: Run::Program { program, args }, ..Self::default() }
+    }
+
+    /// A line for `/bin/sh -c`.
+    pub fn line(line: impl Into<Vec<u8>>) -> Self {
+        let line = line.into();
+        Self { text: line.clone(), run: Run::Line(line), ..Self::default() }
+    }
+}

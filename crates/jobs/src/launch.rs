@@ -1,0 +1,117 @@
+//! From a job to a child.
+
+use crate::job::{Job, Run, Stdin};
+use crate::options::{Options, Output};
+use forkless::{Child, Command, Error, ShellEnding, Stdio, Step};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// Launches jobs, and remembers where the last program was.
+#[derive(Default)]
+pub(crate) struct Launcher {
+    found: Option<(OsString, PathBuf)>,
+}
+
+/// A job that has been launched.
+pub(crate) struct Launched {
+    pub(crate) child: Child,
+    pub(crate) shell: Option<ShellEnding>,
+}
+
+impl Launcher {
+    pub(crate) fn launch(&mut self, job: &Job, options: &mut Options) -> io::Result<Launched> {
+        match &job.run {
+            Run::Program { program, args } => {
+                let mut command = self.command(program, job);
+                command.args(args);
+                set(&mut command, job, options)?;
+                Ok(Launched { child: command.launch()?, shell: None })
+            }
+            Run::Line(line) => {
+                let mut shell = forkless::shell(line);
+                set(shell.settings(), job, options)?;
+                let (child, ending) = shell.spawn()?.into_parts();
+                Ok(Launched { child, shell: Some(ending) })
+            }
+        }
+    }
+
+    /// The command of a program. PATH is searched once for programs that come again and again, and again by the child
+    /// if the program is no longer there.
+    fn command(&mut self, program: &OsStr, job: &Job) -> Command {
+        if program.as_bytes().contains(&b'/') || job.env.iter().any(|(name, _)| name == "PATH") {
+            return Command::new(program);
+        }
+        if self.found.as_ref().is_none_or(|(name, _)| name != program) {
+            self.found = search(program).map(|path| (program.to_owned(), path));
+        }
+        match &self.found {
+            Some((_, path)) => {
+                let mut command = Command::new(path);
+                command.arg0(program).or_else(program);
+                command
+            }
+            None => Command::new(program),
+        }
+    }
+}
+
+/// The first executable file of that name in PATH.
+fn search(program: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.is_absolute()
+            && std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH")?;
+    // A relative entry depends on the job's working directory, and so does every entry after it.
+    std::env::split_paths(&path)
+        .take_while(|entry| entry.is_absolute())
+        .map(|entry| entry.join(program))
+        .find(is_program)
+}
+
+/// Sets what the job and the options say.
+fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()> {
+    for (name, value) in &job.env {
+        command.env(name, value);
+    }
+    match &job.stdin {
+        Stdin::Null => command.stdin(Stdio::null()),
+        Stdin::Inherit => command.stdin(Stdio::inherit()),
+        Stdin::File(file) => command.stdin(file.try_clone()?),
+        Stdin::Bytes(_) => command.stdin(Stdio::piped()),
+    };
+    if options.output != Output::Inherit {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    if options.groups {
+        command.process_group(0);
+    }
+    if let Some(nice) = options.nice {
+        command.nice(nice);
+    }
+    if let Some(setup) = &mut options.setup {
+        setup(command, job);
+    }
+    Ok(())
+}
+
+/// Whether the kernel had no resources for a launch, which may be different in a moment.
+pub(crate) fn is_lack(error: &io::Error) -> bool {
+    let errno = match (Error::of(error), error.raw_os_error()) {
+        (Some(error), _) if error.step() == Step::Wait => None,
+        (Some(error), _) => error.errno(),
+        (None, errno) => errno,
+    };
+    let lacks = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    errno.is_some_and(|errno| lacks.contains(&errno))
+}
+
+/// Whether the error of a wait says that the program was not executed.
+pub(crate) fn is_of_launch(error: &io::Error) -> bool {
+    Error::of(error).is_some_and(|error| error.step() != Step::Wait)
+}

@@ -1,0 +1,75 @@
+//! Runs very many commands, a number of them at once, and loses none.
+//!
+//! ```
+//! use forkless_jobs::{Job, Nothing, Options, Standard, from_iter, run};
+//! let jobs = (0..100).map(|n| Job::program("test", [n.to_string(), "-lt".into(), "90".into()]));
+//! let summary = run(Options::default().slots(4), &mut from_iter(jobs), &mut Nothing, &mut Standard::new())?;
+//! assert_eq!(summary.to_string(), "ran 100, failed 10, skipped 0 of 100");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # How it works
+//! One thread does everything: it takes a [`Job`] from a [`Source`] when a slot is free, launches it, and sleeps on one
+//! epoll instance until a job ends or writes. No SIGCHLD handler, no thread per job, no async runtime. When a job has
+//! ended, the next one is launched before the output of the first is handled.
+//!
+//! # The parts
+//! - A [`Source`] makes the jobs, one at a time, as slots become free. It reads no further ahead than its own buffer. A
+//!   source that has no input yet answers [`Next::Later`] and names the descriptor to wait for ([`Input`] does that).
+//! - [`Options`] say how many jobs run at once, what happens to their output, and when the run ends early.
+//! - [`Events`] tells the caller of starts and ends, and may stop the run.
+//! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
+//!   process's own standard output and standard error.
+//! - A [`Control`] stops the run or changes its slots, from a signal handler or another thread.
+//! - The [`Summary`] counts: every job of the source has run, has been skipped because the log says that it is done, or
+//!   was not run. [`Summary::is_complete`] is true only if none was lost.
+//!
+//! # When a job ends
+//! A job ends when its process ends. What its pipes hold at that time is still read. A process that the job has started
+//! and left behind may keep the pipes open: the run does not wait for it, and its later output gets EPIPE.
+//!
+//! # What can go wrong
+//! - A launch fails with EAGAIN, ENOMEM, EMFILE or ENFILE: the job waits until another one ends, or for a moment, and is
+//!   launched again. If none runs and nothing changes for [`Options::patience`], the run stops, and the summary counts
+//!   what was not run.
+//! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
+//! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
+//! - Standard output is closed (EPIPE): the run stops at once.
+//! - This process is killed: the log has a line for each job that has ended, up to the last moment. A run with the same
+//!   log and [`Done::read`] runs the others.
+//!
+//! # Memory
+//! Nothing is kept of a job that has ended and whose output has been written. Output that must wait for its turn is kept
+//! in memory up to [`Options::memory`], then in an unlinked temporary file. With [`Options::keep_order`] at most
+//! [`Options::window`] jobs are ahead of the one whose output is due; then no further one is launched.
+
+mod job;
+
+mod source;
+
+mod input;
+
+mod options;
+
+mod control;
+
+mod summary;
+
+mod standard;
+
+mod wake;
+
+mod slot;
+
+mod launch;
+
+mod engine;
+
+pub use control::Control;
+pub use engine::run;
+pub use input::{Filled, Input};
+pub use job::{Job, Run, Stdin};
+pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
+pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
+pub use standard::Standard;
+pub use summary::{Ended, Ending, Progress, Summary};

@@ -1,0 +1,179 @@
+//! How jobs run.
+
+use crate::control::Control;
+use crate::job::Job;
+use forkless::Command;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What happens to the output of the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Output {
+    /// The jobs have this process's standard output and standard error.
+    #[default]
+    Inherit,
+    /// Each job's output goes to the [`Sink`](crate::Sink) when the job has ended: standard output, then standard error.
+    Group,
+    /// Whole lines go to the sink as they come. A line of more than 1 MiB comes in pieces.
+    Lines,
+}
+
+/// When a run ends early, by the number of jobs that failed, succeeded or ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Halt {
+    /// What then happens to the jobs that run.
+    pub when: HaltWhen,
+    /// Which jobs count.
+    pub on: HaltOn,
+    /// How many.
+    pub limit: Limit,
+}
+
+/// What happens to jobs that run when a [`Halt`] is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HaltWhen {
+    /// They go on.
+    Soon,
+    /// They are ended.
+    Now,
+}
+
+/// Which jobs count for a [`Halt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HaltOn {
+    /// Those that failed.
+    Fail,
+    /// Those that succeeded.
+    Success,
+    /// All that ended.
+    Done,
+}
+
+/// The limit of a [`Halt`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// So many jobs.
+    Count(u64),
+    /// So many of a hundred. Needs [`Source::total`](crate::Source::total); while that is not known, it has no effect.
+    Percent(f64),
+}
+
+/// How long a job may run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Timeout {
+    /// For so long.
+    After(Duration),
+    /// For so many percent of the median time of the jobs that have succeeded, once three have.
+    Percent(f64),
+}
+
+/// Changes a command before its launch.
+pub type Setup = Box<dyn FnMut(&mut Command, &Job)>;
+
+/// How jobs run. `Options::default()` runs one job for each CPU, with inherited output.
+pub struct Options {
+    /// How many jobs run at once.
+    pub slots: usize,
+    /// What happens to their output.
+    pub output: Output,
+    /// Whether captured output comes in the order of the jobs, and not in that of their ends.
+    pub keep_order: bool,
+    /// How often a job is launched, at most, until it succeeds (default: 1).
+    pub tries: u32,
+    /// How long a job may run.
+    pub timeout: Option<Timeout>,
+    /// The signals that end a job, each with the time that follows it (default: TERM, 200 ms, TERM, 100 ms, TERM, 50 ms,
+    /// KILL). They go to the job's process group if it has one of its own.
+    pub termination: Vec<(i32, Duration)>,
+    /// When the run ends early.
+    pub halt: Option<Halt>,
+    /// The least time between two launches.
+    pub delay: Duration,
+    /// No job is launched while more processes than this run or wait for a disk.
+    pub max_load: Option<f64>,
+    /// No job is launched while less memory than this is available, in bytes.
+    pub min_memory: Option<u64>,
+    /// Added to the nice value of the jobs.
+    pub nice: Option<i32>,
+    /// Whether each job leads a process group of its own, so that what it has started ends with it.
+    pub groups: bool,
+    /// Changes each command before its launch: working directory, limits and so on.
+    pub setup: Option<Setup>,
+    /// Writes each job's text to the sink and launches nothing.
+    pub dry_run: bool,
+    /// Stops the run from elsewhere.
+    pub control: Option<Control>,
+    /// How often [`Events::tick`](crate::Events::tick) is called.
+    pub tick: Option<Duration>,
+    /// How long a launch is tried again, if the kernel has no resources for it and no job runs (default: a minute).
+    pub patience: Duration,
+    /// How many bytes of output are kept in memory, for all jobs together (default: 1 MiB).
+    pub memory: usize,
+    /// How many jobs may be ahead of the one whose output is due, with `keep_order` (default: 16,384).
+    pub window: usize,
+    /// Where output is kept that is too much for memory (default: `$TMPDIR`, else `/tmp`).
+    pub temporary: PathBuf,
+}
+
+/// The default of [`Options::termination`].
+fn termination() -> Vec<(i32, Duration)> {
+    const TERM: i32 = 15;
+    const KILL: i32 = 9;
+    [(TERM, 200), (TERM, 100), (TERM, 50), (KILL, 25)].map(|(signal, ms)| (signal, Duration::from_millis(ms))).into()
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            slots: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            output: Output::Inherit,
+            keep_order: false,
+            tries: 1,
+            timeout: None,
+            termination: termination(),
+            halt: None,
+            delay: Duration::ZERO,
+            max_load: None,
+            min_memory: None,
+            nice: None,
+            groups: false,
+            setup: None,
+            dry_run: false,
+            control: None,
+            tick: None,
+            patience: Duration::from_secs(60),
+            memory: 1 << 20,
+            window: 1 << 14,
+            temporary: std::env::temp_dir(),
+        }
+    }
+}
+
+impl Options {
+    /// Sets how many jobs run at once: one at least.
+    pub fn slots(mut self, slots: usize) -> Self {
+        self.slots = slots.max(1);
+        self
+    }
+
+    /// Sets what happens to the output.
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slots, output, keep_order, tries, timeout, halt, .. } = self;
+        out.debug_struct("Options")
+            .field("slots", slots)
+            .field("output", output)
+            .field("keep_order", keep_order)
+            .field("tries", tries)
+            .field("timeout", timeout)
+            .field("halt", halt)
+            .finish_non_exhaustive()
+    }
+}

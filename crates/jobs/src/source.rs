@@ -1,0 +1,143 @@
+//! What the caller gives: where jobs come from, what is told of them, where their output goes.
+
+use crate::job::Job;
+use crate::summary::{Ended, Progress};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Where and when the next job would run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the job, from 1.
+    pub seq: u64,
+    /// The lowest free slot, from 1.
+    pub slot: usize,
+}
+
+/// The answer of a [`Source`].
+#[derive(Debug)]
+pub enum Next {
+    /// A job. It gets the number and the slot of the [`Place`].
+    Job(Job),
+    /// Input must come first, at [`Source::waits_for`].
+    Later,
+    /// There is no further job.
+    End,
+}
+
+/// Makes the jobs, one when a slot is free for it.
+pub trait Source {
+    /// Makes the next job.
+    ///
+    /// # Errors
+    /// The run starts no further job, waits for those that run, and returns the error in
+    /// [`Summary::errors`](crate::Summary).
+    fn next(&mut self, place: Place) -> io::Result<Next>;
+
+    /// The descriptor that becomes readable when a source that has answered [`Next::Later`] can go on.
+    fn waits_for(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The number of all jobs, if it is known or can be found out. Limits in percent need it.
+    fn total(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// How many jobs are left, if that can be found out without a wait. Asked for when a run was stopped.
+    fn left(&mut self) -> Option<u64> {
+        None
+    }
+}
+
+/// A source of the jobs of an iterator.
+pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl Source {
+    struct FromIter<I>(I);
+    impl<I: Iterator<Item = Job>> Source for FromIter<I> {
+        fn next(&mut self, _: Place) -> io::Result<Next> {
+            Ok(self.0.next().map_or(Next::End, Next::Job))
+        }
+
+        /// The iterator may have no end, so only one job is taken from it.
+        fn left(&mut self) -> Option<u64> {
+            if self.0.next().is_none() { Some(0) } else { None }
+        }
+    }
+    FromIter(jobs.into_iter())
+}
+
+/// What the run shall do after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Start no further job, and wait for those that run.
+    Soon,
+    /// Kill those that run, too.
+    Now,
+}
+
+/// Is told of what happens.
+pub trait Events {
+    /// A job has been launched.
+    fn started(&mut self, job: &Job, place: Place, pid: u32) {
+        let _ = (job, place, pid);
+    }
+
+    /// A job has ended, for the last time. Called in the order of the ends, before the next job is launched.
+    fn finished(&mut self, ended: &Ended) -> Flow {
+        let _ = ended;
+        Flow::Continue
+    }
+
+    /// A try of a job has failed, and the job is launched again.
+    fn again(&mut self, ended: &Ended) {
+        let _ = ended;
+    }
+
+    /// Called about every [`Options::tick`](crate::Options::tick), and once at the end.
+    fn tick(&mut self, progress: &Progress) {
+        let _ = progress;
+    }
+}
+
+/// Ignores all events.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nothing;
+
+impl Events for Nothing {}
+
+/// An output of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Takes the captured output of the jobs, in the order in which it is to appear.
+pub trait Sink {
+    /// A piece of a job's output, with its tags. Must take all of it, or fail.
+    ///
+    /// # Errors
+    /// They stop the run: at once if it is EPIPE.
+    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()>;
+
+    /// All output of this job has been written.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn written(&mut self, ended: &Ended) -> io::Result<()> {
+        let _ = ended;
+        Ok(())
+    }
+
+    /// The run is about to sleep: what is buffered must go out.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
