@@ -47,7 +47,7 @@ const PARTS: [(&str, &str); 21] = [
     ("capset", "capabilities"),
     ("prlimit64", "limit"),
     ("seccomp", "seccomp"),
-    ("prctl", "parent-death signal"),
+    ("prctl", "init"),
 ];
 
 #[test]

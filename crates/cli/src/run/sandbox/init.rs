@@ -34,7 +34,9 @@ pub(super) fn run(
         // The parent has failed, and has printed why.
         _ => return Ok(super::FAILED),
     }
+    expect_children();
     become_user(&sandbox.ids)?;
+    close_memory()?;
     die_with_parent(go)?;
     leave_session();
     set_hostname(sandbox)?;
@@ -55,6 +57,12 @@ fn call(part: &str, number: libc::c_long, args: [usize; 6]) -> Result<usize, Fai
     unsafe { sys::syscall(number as u32, args) }.map_err(|errno| failed(part, super::error_of(errno)))
 }
 
+/// The caller may ignore SIGCHLD. Then nobody would learn how the program ended.
+fn expect_children() {
+    // SAFETY: the default action runs no code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Root becomes the program's user before it makes a file: files of users that are not mapped cannot be made. It keeps the
 /// capabilities over the new namespaces.
 fn become_user(ids: &Ids) -> Result<(), Failure> {
@@ -69,6 +77,11 @@ fn become_user(ids: &Ids) -> Result<(), Failure> {
         call("user", libc::SYS_setresuid, [uid, uid, uid, 0, 0, 0])?;
     }
     Ok(())
+}
+
+/// No process without capabilities can trace init, or reach its memory, files and descriptors by procfs.
+fn close_memory() -> Result<(), Failure> {
+    call("init", libc::SYS_prctl, [libc::PR_SET_DUMPABLE as usize, 0, 0, 0, 0, 0]).map(drop)
 }
 
 /// After the IDs: a change of IDs clears the request.
@@ -113,9 +126,7 @@ fn raise_loopback() -> Result<(), Failure> {
 
 /// Gives up everything that init had to start the program: it shares the sandbox with it.
 fn confine() -> Result<(), Failure> {
-    const PR_SET_DUMPABLE: usize = libc::PR_SET_DUMPABLE as usize;
     const PR_CAPBSET_DROP: usize = libc::PR_CAPBSET_DROP as usize;
-    call("init", libc::SYS_prctl, [PR_SET_DUMPABLE, 0, 0, 0, 0, 0])?;
     for capability in 0..64 {
         if call("init", libc::SYS_prctl, [PR_CAPBSET_DROP, capability, 0, 0, 0, 0]).is_err() {
             // No such capability: there are none after it.
