@@ -47,7 +47,7 @@ const HINTS: [(&str, &str, &str); 50] = [
     ("--slice", "systemd-run(1)", "use --new-cgroup=PARENT"),
     ("--workdir", "docker(1)", "use --chdir=DIR"),
     ("--pipe --collect --remain-after-exit", "systemd-run(1)", "leave it out: the program has the streams of forkless"),
-    ("--dev-bind --dev-bind-try", "bwrap(1)", "use --bind SRC DST"),
+    ("--dev-bind-try", "bwrap(1)", "use --dev-bind, whose SRC must exist"),
     ("--bind-try --ro-bind-try", "bwrap(1)", "use --bind or --ro-bind, whose SRC must exist"),
     ("--bind-fd --ro-bind-fd", "bwrap(1)", "use --attach-mount FD DST, or --bind /proc/self/fd/N DST"),
     ("--file --bind-data --ro-bind-data", "bwrap(1)", "use --bind SRC DST with a file"),

@@ -167,7 +167,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (All, Nothing, "run --euid 0 true", 125, &["unknown option --euid", "setpriv(1)"], &["--reuid=NAME"]),
     (All, Nothing, "run --reset-env true", 125, &["unknown option --reset-env"], &["--ignore-environment"]),
-    (All, Nothing, "run --dev-bind / / true", 125, &["unknown option --dev-bind", "bwrap(1)"], &["--bind SRC DST"]),
+    (All, Nothing, "run --dev-bind-try / / true", 125, &["unknown option --dev-bind-try", "bwrap(1)"], &["--dev-bind"]),
     (All, Nothing, "run --die-with-parent true", 125, &["unknown option --die-with-parent"], &["--pdeathsig=KILL"]),
     (All, Nothing, "run --cap-drop ALL true", 125, &["unknown option --cap-drop"], &["--bounding-set=-CAP"]),
     (All, Nothing, "run --bind-try / / true", 125, &["unknown option --bind-try", "bwrap(1)"], &["--ro-bind"]),
@@ -397,6 +397,11 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "run --ctty true", 125, &["terminal"], &["--pty"]),
     (All, Nothing, "run --foreground true", 125, &["foreground"], &["--pty"]),
     (All, Nothing, "run --process-group=4000000 true", 125, &["setpgid 4000000"], &["no such process group"]),
+    // ---- the sandbox ----
+    (All, Nothing, "run --sandbox=strikt true", 125, &["--sandbox", "\"strikt\""], &["did you mean \"strict\"?"]),
+    (All, Nothing, "run --sandbox --chroot / true", 125, &["--sandbox", "--chroot"], &["leave one out"]),
+    (All, Nothing, "run --share-net true", 125, &["--share-net requires --sandbox"], &["add it"]),
+    (All, Nothing, "run --keep-env A true", 125, &["--keep-env requires --sandbox"], &["add it"]),
     // ---- programs that are not found ----
     (All, Nothing, "run no-such-program-anywhere", 127, &["\"no-such-program-anywhere\""], &["PATH"]),
     (All, Nothing, "run unusual-nmae", 127, &["\"unusual-nmae\""], &["did you mean \"unusual-name\"?"]),
