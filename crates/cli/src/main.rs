@@ -5,11 +5,16 @@
     rustdoc::broken_intra_doc_links,
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
+// A test has the main function of the test harness.
+#![cfg_attr(not(test), no_main)]
 
+mod start;
+#[cfg(not(test))]
+mod math;
 mod run;
 mod doctor;
 
-use std::{ffi::OsStr, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -31,11 +36,22 @@ enum Command {
     Zygote,
 }
 
-fn main() -> ExitCode {
+/// Not called: the test harness has its own.
+#[cfg(test)]
+fn main() {
+    start::main(0, std::ptr::null());
+}
+
+/// The whole command. `args` begins with the name of forkless.
+fn command(args: &[OsString]) -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let cli = match Cli::try_parse() {
+    let runs = args.get(1).is_some_and(|name| name == "run");
+    if let Some(options) = args.get(2..).filter(|_| runs).and_then(run::quick) {
+        return run::main(&options);
+    }
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error),
+        Err(error) => return usage_error(&error, runs),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
@@ -49,11 +65,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn usage_error(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error, runs: bool) -> ExitCode {
     let _ = error.print();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let runs = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"));
     ExitCode::from(if runs { 125 } else { 2 })
 }

@@ -17,7 +17,7 @@ mod wait;
 
 use std::process::ExitCode;
 
-pub(crate) use options::{RunOptions, amount};
+pub(crate) use options::{RunOptions, amount, look, quick};
 
 use self::{
     failure::{Failure, say},

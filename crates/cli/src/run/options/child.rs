@@ -12,7 +12,7 @@ use super::{
 };
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Session and parent")]
 pub(crate) struct ChildOptions {
     /// Start a new session
@@ -26,7 +26,7 @@ pub(crate) struct ChildOptions {
     /// Run the program on a new pseudo-terminal (pty) and relay its input and output (default size: that of the current
     /// terminal)
     #[arg(long, value_name = "ROWSxCOLUMNS", num_args = 0..=1, require_equals = true, default_missing_value = terminal::OURS,
-          value_parser = terminal::size, conflicts_with = "ctty")]
+          value_parser = terminal::size, conflicts_with_all = ["ctty", "capture"])]
     pub(crate) pty: Option<terminal::Size>,
 
     /// Create a process group, or join the group PGID (default: inherit it)
@@ -51,11 +51,11 @@ pub(crate) struct ChildOptions {
     chdir_fd: Option<u32>,
 
     /// Execute inherited descriptor N; PROGRAM is only used as argv[0]
-    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with = "fexec")]
+    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with_all = ["fexec", "or_else", "shell"])]
     exec_fd: Option<u32>,
 
     /// Open FILE outside the program's root and execute its descriptor; PROGRAM is only used as argv[0]
-    #[arg(help_heading = EXPERT, long, value_name = "FILE")]
+    #[arg(help_heading = EXPERT, long, value_name = "FILE", conflicts_with_all = ["or_else", "shell"])]
     fexec: Option<PathBuf>,
 
     /// Retry for DURATION while the program is open for writing (default: 100ms; 0: never)

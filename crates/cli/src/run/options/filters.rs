@@ -13,7 +13,7 @@ use seccompiler::{TargetArch, compile_from_json};
 use super::super::failure::Failure;
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
     /// Allow only these system calls: [~]NAME,...[:ERROR]

@@ -12,7 +12,7 @@ use nix::unistd::{Group, User};
 use super::super::{failure::Failure, parse::octal};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
     /// Run as this user and, unless others are given, with its group and supplementary groups; a UID without a user entry

@@ -8,6 +8,7 @@ mod identity;
 mod limits;
 mod mounts;
 mod namespaces;
+mod on_demand;
 mod privileges;
 mod scheduling;
 mod settings;
@@ -30,12 +31,16 @@ use super::{
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::ChildOptions;
 pub(crate) use limits::amount;
+pub(crate) use on_demand::quick;
+pub(crate) use signals::look;
+
+use on_demand::OnDemand;
 
 /// Run PROGRAM and exit with its exit code
 ///
 /// Arguments of the form NAME=VALUE before PROGRAM set environment variables of it. All arguments after PROGRAM are
 /// passed to it.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
 pub(crate) struct RunOptions {
     /// Start with an empty environment (default: inherit it)
@@ -59,7 +64,7 @@ pub(crate) struct RunOptions {
     pub(crate) argv0: Option<OsString>,
 
     /// Run this PROGRAM if those before it are not found; argv[0] is unchanged
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    #[arg(long, value_name = "PROGRAM")]
     pub(crate) or_else: Vec<OsString>,
 
     /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
@@ -91,7 +96,7 @@ pub(crate) struct RunOptions {
     /// Buffer standard output and standard error until the program has ended, then print them (default: do not buffer;
     /// default of WHEN: always)
     #[arg(help_heading = FILES, long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
-          default_missing_value = "always", conflicts_with = "pty")]
+          default_missing_value = "always")]
     pub(crate) capture: Option<When>,
 
     /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T; default: unlimited)
@@ -131,7 +136,7 @@ pub(crate) struct RunOptions {
     pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0"])]
     pub(crate) shell: Option<OsString>,
 
     /// Program to run and its arguments; may be preceded by NAME=VALUE
@@ -139,36 +144,36 @@ pub(crate) struct RunOptions {
     pub(crate) words: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) signals: signals::SignalOptions,
+    pub(crate) signals: OnDemand<signals::SignalOptions>,
 
     #[command(flatten)]
-    pub(crate) child: ChildOptions,
+    pub(crate) child: OnDemand<ChildOptions>,
 
     #[command(flatten)]
-    pub(crate) identity: identity::Identity,
+    pub(crate) identity: OnDemand<identity::Identity>,
 
     #[command(flatten)]
-    pub(crate) privileges: privileges::Privileges,
+    pub(crate) privileges: OnDemand<privileges::Privileges>,
     #[command(flatten)]
-    pub(crate) filters: filters::Filters,
+    pub(crate) filters: OnDemand<filters::Filters>,
 
     #[command(flatten)]
-    pub(crate) namespaces: namespaces::Namespaces,
+    pub(crate) namespaces: OnDemand<namespaces::Namespaces>,
 
     #[command(flatten)]
-    pub(crate) control_group: cgroup::ControlGroup,
+    pub(crate) control_group: OnDemand<cgroup::ControlGroup>,
 
     #[command(flatten)]
-    pub(crate) mounts: mounts::Mounts,
+    pub(crate) mounts: OnDemand<mounts::Mounts>,
 
     #[command(flatten)]
-    pub(crate) scheduling: scheduling::Scheduling,
+    pub(crate) scheduling: OnDemand<scheduling::Scheduling>,
 
     #[command(flatten)]
-    pub(crate) settings: settings::Settings,
+    pub(crate) settings: OnDemand<settings::Settings>,
 
     #[command(flatten)]
-    pub(crate) limits: limits::Limits,
+    pub(crate) limits: OnDemand<limits::Limits>,
 }
 
 impl RunOptions {

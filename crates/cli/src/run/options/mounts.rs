@@ -120,7 +120,7 @@ enum Word {
 }
 
 /// Mounts in the order of the command line, and the root. clap groups values by option, so their order is restored here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Mounts {
     mounts: Vec<Mount>,
     pivot_root: Option<PathBuf>,

@@ -11,7 +11,7 @@ use forkless::{Command, Namespace};
 use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Namespaces")]
 pub(crate) struct Namespaces {
     /// Create a user namespace, which lets an ordinary user create the others (default map: --map-current-user)

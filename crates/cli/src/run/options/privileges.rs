@@ -14,7 +14,7 @@ use forkless::{BpfInstruction, Capability, CapabilitySet, Command};
 use super::super::{failure::Failure, parse};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Privileges (CAPS: +CAP,-CAP,+all,-all, applied to the current set)")]
 pub(crate) struct Privileges {
     /// Set no_new_privs: setuid programs and file capabilities grant no privileges

@@ -6,7 +6,7 @@ use clap::Args;
 use forkless::{Command, IoClass, Scheduler};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Scheduling")]
 pub(crate) struct Scheduling {
     /// Add N to the nice value
