@@ -41,6 +41,10 @@ const DEBIAN: &[(&str, &str)] = &[
     ("ltrace", "tests of hosts under a debugger"),
     ("linux-perf", "tests of hosts under a debugger"),
     ("chromium", "tests of the benchmark's page"),
+    ("zsh", "tests of the completions of forkless"),
+    ("fish", "tests of the completions of forkless"),
+    ("man-db", "tests of the man pages of forkless"),
+    ("mandoc", "tests of the man pages of forkless"),
     ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 

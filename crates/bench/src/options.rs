@@ -92,7 +92,11 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) preload: Option<PathBuf>,
 
-    /// Do not show a progress bar
+    /// Also judge the results by the performance targets of the project
+    #[arg(long)]
+    pub(crate) targets: bool,
+
+    /// Do not show the progress
     #[arg(long)]
     pub(crate) no_progress: bool,
 

@@ -5,22 +5,25 @@
     rustdoc::broken_intra_doc_links,
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
-// A test has the main function of the test harness.
-#![cfg_attr(not(test), no_main)]
+// The main function is in `start`. A test has that of the test harness, and musl gives the arguments to Rust's alone.
+#![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
 mod start;
 #[cfg(not(test))]
 mod math;
+mod near;
+mod usage;
 mod run;
 mod doctor;
+mod help;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
-#[command(name = "forkless", version, max_term_width = 80)]
+#[command(name = "forkless", version, propagate_version = true, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -31,31 +34,37 @@ enum Command {
     Run(Box<run::RunOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
+    Completions(help::CompletionOptions),
+    Man(help::ManOptions),
     /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
     Zygote,
 }
 
-/// Not called: the test harness has its own.
-#[cfg(test)]
-fn main() {
-    start::main(0, std::ptr::null());
+/// The main function without `start`.
+#[cfg(any(test, not(target_env = "gnu")))]
+fn main() -> ExitCode {
+    start::prepare();
+    begin()
 }
 
-/// The whole command. `args` begins with the name of forkless.
-fn command(args: &[OsString]) -> ExitCode {
+/// The whole command.
+fn begin() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let runs = args.get(1).is_some_and(|name| name == "run");
-    if let Some(options) = args.get(2..).filter(|_| runs).and_then(run::quick) {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let runs = words.first().is_some_and(|name| name == "run");
+    if let Some(options) = words.get(1..).filter(|_| runs).and_then(run::quick) {
         return run::main(&options);
     }
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match help::parse::<Cli>() {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error, runs),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Doctor(options) => doctor::main(&options),
+        Command::Completions(options) => help::complete(Cli::command, &options),
+        Command::Man(options) => help::man(Cli::command, &options),
         // A zygote's helper never gets here: `serve_if_asked` does not return.
         Command::Zygote => {
             eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
@@ -65,8 +74,13 @@ fn command(args: &[OsString]) -> ExitCode {
     }
 }
 
+/// All options of all subcommands.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
 fn usage_error(error: &clap::Error, runs: bool) -> ExitCode {
-    let _ = error.print();
+    usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }

@@ -2,47 +2,33 @@
 //! runtime reads `/proc/self/maps` and maps a signal stack to explain a stack overflow.
 
 use std::{
-    ffi::{CStr, OsStr, OsString, c_char, c_int},
+    ffi::c_int,
     io::{self, Write},
-    os::unix::ffi::OsStrExt,
     process::ExitCode,
 };
 
 use crate::run;
 
 // All of it: the linker reads it before the standard library, which refers to it.
-#[cfg(all(static_unwinder, not(test)))]
+#[cfg(static_unwinder)]
 #[link(name = "gcc_eh", kind = "static", modifiers = "+whole-archive")]
 unsafe extern "C" {}
 
 /// Called by the C runtime.
-// SAFETY: a program has one function of this name, which the C runtime calls with these arguments. The Rust runtime's own
-// is left out (`no_main`).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
-    // SAFETY: the C runtime passes `count` strings, which live as long as the process.
-    let args = unsafe { arguments(count, words) };
+// SAFETY: a program has one function of this name, which the C runtime calls. Rust's own is left out (`no_main`).
+#[cfg(all(not(test), target_env = "gnu"))]
+#[unsafe(no_mangle)]
+extern "C" fn main() -> c_int {
+    prepare();
+    number(crate::begin())
+}
+
+/// Makes the process what Rust's runtime makes of it.
+pub(crate) fn prepare() {
     keep_standard_numbers();
     run::look();
     // SAFETY: an ignored signal runs no code. A closed pipe is an error of the write, and not the end of forkless.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    let code = crate::command(&args);
-    // There is nowhere to report that the last output cannot be written.
-    let _ = io::stdout().flush();
-    number(code)
-}
-
-/// The arguments of the process.
-///
-/// # Safety
-/// `words` is an array of `count` strings.
-unsafe fn arguments(count: c_int, words: *const *const c_char) -> Vec<OsString> {
-    let word = |index| {
-        // SAFETY: the index is below the count (caller).
-        let word = unsafe { CStr::from_ptr(*words.add(index)) };
-        OsStr::from_bytes(word.to_bytes()).to_owned()
-    };
-    (0..usize::try_from(count).unwrap_or(0)).map(word).collect()
 }
 
 /// Opens `/dev/null` for each standard stream that is closed. Otherwise the next file would get its number, and messages
@@ -57,8 +43,11 @@ fn keep_standard_numbers() {
     }
 }
 
-/// The number of an exit code, which [`ExitCode`] does not give out.
+/// Writes what is buffered, and returns the number of the exit code, which [`ExitCode`] does not give out.
+#[cfg_attr(not(target_env = "gnu"), allow(dead_code, reason = "Rust's main function does this"))]
 fn number(code: ExitCode) -> c_int {
+    // There is nowhere to report that the last output cannot be written.
+    let _ = io::stdout().flush();
     (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).map_or(1, c_int::from)
 }
 

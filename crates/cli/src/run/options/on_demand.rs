@@ -44,14 +44,14 @@ macro_rules! groups {
 
 groups! {
     0 SignalOptions: |option| ["default-signal", "ignore-signal", "inherit-signal", "block-signal", "empty-signal-mask"].contains(&option);
-    1 ChildOptions: |option| ["setsid", "ctty", "pty", "process-group", "foreground", "pdeathsig", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "scripts-by-shell", "best-effort", "launcher", "syscall"].contains(&option);
-    2 Identity: |option| ["reuid", "user", "regid", "group", "groups", "clear-groups", "init-groups", "keep-groups", "umask"].contains(&option);
+    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "scripts-by-shell", "best-effort", "launcher", "syscall"].contains(&option);
+    2 Identity: |option| ["reuid", "user", "uid", "regid", "group", "gid", "groups", "clear-groups", "init-groups", "keep-groups", "umask"].contains(&option);
     // The options of `Filters` conflict with some of these.
-    3 Privileges: |option| Filters::has(option) || ["no-new-privs", "nnp", "bounding-set", "permitted-caps", "permitted", "effective-caps", "effective", "inh-caps", "ambient-caps", "securebits", "seccomp", "landlock"].contains(&option);
+    3 Privileges: |option| Filters::has(option) || ["no-new-privs", "nnp", "bounding-set", "permitted-caps", "permitted", "effective-caps", "effective", "inh-caps", "ambient-caps", "securebits", "seccomp", "seccomp-filter", "landlock"].contains(&option);
     4 Filters: |option| ["system-call-filter", "landlock-access", "landlock-rule"].contains(&option);
     5 Namespaces: |option| ["unshare-user", "unshare-pid", "unshare-net", "unshare-mount", "unshare-uts", "unshare-ipc", "unshare-cgroup", "unshare-time", "unshare-all", "map-root-user", "map-current-user", "map-users", "map-groups", "join", "hostname"].contains(&option);
     6 ControlGroup: |option| ["cgroup", "new-cgroup", "memory-max", "memory-high", "memory-swap-max", "tasks-max", "cpu-quota", "cpu-weight", "io-weight"].contains(&option);
-    7 Mounts: |option| ["bind", "ro-bind", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot"].contains(&option);
+    7 Mounts: |option| ["bind", "ro-bind", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
     8 Scheduling: |option| ["nice", "adjustment", "cpu-list", "cpus", "scheduler", "ionice", "personality", "no-aslr", "addr-no-randomize"].contains(&option);
     9 Settings: Settings::has_option;
     10 Limits: Limits::has_option;
@@ -171,6 +171,12 @@ mod tests {
         "/a:ro",
     ];
 
+    /// The long names of an option, hidden ones too.
+    fn longs(arg: &clap::Arg) -> Vec<String> {
+        let aliases = arg.get_all_aliases().into_iter().flatten();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect()
+    }
+
     fn whole(words: &[String]) -> Result<String, clap::Error> {
         let words = ["forkless", "run"].into_iter().chain(words.iter().map(String::as_str));
         match Cli::try_parse_from(words)?.command {
@@ -198,7 +204,7 @@ mod tests {
         let run = cli.find_subcommand("run").expect("run");
         let (mut options, mut lacking) = (BTreeMap::new(), 0);
         for arg in run.get_arguments().filter(|arg| !arg.is_positional()) {
-            for long in arg.get_long_and_visible_aliases().into_iter().flatten().filter(|long| *long != "help") {
+            for long in longs(arg).into_iter().filter(|long| long != "help") {
                 let flag = format!("--{long}");
                 let count = arg.get_num_args().map_or(0, |range| range.max_values());
                 let line = |value: &str| match count {
@@ -212,7 +218,7 @@ mod tests {
                     eprintln!("no value for {flag}");
                     lacking += 1;
                 }
-                options.insert(long.to_owned(), fitting.unwrap_or_else(|| line("1")));
+                options.insert(long.clone(), fitting.unwrap_or_else(|| line("1")));
             }
         }
         assert!(lacking < 6, "{lacking} options accept none of the values");
@@ -301,8 +307,7 @@ mod tests {
             let mut command = RunOptions::augment_args(clap::Command::new("run"));
             command.build();
             DEFINED.set(u32::MAX);
-            let longs = command.get_arguments().filter_map(|arg| arg.get_long_and_visible_aliases());
-            longs.flatten().map(str::to_owned).collect()
+            command.get_arguments().flat_map(longs).collect()
         };
         let always = names(0);
         let mut all = always.clone();
