@@ -76,7 +76,7 @@ fn begin() -> ExitCode {
 
 /// All options of all subcommands.
 fn command() -> clap::Command {
-    Cli::command()
+    help::attach(Cli::command)
 }
 
 fn usage_error(error: &clap::Error, runs: bool) -> ExitCode {

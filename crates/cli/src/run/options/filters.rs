@@ -27,7 +27,7 @@ pub(crate) struct Filters {
     /// Deny access to files, except by --landlock-rule: fs, or fs:ACCESS,... for some kinds of access
     ///
     /// Access that this kernel cannot deny is an error, or with --best-effort=landlock reported at the end.
-    #[arg(long, value_name = "ACCESS", conflicts_with = "landlock")]
+    #[arg(long, value_name = "ACCESS", conflicts_with_all = ["sandbox", "landlock"])]
     landlock_access: Option<Denied>,
 
     /// Allow access to files below a path: path-beneath:[ACCESS,...]:PATH (default: all access)

@@ -52,7 +52,7 @@ pub(crate) struct Privileges {
     seccomp: Option<OsString>,
 
     /// Enforce the Landlock ruleset at an inherited descriptor
-    #[arg(long, value_name = "FD")]
+    #[arg(long, value_name = "FD", conflicts_with = "sandbox")]
     landlock: Option<u32>,
 }
 
