@@ -29,6 +29,7 @@ const SIGNALLED: u8 = 128;
 
 /// Connects the program to forkless: the pseudo-terminal of `--pty`, the pipes of `--capture`.
 pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
+    command.launched_once(true);
     let terminal = open_terminal(command, options)?;
     if options.capture.is_some() && !Captured::ask(command, taken(options)) {
         return Err(Failure::before("--capture: both standard output and standard error are redirected"));
