@@ -313,3 +313,40 @@ fn terminal_of_the_caller_is_not_that_of_the_program() {
         assert_eq!(caller.stdout(&words).trim(), "has not");
     }
 }
+
+#[test]
+fn mounts_are_read_only_except_those_of_the_program() {
+    const WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
+    for caller in Caller::with_user_namespaces("mounts_are_read_only_except_those_of_the_program") {
+        let mounts = text(caller, &[], "cat /proc/self/mounts");
+        assert!(mounts.lines().count() > 8, "{mounts}");
+        for line in mounts.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let (place, options): (_, Vec<_>) = (words[1], words[3].split(',').collect());
+            let has = |option: &str| options.contains(&option);
+            let is_device = place.starts_with("/dev") || place.starts_with("/proc/");
+            // A device, whose mount has one file, and pseudo-terminals can be written to on any mount.
+            let is_open = WRITABLE.contains(&place) || place.starts_with("/dev/");
+            assert!(has("ro") || is_open, "{caller:?}: {line}");
+            assert!(has("nosuid") || place.starts_with("/proc/"), "{caller:?}: {line}");
+            assert!(has("nodev") || is_device, "{caller:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn init_has_no_privileges_and_a_filter() {
+    for caller in Caller::with_user_namespaces("init_has_no_privileges_and_a_filter") {
+        // It gives them up while the program starts.
+        let script = "until grep -q '^Seccomp:.2' /proc/1/status; do sleep 0.02; done; cat /proc/1/status";
+        let status = text(caller, &[], script);
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(field(&status, set).as_deref(), Some("0000000000000000"), "{set}");
+        }
+        assert_eq!(field(&status, "NoNewPrivs").as_deref(), Some("1"));
+        // The program itself is another process in another session.
+        let ids = text(caller, &[], "cut -d' ' -f1,6 /proc/self/stat /proc/1/stat");
+        let ids: Vec<_> = ids.lines().map(|line| line.split_once(' ').expect("two numbers")).collect();
+        assert!(ids[0].1 != ids[1].1 && ids[1] == ("1", "1"), "{ids:?}");
+    }
+}

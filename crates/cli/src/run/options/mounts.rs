@@ -96,7 +96,7 @@ struct Flags {
     pivot_root: Option<PathBuf>,
 
     /// Make DIR the root with chroot(2)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "root", value_name = "DIR")]
     chroot: Option<PathBuf>,
 }
 
