@@ -255,9 +255,8 @@ impl<'a> Sandbox<'a> {
         };
         let Ids { uid, gid, groups } = &self.ids;
         write("uid_map", format!("{uid} {uid} 1\n"))?;
-        match groups {
-            None => write("setgroups", "deny".into())?,
-            Some(_) => {}
+        if groups.is_none() {
+            write("setgroups", "deny".into())?;
         }
         let more: String =
             groups.iter().flatten().filter(|group| *group != gid).map(|g| format!("{g} {g} 1\n")).collect();
