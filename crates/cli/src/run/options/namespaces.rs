@@ -134,7 +134,7 @@ impl Namespaces {
         self.hostname.as_ref()
     }
 
-    fn joins(&self, kind: Namespace) -> bool {
+    pub(crate) fn joins(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }
 
