@@ -132,14 +132,6 @@ impl<'a> Sandbox<'a> {
             ));
         }
         command.current_dir(plain(&directory));
-        // Init has all signals blocked. The program gets the mask of forkless.
-        command.inherit_signal_mask(false);
-        if !self.options.signals.empties_mask() {
-            let mask = sys::signal_mask().unwrap_or(0);
-            for signal in (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1) {
-                command.signal_block(signal);
-            }
-        }
         Ok(())
     }
 
