@@ -30,9 +30,10 @@ use super::{
 };
 
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::{ChildOptions, step_names};
+pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
 pub(crate) use limits::amount;
+pub(crate) use signals::pipe_was_ignored;
 
 /// Run PROGRAM and exit with its exit code
 ///
@@ -118,6 +119,10 @@ pub(crate) struct RunOptions {
     /// Exit with the program's exit code on timeout, too (default: exit with 124)
     #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
+
+    /// Exit with 128+n if signal n kills the program (default: die by that signal, which shells report as 128+n)
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) signal_exit_code: bool,
 
     /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
@@ -246,4 +251,6 @@ Exit code: that of the program, or
   125    forkless failed: bad option, missing directory or file, no memory, …
   126    the program was found but cannot be executed
   127    the program was not found
-  128+n  the program was killed by signal n";
+  128+n  with --signal-exit-code or after a timeout: signal n killed the program
+Without these, forkless dies by the signal that killed the program; a shell
+reports that as 128+n, too.";

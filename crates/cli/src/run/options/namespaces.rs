@@ -130,7 +130,7 @@ impl Namespaces {
         Ok(())
     }
 
-    fn joins(&self, kind: Namespace) -> bool {
+    pub(crate) fn joins(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }
 
