@@ -143,7 +143,7 @@ fn bash_hands_the_rest_of_the_line_to_the_completion_of_the_program() {
 }
 
 /// A line that the completion of `some-command-of-ours` completes: it knows one word.
-const DELEGATED: (&str, &str) = ("forkless run -i --env A=b some-command-of-ours ze", "zebra");
+const DELEGATED: (&str, &str) = ("forkless run -i -u B some-command-of-ours ze", "zebra");
 
 #[test]
 fn fish_completes() {
