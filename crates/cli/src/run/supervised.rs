@@ -13,10 +13,11 @@ use super::{
     Outcome,
     captured::{Captured, When},
     failure::{FAILED, Failure, say},
-    options::{OwnGroup, RunOptions},
+    options::{OwnGroup, Place, RunOptions},
     parse::Source,
     remedy,
     request::Asked,
+    sandbox::Sandbox,
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
 };
@@ -36,15 +37,26 @@ pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Opt
 }
 
 /// Runs the program to its end.
-pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOptions) -> Result<Outcome, Failure> {
+pub(super) fn run(
+    mut asked: Asked,
+    terminal: Option<Terminal>,
+    options: &RunOptions,
+    sandbox: Option<&Sandbox<'_>>,
+) -> Result<Outcome, Failure> {
     let mut watch = watch(&mut asked, options)?;
     // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
-    if let Some(group) = &group {
+    if let Some(group) = group.as_ref().filter(|_| sandbox.is_none()) {
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = asked.launch()?;
+    let (mut child, told, inside) = match sandbox {
+        None => asked.launch().map(|(child, told)| (child, told, None))?,
+        Some(sandbox) => {
+            let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
+            (child, None, Some(inside))
+        }
+    };
     if options.route {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
@@ -53,6 +65,7 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
+    ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
@@ -99,7 +112,9 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
 
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
-    let watch = Watch::new(options.child.place(), options.child.pty.is_some(), options.child.wants_terminal())
+    let is_sandboxed = options.sandbox.sandbox.is_some();
+    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
     // It would need a shell where the line needs none.
@@ -111,7 +126,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
 }
 
 /// Are standard output and standard error redirected, so that they cannot be captured?
-fn taken(options: &RunOptions) -> [bool; 2] {
+pub(super) fn taken(options: &RunOptions) -> [bool; 2] {
     [options.sets_fd(1), options.sets_fd(2)]
 }
 

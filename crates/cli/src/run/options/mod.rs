@@ -9,6 +9,7 @@ mod limits;
 mod mounts;
 mod namespaces;
 mod privileges;
+mod sandbox;
 mod scheduling;
 mod settings;
 mod signals;
@@ -32,7 +33,9 @@ use super::{
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
-pub(crate) use limits::amount;
+pub(crate) use limits::{amount, ours as own_limit};
+pub(crate) use mounts::Mount;
+pub(crate) use sandbox::Profile;
 pub(crate) use signals::pipe_was_ignored;
 
 /// Run PROGRAM and exit with its exit code
@@ -153,6 +156,9 @@ pub(crate) struct RunOptions {
     pub(crate) words: Vec<OsString>,
 
     #[command(flatten)]
+    pub(crate) sandbox: sandbox::SandboxOptions,
+
+    #[command(flatten)]
     pub(crate) signals: signals::SignalOptions,
 
     #[command(flatten)]
@@ -190,12 +196,18 @@ impl RunOptions {
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
         self.child.apply(command)?;
-        self.identity.apply(command)?;
-        self.privileges.apply(command, self.namespaces.changes_user())?;
+        if self.sandbox.sandbox.is_some() {
+            // Its init changes the IDs, and its namespaces and mounts are those of the sandbox.
+            self.identity.set_umask(command);
+            self.privileges.apply(command, true)?;
+        } else {
+            self.identity.apply(command)?;
+            self.privileges.apply(command, self.namespaces.changes_user())?;
+            self.namespaces.apply(command, self.mounts.any())?;
+            self.mounts.apply(command)?;
+        }
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
-        self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
-        self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.settings.apply(command);
         self.limits.apply(command)
@@ -203,7 +215,7 @@ impl RunOptions {
 
     /// Has the program another root, so that its paths are not those of forkless?
     pub(crate) fn changes_root(&self) -> bool {
-        self.mounts.changes_root()
+        self.mounts.changes_root() || self.sandbox.sandbox.is_some()
     }
 
     /// The seccomp filter of the command line with the option that sets it.
