@@ -10,6 +10,7 @@ mod near;
 mod usage;
 mod run;
 mod doctor;
+mod xargs;
 mod help;
 
 use std::{ffi::OsStr, process::ExitCode};
@@ -27,6 +28,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunOptions>),
+    Xargs(Box<xargs::XargsOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
+        Command::Xargs(options) => xargs::main(*options),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),
         Command::Man(options) => help::man(Cli::command, &options),
@@ -66,6 +69,10 @@ fn usage_error(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let runs = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"));
-    ExitCode::from(if runs { 125 } else { 2 })
+    let subcommand = std::env::args_os().nth(1);
+    ExitCode::from(match subcommand.as_deref().and_then(OsStr::to_str) {
+        Some("run") => 125,
+        Some("xargs") => 1,
+        _ => 2,
+    })
 }
