@@ -203,15 +203,16 @@ fn packing(options: &XargsOptions, limits: &Limits) -> Result<Packing, String> {
         None => DEFAULT_CHARS.min(most),
     };
     let end = options.end.as_ref().or(options.eof_optional.as_ref());
+    let max_lines = options.max_lines.or(options.lines_optional);
     Ok(Packing {
         separator,
         end: end.map(|text| text.as_bytes().to_vec()).filter(|text| !text.is_empty()),
         replace,
         max_args: options.max_args,
-        max_lines: options.max_lines.or(options.lines_optional),
+        max_lines,
         max_chars,
         with_pointers: limits.with_pointers(),
-        exit_if_exceeded: options.exit,
+        exit_if_exceeded: options.exit || max_lines.is_some(),
         runs_if_empty: !options.no_run_if_empty,
     })
 }
