@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 /// All options of all subcommands.
 fn command() -> clap::Command {
-    Cli::command()
+    help::attach(Cli::command)
 }
 
 fn usage_error(error: &clap::Error) -> ExitCode {

@@ -122,10 +122,9 @@ fn fill(page: &mut Roff, words: &Words) {
         let mut rest = text.as_str();
         // The break takes the place of a space.
         while width + rest.len() > LONGEST {
-            let room = LONGEST.saturating_sub(width);
-            let spaces = rest.char_indices().filter(|(_, letter)| *letter == ' ').map(|(place, _)| place);
-            let Some(place) = spaces.clone().filter(|place| *place <= room).last().or_else(|| spaces.clone().next())
-            else {
+            let room = LONGEST.saturating_sub(width).min(rest.len());
+            let fits = rest.char_indices().rfind(|(place, letter)| *letter == ' ' && *place <= room);
+            let Some((place, _)) = fits.or_else(|| rest.char_indices().find(|(_, letter)| *letter == ' ')) else {
                 break;
             };
             line.push(inline(*font, &rest[..place]));

@@ -9,21 +9,13 @@ use super::topics::{self, Topic};
 /// The widest line.
 pub(super) const WIDTH: usize = 80;
 
-/// The number of values above which `-h` does not list them.
-const FEW_VALUES: usize = 8;
-
 /// The page of `-h`.
 pub(super) fn summary(command: Command) -> Error {
-    // With a value, an option is asked what it accepts, which may be long.
-    let command = command.mut_args(|arg| {
-        let many = arg.get_possible_values().len() > FEW_VALUES;
-        if many { arg.hide_possible_values(true) } else { arg }
-    });
     if !topics::has_topics(&command) {
         return show(command, ArgAction::HelpShort);
     }
     let common = topics::common(&command);
-    let place = |arg: &Arg| common.iter().position(|(id, _)| arg.get_id() == id);
+    let place = |arg: &Arg| common.iter().position(|id| arg.get_id() == id);
     let header = command.get_styles().get_header();
     let mut template =
         format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{header}Common options:{header:#}\n{{options}}\n");
@@ -35,12 +27,12 @@ pub(super) fn summary(command: Command) -> Error {
     let man = name.replace(' ', "-");
     let _ = write!(
         template,
-        "\n{name} --help TOPIC prints the options of a topic, --help all of them.\nman {man} has examples."
+        "\n{name} --help TOPIC prints the options of a topic, --help all of them.\nSee also: man {man}"
     );
     let command = command.mut_args(|arg| match place(&arg) {
         Some(place) => {
-            let (_, better) = common[place];
-            let arg = if better.is_empty() { arg } else { arg.long(better) };
+            let better = topics::better_known(common[place]);
+            let arg = if let Some(name) = better { arg.long(name) } else { arg };
             brief(arg).help_heading(None).display_order(place)
         }
         None => arg.hide(true),
@@ -51,7 +43,7 @@ pub(super) fn summary(command: Command) -> Error {
 /// On few lines: the first clause, without aliases and values.
 fn brief(arg: Arg) -> Arg {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let ends = [" (", "; "].iter().filter_map(|mark| help.find(mark));
+    let ends = [" (", " [", "; "].iter().filter_map(|mark| help.find(mark));
     let end = ends.min().unwrap_or(help.len());
     let takes_values = arg.get_action().takes_values();
     let arg = arg.help(help[..end].to_owned()).visible_alias(None);

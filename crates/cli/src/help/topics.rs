@@ -34,43 +34,82 @@ const TOPICS: &[(&str, &str, &str)] = &[
     ("scheduling", "Scheduling", "nice value, CPUs, policy, I/O priority, OOM killer"),
     ("memory", "Memory", "NUMA policy, executable memory"),
     ("advanced", "Advanced", "execution by descriptor, launchers, single system calls"),
+    ("selection", "Selection", "parts and methods to measure, and for how long"),
+    ("conditions", "Conditions", "memory, threads, files and environment of the parent"),
+    ("output", "Output", "files and formats of the results"),
 ];
 
-/// The options of `-h`, by their IDs, with the name to show where another one is better known. The first twenty that exist
-/// are shown.
-const COMMON: &[(&str, &[(&str, &str)])] = &[(
-    "run",
-    &[
-        ("ignore_environment", ""),
-        ("unset", ""),
-        ("env", ""),
-        ("chdir", ""),
-        ("stdin", ""),
-        ("stdout", ""),
-        ("stderr", ""),
-        ("capture", ""),
-        ("timeout", ""),
-        ("kill_after", ""),
-        ("usage", ""),
-        ("explain", ""),
-        ("pty", ""),
-        ("sandbox", ""),
-        ("reuid", "user"),
-        ("no_new_privs", ""),
-        ("nice", ""),
-        ("cpu_list", ""),
-        ("memory_max", ""),
-        ("nofile", ""),
-        ("shell", ""),
-    ],
-)];
+/// The options of `-h` of subcommands with topics, by their IDs. The first that exist are shown.
+const COMMON: &[(&str, &[&str])] = &[
+    (
+        "run",
+        &[
+            "ignore_environment",
+            "unset",
+            "env",
+            "chdir",
+            "stdin",
+            "stdout",
+            "stderr",
+            "capture",
+            "timeout",
+            "kill_after",
+            "usage",
+            "explain",
+            "pty",
+            "sandbox",
+            "reuid",
+            "no_new_privs",
+            "nice",
+            "cpu_list",
+            "memory_max",
+            "nofile",
+            "shell",
+        ],
+    ),
+    ("bench", &["quick", "full", "only", "launchers", "memory", "time", "json", "csv", "out"]),
+    (
+        "parallel",
+        &[
+            "arg_file",
+            "null",
+            "delimiter",
+            "colsep",
+            "max_args",
+            "jobs",
+            "keep_order",
+            "line_buffer",
+            "tag",
+            "dry_run",
+            "bar",
+            "halt",
+            "timeout",
+            "retries",
+            "joblog",
+            "resume",
+            "results",
+            "pipe",
+            "block",
+            "quote",
+        ],
+    ),
+];
+
+/// Options of which `-h` shows another name, because it is better known.
+const BETTER_KNOWN: &[(&str, &str)] = &[("reuid", "user")];
 
 /// The number of options that `-h` shows where a subcommand has topics.
 const SHOWN: usize = 20;
 
+/// The number of headings that makes topics worth while.
+const MANY: usize = 3;
+
 /// Has the subcommand so many options that help has topics?
 pub(super) fn has_topics(command: &Command) -> bool {
-    COMMON.iter().any(|(name, _)| *name == command.get_name())
+    let mut headings: Vec<&str> = visible(command).filter_map(Arg::get_help_heading).collect();
+    headings.sort_unstable();
+    headings.dedup();
+    headings.len() >= MANY
 }
 
 /// The topics, in the order of the help.
@@ -109,11 +148,16 @@ fn topic(heading: &str) -> Topic {
     }
 }
 
-/// The options of `-h` in their order: the ID of each, and its better-known name or "".
-pub(super) fn common(command: &Command) -> Vec<(&'static str, &'static str)> {
-    let rows = COMMON.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, rows)| rows);
+/// The IDs of the options of `-h`, in their order.
+pub(super) fn common(command: &Command) -> Vec<&'static str> {
+    let ids = COMMON.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, ids)| ids);
     let exists = |id: &str| visible(command).any(|arg| arg.get_id() == id);
-    rows.iter().copied().filter(|(id, _)| exists(id)).take(SHOWN).collect()
+    ids.iter().copied().filter(|id| exists(id)).take(SHOWN).collect()
+}
+
+/// The better-known name of an option.
+pub(super) fn better_known(id: &str) -> Option<&'static str> {
+    BETTER_KNOWN.iter().find(|(option, _)| *option == id).map(|(_, name)| *name)
 }
 
 /// The options that help shows.
