@@ -15,9 +15,13 @@ mod near;
 mod usage;
 mod run;
 mod doctor;
+mod xargs;
 mod help;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -32,6 +36,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunOptions>),
+    Xargs(Box<xargs::XargsOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
@@ -58,10 +63,11 @@ fn begin() -> ExitCode {
     }
     let cli = match help::parse::<Cli>() {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error, runs),
+        Err(error) => return usage_error(&error, words.first().map(OsString::as_os_str)),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
+        Command::Xargs(options) => xargs::main(*options),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),
         Command::Man(options) => help::man(Cli::command, &options),
@@ -79,10 +85,14 @@ fn command() -> clap::Command {
     help::attach(Cli::command)
 }
 
-fn usage_error(error: &clap::Error, runs: bool) -> ExitCode {
+fn usage_error(error: &clap::Error, subcommand: Option<&OsStr>) -> ExitCode {
     usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(if runs { 125 } else { 2 })
+    ExitCode::from(match subcommand.and_then(|name| name.to_str()) {
+        Some("run") => 125,
+        Some("xargs") => 1,
+        _ => 2,
+    })
 }

@@ -12,11 +12,12 @@ use std::{
 use callers::skipped;
 
 const RUN_TEXT: &str = include_str!("../src/help/man/run.md");
-const TEXTS: [(&str, &str, usize); 4] = [
+const TEXTS: [(&str, &str, usize); 5] = [
     ("run", RUN_TEXT, 10),
     ("forkless", include_str!("../src/help/man/forkless.md"), 2),
     ("bench", include_str!("../src/help/man/bench.md"), 2),
     ("doctor", include_str!("../src/help/man/doctor.md"), 2),
+    ("xargs", include_str!("../src/help/man/xargs.md"), 3),
 ];
 
 fn output(words: &[&str]) -> Output {

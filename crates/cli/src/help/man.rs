@@ -37,6 +37,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("run", include_str!("man/run.md")),
     ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
+    ("xargs", include_str!("man/xargs.md")),
 ];
 
 /// The document that has the table of signals.
