@@ -7,9 +7,10 @@
 )]
 
 mod run;
+mod parallel;
 mod doctor;
 
-use std::{ffi::OsStr, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +25,9 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunOptions>),
+    Parallel(Box<parallel::ParallelOptions>),
+    /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
+    Sem(Box<parallel::ParallelOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
@@ -33,12 +37,14 @@ enum Command {
 
 fn main() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(parallel::with_defaults(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
+        Command::Parallel(mut options) => parallel::main(&mut options, false),
+        Command::Sem(mut options) => parallel::main(&mut options, true),
         Command::Doctor(options) => doctor::main(&options),
         // A zygote's helper never gets here: `serve_if_asked` does not return.
         Command::Zygote => {
@@ -54,6 +60,10 @@ fn usage_error(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let runs = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"));
-    ExitCode::from(if runs { 125 } else { 2 })
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    ExitCode::from(match command.to_str() {
+        Some("run") => 125,
+        Some("parallel" | "sem") => parallel::FAILED,
+        _ => 2,
+    })
 }
