@@ -6,17 +6,20 @@
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
 
+mod near;
+mod usage;
 mod run;
 mod parallel;
 mod doctor;
+mod help;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
-#[command(name = "forkless", version, max_term_width = 80)]
+#[command(name = "forkless", version, propagate_version = true, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +33,8 @@ enum Command {
     Sem(Box<parallel::ParallelOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
+    Completions(help::CompletionOptions),
+    Man(help::ManOptions),
     /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
     Zygote,
@@ -37,7 +42,7 @@ enum Command {
 
 fn main() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let cli = match Cli::try_parse_from(parallel::with_defaults(std::env::args_os())) {
+    let cli = match help::parse::<Cli>(parallel::with_defaults(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error),
     };
@@ -46,6 +51,8 @@ fn main() -> ExitCode {
         Command::Parallel(mut options) => parallel::main(&mut options, false),
         Command::Sem(mut options) => parallel::main(&mut options, true),
         Command::Doctor(options) => doctor::main(&options),
+        Command::Completions(options) => help::complete(Cli::command, &options),
+        Command::Man(options) => help::man(Cli::command, &options),
         // A zygote's helper never gets here: `serve_if_asked` does not return.
         Command::Zygote => {
             eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
@@ -55,8 +62,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// All options of all subcommands.
+fn command() -> clap::Command {
+    help::attach(Cli::command)
+}
+
 fn usage_error(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
