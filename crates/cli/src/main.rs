@@ -30,6 +30,7 @@ enum Command {
     Run(Box<run::RunOptions>),
     Parallel(Box<parallel::ParallelOptions>),
     /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
+    #[command(hide = true)]
     Sem(Box<parallel::ParallelOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),

@@ -76,7 +76,11 @@ fn standard_output_and_exit_status_are_those_of_gnu_parallel() {
                     let found = run(&ours(), line, place().path());
                     if shown(&expected) != shown(&found) {
                         let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
-                        let words = format!("{line}\n--- GNU parallel: {}--- forkless: {}{stderr}", shown(&expected), shown(&found));
+                        let words = format!(
+                            "{line}\n--- GNU parallel: {}--- forkless: {}{stderr}",
+                            shown(&expected),
+                            shown(&found)
+                        );
                         wrong.lock().expect("no panic").push(words);
                     }
                 }
@@ -144,7 +148,15 @@ fn values_reach_the_program_as_they_are() {
 
 #[test]
 fn no_value_runs_inside_of_quotes() {
-    for template in ["echo \"{}\"", "echo \"$(echo {})\"", "echo `echo {}`", "bash -c \"echo {}\"", "echo a # {}", "echo $'{}'"] {
+    for template in [
+        "echo \"{}\"",
+        "echo \"$(echo {})\"",
+        "echo \"`echo {}`\"",
+        "echo `echo {}`",
+        "bash -c \"echo {}\"",
+        "echo a # {}",
+        "echo $'{}'",
+    ] {
         for shell in ["/bin/sh", "/bin/bash"] {
             let place = place();
             fs::write(place.path().join("work/input"), NASTY.join(&b"\0"[..])).expect("a file");
@@ -176,7 +188,8 @@ fn only_the_argument_that_begins_the_command_is_code() {
 #[test]
 fn results_of_any_value_stay_in_their_directory() {
     let place = place();
-    let output = run(&ours(), "$P --results out/in echo ::: .. ../../x . a/b '' && find . -name stdout | sort", place.path());
+    let output =
+        run(&ours(), "$P --results out/in echo ::: .. ../../x . a/b '' && find . -name stdout | sort", place.path());
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(found.lines().count(), 5, "{output:?}");
     assert!(found.lines().all(|line| line.starts_with("./out/in/1/")), "{found}");
@@ -208,7 +221,7 @@ fn what_is_not_supported_is_refused_by_name() {
 #[test]
 fn every_job_is_in_one_shard_and_its_log_is_named_by_it() {
     let place = place();
-    let line = "for i in 1 2 3; do $P --shard $i/3 --joblog log -k echo ::: a b c d e f g; done; cut -f2,9 log.*";
+    let line = "for i in 1 2 3; do $P --shard $i/3 --joblog log -k echo ::: a b c d e f g; done; cut -f2,9 log.?-of-3";
     let output = run(&ours(), line, place.path());
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
     let (jobs, logs): (Vec<&str>, Vec<&str>) = found.lines().partition(|line| !line.contains('\t'));
@@ -253,7 +266,8 @@ fn a_log_of_gnu_parallel_is_resumed() {
 fn jobs_start_before_the_input_ends() {
     let place = place();
     // The second value is written when the first job has run.
-    let line = "mkfifo in; { echo first; while ! test -e first; do sleep 0.01; done; echo second; } > in & $P touch < in";
+    let line =
+        "mkfifo in; { echo first; while ! test -e first; do sleep 0.01; done; echo second; } > in & $P touch < in";
     let output = run(&ours(), line, place.path());
     assert!(output.status.success(), "{output:?}");
     assert!(place.path().join("work/second").exists());
@@ -302,4 +316,47 @@ fn names_that_are_not_utf_8_pass() {
     command.args(["parallel", "touch", ":::"]).arg(name).current_dir(place.path());
     assert!(command.stdin(Stdio::null()).status().expect("forkless").success());
     assert!(place.path().join(name).exists());
+}
+
+/// The options in the first column of a table row: the long ones, and those that have no long name.
+fn options_of(cell: &str) -> Vec<String> {
+    cell.split(", ").filter_map(|names| names.split('`').nth(1)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_options_has_each_option_once() {
+    let page = include_str!("../../../docs/runner.md");
+    let section = page.split("## From GNU parallel").nth(1).expect("a section");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let (mut supported, mut found) = (Vec::new(), Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert!(["same", "different", "refused"].contains(&cells[2]), "{row}");
+        supported.extend(options_of(cells[1]));
+    }
+    let help = Command::new(env!("CARGO_BIN_EXE_forkless")).args(["parallel", "--help"]).output().expect("forkless");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    // Further lines of a text are indented by ten.
+    let names = help.lines().filter(|line| !line.starts_with("        "));
+    for line in names.map(str::trim_start).filter(|line| line.starts_with('-')) {
+        let long = line.split([' ', '=', '[', ',']).find(|word| word.starts_with("--"));
+        let name = long.or_else(|| line.split([' ', ',']).next()).expect("a name");
+        found.push(name.trim_end_matches("...").to_owned());
+    }
+    found.retain(|name| !["--help", "-h", "--version"].contains(&name.as_str()));
+    // Hidden.
+    found.extend(["--gnu", "--will-cite"].map(str::to_owned));
+    supported.sort();
+    found.sort();
+    found.dedup();
+    assert_eq!(supported, found);
+    let text = section.split("These are refused").nth(1).expect("a list").split("###").next().expect("a list");
+    let refused: Vec<&str> = text.split('`').filter(|word| word.starts_with("--")).collect();
+    assert!(refused.len() > 50, "{refused:?}");
+    for option in refused {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+        let output = command.args(["parallel", option, "x", ":::"]).stdin(Stdio::null()).output().expect("forkless");
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(words.contains(&format!("{option} is refused")), "{option}: {words}");
+    }
 }

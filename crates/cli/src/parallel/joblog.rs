@@ -30,7 +30,11 @@ impl LogFile {
     pub(super) fn of(given: &ParallelOptions, shard: Option<Shard>) -> Result<Option<Self>, String> {
         let resumes = given.resume || given.resume_failed || given.retry_failed;
         let Some(text) = &given.joblog else {
-            return if resumes { Err("--resume, --resume-failed and --retry-failed need --joblog".to_owned()) } else { Ok(None) };
+            return if resumes {
+                Err("--resume, --resume-failed and --retry-failed need --joblog".to_owned())
+            } else {
+                Ok(None)
+            };
         };
         let name = text.as_bytes().strip_prefix(b"+");
         let path = Path::new(std::ffi::OsStr::from_bytes(name.unwrap_or(text.as_bytes())));

@@ -276,7 +276,7 @@ pub(crate) struct ParallelOptions {
     pub(super) results: Option<OsString>,
 
     /// End with "ran N, failed F, skipped S of N" on standard error
-    #[arg(help_heading = OUTPUT, long)]
+    #[arg(help_heading = OUTPUT, id = "end_summary", long = "summary")]
     pub(super) summary: bool,
 
     /// Log each job to FILE; append if FILE begins with +

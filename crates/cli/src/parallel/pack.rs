@@ -148,7 +148,8 @@ mod tests {
         let streams = vec![(Stream::Arguments(values.into_iter()), false)];
         let mut packer = Packer::new(Sources::new(streams, Reading::default(), Combine::Product), limits);
         let words = [command.as_bytes().to_vec()];
-        let template = Template::parse(&words, &Strings::default(), fill, false, true, Language::Posix).expect("a template");
+        let template =
+            Template::parse(&words, &Strings::default(), fill, false, true, Language::Posix).expect("a template");
         let mut made = Vec::new();
         let mut numbers = Numbers { seq: 1, slot: 1, slots, total: 0 };
         while let Pull::Item(args) = packer.next(&template, numbers).expect("no error") {

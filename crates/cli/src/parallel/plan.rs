@@ -14,8 +14,8 @@ use rustix::process::{Resource, getpriority_process, getrlimit};
 use super::blocks::{Blocks, Borders};
 use super::bytes;
 use super::change::regular;
-use super::joblog::LogFile;
 use super::grammar::{Asked, Given, Origin};
+use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::options::ParallelOptions;
 use super::pack::{LONGEST, Limits, Packer};
@@ -215,7 +215,8 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
         }
         columns.get_or_insert_with(|| "\t".to_owned());
     }
-    let columns = columns.map(|text| regular(&text, |_| {})).transpose().map_err(|error| format!("--colsep: {error}"))?;
+    let columns =
+        columns.map(|text| regular(&text, |_| {})).transpose().map_err(|error| format!("--colsep: {error}"))?;
     let default_trim = if given.colsep.is_some() { Trim::BOTH } else { Trim::default() };
     let eof = given.eof_string.as_ref().or(given.eof.as_ref().and_then(Option::as_ref));
     let reading = Reading {
@@ -292,12 +293,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "csv" || ending == "tsv" || ending == "json")
 }
 
-fn naming(
-    path: &Path,
-    strings: &Strings,
-    names: &[Vec<u8>],
-    shard: Option<Shard>,
-) -> Result<Naming, String> {
+fn naming(path: &Path, strings: &Strings, names: &[Vec<u8>], shard: Option<Shard>) -> Result<Naming, String> {
     let text = path.as_os_str().as_bytes();
     let template = Template::text(text, strings)?;
     if template.is_constant() {
@@ -355,7 +351,9 @@ pub(super) fn named(path: &Path, shard: Shard) -> PathBuf {
 /// What fits in a job.
 fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
     let lines = match &given.max_lines {
-        Some(text) => Some(values::size(&text.to_string_lossy()).map(|lines| lines.max(1)).map_err(|e| format!("-l: {e}"))?),
+        Some(text) => {
+            Some(values::size(&text.to_string_lossy()).map(|lines| lines.max(1)).map_err(|e| format!("-l: {e}"))?)
+        }
         None => given.lines,
     };
     let rows = given.max_args.or(given.max_replace_args).or(lines);

@@ -20,6 +20,8 @@ pub(super) enum Level {
     Ansi,
     /// Backquotes.
     Backquote,
+    /// Backquotes inside of `"…"`.
+    QuotedBackquote,
     /// `$(…)` or `(…)`: a line of its own.
     Parenthesis,
     /// From `#` to the end of the line.
@@ -77,9 +79,10 @@ fn within(level: Level, text: &[u8]) -> Vec<u8> {
                 out.extend_from_slice(part);
             }
         }
-        Level::Double => push_escaped(&mut out, text, b"\\$`\""),
+        Level::Double | Level::QuotedBackquote => push_escaped(&mut out, text, b"\\$`\""),
         Level::Backquote => push_escaped(&mut out, text, b"\\$`"),
         Level::Ansi => push_escaped(&mut out, text, b"\\'"),
+        // It is left out of the levels around a place.
         Level::Parenthesis => out.extend_from_slice(text),
         Level::Comment => out.extend(text.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte })),
     }
@@ -139,7 +142,9 @@ impl Lexer {
         }
         let before = self.before.replace(byte);
         match (self.levels.last(), byte) {
-            (Some(Level::Single | Level::Ansi), b'\'') | (Some(Level::Double), b'"') | (Some(Level::Comment), b'\n') => {
+            (Some(Level::Single | Level::Ansi), b'\'')
+            | (Some(Level::Double), b'"')
+            | (Some(Level::Comment), b'\n') => {
                 self.levels.pop();
             }
             (Some(Level::Single | Level::Comment), _) => {}
@@ -169,12 +174,22 @@ impl Lexer {
         self.before = Some(b'x');
     }
 
-    /// What surrounds the place after the last byte. Parentheses that surround everything else change nothing.
+    /// What surrounds the place after the last byte. Inside of parentheses and backquotes, the quotes around them do not
+    /// count; backquotes count everywhere inside.
     pub(super) fn levels(&self) -> Vec<Level> {
-        match self.levels.iter().all(|level| *level == Level::Parenthesis) {
-            true => Vec::new(),
-            false => self.levels.clone(),
+        let mut levels: Vec<Level> = Vec::new();
+        for level in &self.levels {
+            let is_quoted = levels.last() == Some(&Level::Double);
+            if matches!(level, Level::Parenthesis | Level::Backquote) {
+                levels.retain(|outer| matches!(outer, Level::Backquote | Level::QuotedBackquote));
+            }
+            match level {
+                Level::Parenthesis => {}
+                Level::Backquote if is_quoted => levels.push(Level::QuotedBackquote),
+                level => levels.push(*level),
+            }
         }
+        levels
     }
 }
 
@@ -210,8 +225,10 @@ mod tests {
         assert_eq!(at("echo '"), [Single]);
         assert_eq!(at("echo 'a' "), []);
         assert_eq!(at(r#"echo "a '"#), [Double]);
-        assert_eq!(at(r#"echo "$(cat "#), [Double, Parenthesis]);
-        assert_eq!(at(r#"echo "$(cat ")" "#), [Double, Parenthesis]);
+        assert_eq!(at(r#"echo "$(cat "#), []);
+        assert_eq!(at(r#"echo "$(cat ")" ""#), [Double]);
+        assert_eq!(at(r#"echo "`cat "#), [QuotedBackquote]);
+        assert_eq!(at("echo `echo $(cat "), [Backquote]);
         assert_eq!(at(r#"echo "$(cat ) "#), [Double]);
         assert_eq!(at("echo \\' "), []);
         assert_eq!(at("echo `cat "), [Backquote]);
@@ -224,7 +241,8 @@ mod tests {
 
     #[test]
     fn no_value_runs_wherever_it_stands() {
-        let values = ["$(touch ran)", "`touch ran`", "'; touch ran; '", "\"; touch ran; \"", "a\ntouch ran", "\\", "* ~ $HOME"];
+        let values =
+            ["$(touch ran)", "`touch ran`", "'; touch ran; '", "\"; touch ran; \"", "a\ntouch ran", "\\", "* ~ $HOME"];
         for value in values {
             for line in ["printf %s ", "printf %s '", "printf %s \"", "x=`printf %s ", ": # "] {
                 let directory = tempfile::tempdir().expect("a directory");

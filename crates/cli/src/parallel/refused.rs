@@ -23,7 +23,8 @@ const fn short(short: char, entry: Entry) -> Entry {
     Entry { short: Some(short), ..entry }
 }
 
-const REMOTE: &str = "jobs run on this machine only: split the input with --shard on each machine, or put ssh into COMMAND";
+const REMOTE: &str =
+    "jobs run on this machine only: split the input with --shard on each machine, or put ssh into COMMAND";
 const SQL: &str = "no database is used: use --joblog and --results NAME.csv";
 const RPL: &str = "replacement strings are not written in Perl: use --plus, or the shell, as in 'x={}; echo ${x%.*}'";
 const NOT_YET: &str = "not supported yet";
@@ -72,7 +73,10 @@ pub(super) const ENTRIES: &[Entry] = &[
     flag(&["skip-first-line"], "use tail -n +2"),
     flag(&["compress"], "output is kept in memory, then in --tmpdir: choose one on a compressed file system"),
     value(&["compress-program"], "output is kept in memory, then in --tmpdir: choose one on a compressed file system"),
-    value(&["decompress-program"], "output is kept in memory, then in --tmpdir: choose one on a compressed file system"),
+    value(
+        &["decompress-program"],
+        "output is kept in memory, then in --tmpdir: choose one on a compressed file system",
+    ),
     flag(&["color", "colour"], "use --tag"),
     flag(&["color-failed", "cf"], "use --joblog to find failed jobs"),
     flag(&["ctag"], "use --tag"),
@@ -122,9 +126,8 @@ impl clap::Args for Refused {
 
 impl FromArgMatches for Refused {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = |entry: &&Entry| {
-            matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine)
-        };
+        let given =
+            |entry: &&Entry| matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine);
         let words = |entry: &Entry| format!("--{} is refused: {}", entry.names[0], entry.instead);
         Ok(Self(ENTRIES.iter().find(given).map(words)))
     }

@@ -26,9 +26,7 @@ impl Naming {
     /// The directory of a job. It is made.
     pub(super) fn directory(&self, args: &Row, numbers: Numbers) -> io::Result<Option<PathBuf>> {
         let directory = match self {
-            Self::Template(template) => {
-                PathBuf::from(std::ffi::OsString::from_vec(template.expand(args, numbers)))
-            }
+            Self::Template(template) => PathBuf::from(std::ffi::OsString::from_vec(template.expand(args, numbers))),
             Self::Tree { root, names } => {
                 let mut levels: Vec<(Vec<u8>, &Vec<u8>)> = args
                     .iter()
@@ -91,8 +89,7 @@ enum Form {
 }
 
 /// The columns of a table and their names.
-const HEAD: &[&str] =
-    &["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
+const HEAD: &[&str] = &["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
 
 /// A table with a row for each job. The output of a job is kept in memory until its row is written.
 #[derive(Debug)]

@@ -17,7 +17,23 @@ pub(super) struct Shell {
 }
 
 /// Shells whose quotes are known.
-const POSIX: &[&str] = &["sh", "dash", "bash", "rbash", "zsh", "ksh", "ksh93", "mksh", "pdksh", "oksh", "yash", "ash", "posh", "static-sh", "busybox"];
+const POSIX: &[&str] = &[
+    "sh",
+    "dash",
+    "bash",
+    "rbash",
+    "zsh",
+    "ksh",
+    "ksh93",
+    "mksh",
+    "pdksh",
+    "oksh",
+    "yash",
+    "ash",
+    "posh",
+    "static-sh",
+    "busybox",
+];
 /// Shells with other quotes.
 const OTHERS: &[&str] = &["csh", "tcsh", "rc", "es", "elvish", "nu", "pwsh", "xonsh"];
 

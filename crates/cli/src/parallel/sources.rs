@@ -292,7 +292,9 @@ impl Group {
                 Pull::Item(row) => self.half.push(row),
                 Pull::Later => return Ok(Pull::Later),
                 // A source without any value has an empty one beside others.
-                Pull::End if self.place == 0 && !source.has_values && source.has_others => self.half.push(vec![Vec::new()]),
+                Pull::End if self.place == 0 && !source.has_values && source.has_others => {
+                    self.half.push(vec![Vec::new()])
+                }
                 Pull::End => {
                     self.half.clear();
                     return Ok(Pull::End);
@@ -358,7 +360,8 @@ mod tests {
         let mut sources = Sources::new(vec![(arguments(&["a , b;;c", "d"]), false)], reading, Combine::Product);
         assert_eq!(rows(&mut sources), ["a b c", "d"]);
         let reading = Reading { eof: Some(b"end".to_vec()), skips_blank: true, ..Reading::default() };
-        let mut sources = Sources::new(vec![(arguments(&["a", " ", "", "end", "b"]), false)], reading, Combine::Product);
+        let mut sources =
+            Sources::new(vec![(arguments(&["a", " ", "", "end", "b"]), false)], reading, Combine::Product);
         assert_eq!(rows(&mut sources), ["a"]);
         let streams = vec![(arguments(&["x", "1", "2"]), false), (arguments(&["y", "3"]), false)];
         let mut sources = Sources::new(streams, Reading::default(), Combine::Product);

@@ -299,7 +299,14 @@ impl Template {
     }
 
     /// Appends a unit, in which "all arguments" are those in `range`.
-    fn push(&self, out: &mut Vec<u8>, parts: &[Part], args: &[Vec<u8>], range: std::ops::Range<usize>, numbers: Numbers) {
+    fn push(
+        &self,
+        out: &mut Vec<u8>,
+        parts: &[Part],
+        args: &[Vec<u8>],
+        range: std::ops::Range<usize>,
+        numbers: Numbers,
+    ) {
         if self.quoted {
             return self.push_quoted(out, parts, args, range, numbers);
         }
@@ -607,7 +614,14 @@ mod tests {
 
     #[test]
     fn perl_is_refused_by_name() {
-        let parsed = Template::parse(&bytes(&["echo {= s/a/b/ =}"]), &Strings::default(), Fill::Arguments, false, true, Language::Posix);
+        let parsed = Template::parse(
+            &bytes(&["echo {= s/a/b/ =}"]),
+            &Strings::default(),
+            Fill::Arguments,
+            false,
+            true,
+            Language::Posix,
+        );
         assert!(parsed.expect_err("refused").contains("is Perl"));
     }
 }
