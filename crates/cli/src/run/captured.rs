@@ -31,6 +31,9 @@ const AT_ONCE: usize = 64 * 1024;
 /// writing would keep forkless reading for ever.
 const AFTER_END: usize = 4 << 20;
 
+/// What is kept of each stream without `--limit-output`: a program that writes without end must not use up the memory.
+const DEFAULT_LIMIT: u64 = 64 << 20;
+
 const NAMES: [&str; 2] = ["standard output", "standard error"];
 
 /// The output of the program so far.
@@ -38,6 +41,8 @@ const NAMES: [&str; 2] = ["standard output", "standard error"];
 pub(crate) struct Captured {
     streams: [Stream; 2],
     limit: usize,
+    /// Is the limit the default?
+    default: bool,
     buffer: Box<[u8]>,
 }
 
@@ -67,9 +72,10 @@ impl Captured {
         for pipe in pipes.iter().flatten() {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
-        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let default = limit.is_none();
+        let limit = usize::try_from(limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
         let streams = pipes.map(|pipe| Stream { pipe, ..Stream::default() });
-        Ok(Self { streams, limit, buffer: vec![0; AT_ONCE].into() })
+        Ok(Self { streams, limit, default, buffer: vec![0; AT_ONCE].into() })
     }
 
     /// Adds the pipes to the files to poll; [`carry`](Self::carry) takes the resulting events.
@@ -110,7 +116,14 @@ impl Captured {
         ours.write_all(&out.bytes).and_then(|()| ours.flush())?;
         io::stderr().write_all(&err.bytes)?;
         for (stream, name) in self.streams.iter().zip(NAMES).filter(|(stream, _)| stream.dropped > 0) {
-            say(format_args!("--limit-output: dropped {} bytes of {name}", stream.dropped));
+            let dropped = stream.dropped;
+            match self.default {
+                true => say(format_args!(
+                    "--capture: dropped {dropped} bytes of {name} after the first {} MiB; --limit-output=BYTES sets another limit",
+                    DEFAULT_LIMIT >> 20
+                )),
+                false => say(format_args!("--limit-output: dropped {dropped} bytes of {name}")),
+            }
         }
         Ok(())
     }

@@ -9,41 +9,69 @@ use std::{
 
 use forkless::Step;
 
+use super::{options::RunOptions, remedy};
+
 /// The exit codes of env(1): forkless failed, the program cannot be executed, the program was not found.
 pub(crate) const FAILED: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// A message of this length leaves no room for a remedy on its line.
+const LONG: usize = 160;
 
 /// Why the program did not run, with the exit code of forkless.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
+    /// The error of a launch.
+    launch: Option<forkless::Error>,
 }
 
 impl Failure {
+    /// The message with the remedy.
+    pub(crate) fn words(&self, options: &RunOptions) -> String {
+        let remedy = self.launch.as_ref().map(|error| remedy::of(error, options)).unwrap_or_default();
+        // A long PATH would hide the remedy.
+        match remedy.strip_prefix("; ") {
+            Some(alone) if self.message.len() > LONG => format!("{}\nforkless: {alone}", self.message),
+            _ => format!("{}{remedy}", self.message),
+        }
+    }
+
     /// An error before the launch.
     pub(crate) fn before(message: impl fmt::Display) -> Self {
-        Self { code: FAILED, message: message.to_string() }
+        Self { code: FAILED, message: message.to_string(), launch: None }
     }
 }
 
 impl From<io::Error> for Failure {
     /// An error of the launch: 127 or 126 if executing the program failed, else 125.
     fn from(error: io::Error) -> Self {
-        let exec = forkless::Error::of(&error).filter(|e| e.step() == Step::Exec);
+        let launch = forkless::Error::of(&error).cloned();
+        let exec = launch.as_ref().filter(|e| e.step() == Step::Exec);
         let code = match exec.map(forkless::Error::errno) {
             Some(Some(libc::ENOENT)) => NOT_FOUND,
             Some(_) => CANNOT_RUN,
             None => FAILED,
         };
-        Self { code, message: error.to_string() }
+        Self { code, message: error.to_string(), launch }
     }
 }
 
 /// Opens a file that an option names.
 pub(crate) fn open(flag: &str, path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {error}")))
+    File::open(path)
+        .map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {}", reason(path, &error))))
+}
+
+/// Why a file cannot be opened, with the part of its path that is missing.
+pub(crate) fn reason(path: &Path, error: &io::Error) -> String {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists());
+    match above.filter(|_| error.kind() == io::ErrorKind::NotFound) {
+        Some(above) => format!("{error}; create {above:?} first"),
+        None => error.to_string(),
+    }
 }
 
 /// Prints a message to standard error. Errors are ignored: there is nowhere to report that standard error is closed.

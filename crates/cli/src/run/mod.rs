@@ -6,10 +6,12 @@
 mod captured;
 mod explain;
 mod failure;
+mod filter;
 mod in_place;
 mod options;
 mod parent;
 mod parse;
+mod remedy;
 mod request;
 mod supervised;
 mod terminal;
@@ -17,19 +19,17 @@ mod wait;
 
 use std::process::ExitCode;
 
-pub(crate) use options::{RunOptions, amount};
+pub(crate) use failure::say;
+pub(crate) use options::{RunOptions, amount, step_names};
 
-use self::{
-    failure::{Failure, say},
-    request::Asked,
-};
+use self::{failure::Failure, request::Asked};
 
 /// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            say(format_args!("{}", failure.message));
+            say(failure.words(options));
             ExitCode::from(failure.code)
         }
     }

@@ -11,7 +11,7 @@ use std::{
 use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio};
 
 use super::{
-    failure::Failure,
+    failure::{Failure, reason},
     options::RunOptions,
     parse::{self, Assignment, Mode, Source},
 };
@@ -84,7 +84,12 @@ fn split_words(words: &[OsString]) -> Result<(Vec<Assignment>, &[OsString]), Fai
             None => return Ok((assignments, &words[index..])),
         }
     }
-    Err(Failure::before("no program given (see forkless run --help)"))
+    Err(no_program(words))
+}
+
+fn no_program(words: &[OsString]) -> Failure {
+    let last = words.last().cloned().unwrap_or_default();
+    Failure::before(format_args!("no program given: {last:?} sets a variable; write the program after it"))
 }
 
 fn set_environment(command: &mut Command, options: &RunOptions, assignments: &[Assignment]) {
@@ -112,8 +117,10 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
         let stdio = match source {
             Source::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
             // `--explain` must not truncate the file. Any other file gives the same output.
-            Source::File(..) if options.explain => stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number)?,
-            _ => stdio(source, number)?,
+            Source::File(..) if options.explain => {
+                stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number, flag)?
+            }
+            _ => stdio(source, number, flag)?,
         };
         command.fd(stdio, number);
     }
@@ -132,7 +139,7 @@ fn open_flags(mode: Mode) -> i32 {
 }
 
 /// Opens files here and not in the child, so that relative paths do not depend on `--chdir`.
-fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
+fn stdio(source: &Source, number: RawFd, flag: &str) -> Result<Stdio, Failure> {
     Ok(match source {
         Source::Inherit => Stdio::inherit(),
         Source::Null => Stdio::null(),
@@ -140,11 +147,11 @@ fn stdio(source: &Source, number: RawFd) -> Result<Stdio, Failure> {
         Source::Fd(ours) => unsafe { Stdio::fd(*ours) },
         Source::SameAs(other) if *other == number => Stdio::inherit(),
         Source::SameAs(other) => Stdio::dup_of(*other),
-        Source::File(path, mode) => Stdio::from(open(path, *mode)?),
+        Source::File(path, mode) => Stdio::from(open(path, *mode, flag)?),
     })
 }
 
-fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
+fn open(path: &Path, mode: Mode, flag: &str) -> Result<fs::File, Failure> {
     let mut options = fs::OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
@@ -152,7 +159,9 @@ fn open(path: &Path, mode: Mode) -> Result<fs::File, Failure> {
         Mode::Append => options.append(true).create(true),
         Mode::ReadWrite => options.read(true).write(true).create(true).truncate(false),
     };
-    options.open(path).map_err(|error| Failure::before(format_args!("cannot open {path:?}: {error}")))
+    options
+        .open(path)
+        .map_err(|error| Failure::before(format_args!("{flag}: cannot open {path:?}: {}", reason(path, &error))))
 }
 
 /// All settings that are neither environment nor files.

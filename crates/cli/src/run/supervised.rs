@@ -15,6 +15,7 @@ use super::{
     failure::{FAILED, Failure, say},
     options::{OwnGroup, RunOptions},
     parse::Source,
+    remedy,
     request::Asked,
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
@@ -62,16 +63,24 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
     }
+    if let Some(words) = remedy::of_death(&program, ending.status, options) {
+        say(words);
+    }
+    let remark = |words: fmt::Arguments<'_>| {
+        if !options.quiet {
+            say(words);
+        }
+    };
     if let Some(words) = options.skipped() {
-        say(format_args!("skipped: {}: {words}", Step::Landlock.words()));
+        remark(format_args!("skipped: {}: {words}", Step::Landlock.words()));
     }
     for miss in child.missed() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
-        say(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
+        remark(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
     }
     if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
-        say(format_args!("{words}"));
+        remark(format_args!("{words}"));
     }
     if options.usage {
         if let Some(usage) = child.usage() {

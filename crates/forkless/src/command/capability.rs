@@ -118,6 +118,14 @@ impl FromIterator<Capability> for CapabilitySet {
     }
 }
 
+impl Capability {
+    /// The names, for callers that suggest one.
+    #[doc(hidden)]
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(_, text)| *text)
+    }
+}
+
 impl FromStr for Capability {
     type Err = String;
 

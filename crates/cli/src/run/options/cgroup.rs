@@ -84,6 +84,11 @@ impl ControlGroup {
         Ok(())
     }
 
+    /// Does the program start in another cgroup?
+    pub(crate) fn any(&self) -> bool {
+        self.cgroup.is_some() || self.new_cgroup.is_some() || !self.limits().is_empty()
+    }
+
     /// Does any option require a new cgroup?
     pub(crate) fn makes(&self) -> bool {
         self.new_cgroup.is_some() || !self.limits().is_empty()
@@ -114,7 +119,10 @@ impl ControlGroup {
             }
         };
         // `OwnGroup` removes the cgroup on drop, so the error returns below leave none behind.
-        let group = OwnGroup(Some(create(&parent).map_err(|error| failed(&error))?));
+        let group = OwnGroup(Some(create(&parent).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => failed(&format_args!("{error}; {}", remedy(&controllers))),
+            _ => failed(&error),
+        })?));
         for Limit { flag, file, value } in &limits {
             let set = group.get().map_or(Ok(()), |group| group.set(file, value).map(drop));
             set.map_err(|error| Failure::before(format_args!("{flag}: {error}")))?;
@@ -244,7 +252,25 @@ fn advice(own: &Path, controllers: &[&str]) -> String {
     let may_write = |directory: &&Path| rustix::fs::access(*directory, rustix::fs::Access::WRITE_OK).is_ok();
     match own.ancestors().skip(1).filter(may_write).find(hands_down) {
         Some(above) => format!("; this parent outside the current cgroup would work: --new-cgroup={}", above.display()),
-        None => "; select a parent that does with --new-cgroup=PARENT".to_owned(),
+        None => format!("; {}", remedy(controllers)),
+    }
+}
+
+/// What to do where no cgroup above the current one has the controllers.
+fn remedy(controllers: &[&str]) -> String {
+    // Lines of version 1 are NUMBER:CONTROLLERS:PATH, that of version 2 has no controllers.
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let bound = |one: &str| {
+        groups.lines().any(|line| line.split(':').nth(1).is_some_and(|list| list.split(',').any(|word| word == one)))
+    };
+    match controllers.iter().find(|one| bound(one)) {
+        Some(one) => format!(
+            "here version 1 has the controller {one}: boot with systemd.unified_cgroup_hierarchy=1, or use a resource limit \
+             such as --as=BYTES or --nproc=N"
+        ),
+        None => "select a parent that does with --new-cgroup=PARENT, or get one: systemd-run --user --scope -p Delegate=yes \
+                 forkless run ..."
+            .to_owned(),
     }
 }
 

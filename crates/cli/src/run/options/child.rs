@@ -6,6 +6,8 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Du
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
 
+use crate::near::did_you_mean;
+
 use super::{
     super::{failure::Failure, parse, terminal},
     privileges::open_fd,
@@ -16,7 +18,7 @@ use super::{
 #[command(next_help_heading = "Session and parent")]
 pub(crate) struct ChildOptions {
     /// Start a new session
-    #[arg(long)]
+    #[arg(long, alias = "new-session")]
     setsid: bool,
 
     /// Start a new session with standard input as its controlling terminal
@@ -68,7 +70,7 @@ pub(crate) struct ChildOptions {
 
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
-          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names()))]
+          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")))]
     best_effort: Vec<Step>,
 
     /// Create a child with LAUNCHER, where clone is the default; fork and posix_spawn are the C library's
@@ -112,6 +114,11 @@ impl ChildOptions {
     /// Does the program lead a process group? Signals are then sent to the group.
     pub(crate) fn leads_a_group(&self) -> bool {
         self.makes_session() || self.pty.is_some() || self.process_group == Some(0)
+    }
+
+    /// The file to execute in place of PROGRAM.
+    pub(crate) fn fexec(&self) -> Option<&PathBuf> {
+        self.fexec.as_ref()
     }
 
     /// May the launch continue if this step fails?
@@ -198,8 +205,11 @@ fn step(word: &str) -> Result<Step, String> {
         |step: &Step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word));
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
-        Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names())),
-        None => Err(format!("no such step; use one of {}", step_names())),
+        Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names().join(", "))),
+        None => {
+            let near = did_you_mean(word, step_names());
+            Err(format!("no step {word:?}; use one of {}{near}", step_names().join(", ")))
+        }
     }
 }
 
@@ -209,8 +219,8 @@ fn steps() -> impl Iterator<Item = Step> {
 }
 
 /// The names of all steps that may be best effort.
-fn step_names() -> String {
-    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect::<Vec<_>>().join(", ")
+pub(crate) fn step_names() -> Vec<String> {
+    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect()
 }
 
 /// `SetGid` as `set-gid`.
@@ -227,7 +237,9 @@ fn kebab(name: &str) -> String {
 
 fn syscall(word: &str) -> Result<Syscall, String> {
     let mut parts = word.split(':');
-    let number = parse::number32(parts.next().unwrap_or_default())?;
+    let number = parts.next().unwrap_or_default();
+    let number = parse::number32(number)
+        .map_err(|why| format!("{why}; system calls are given by number, as in ausyscall(8)"))?;
     let args: Vec<u64> = parts.map(parse::number).collect::<Result<_, _>>()?;
     if args.len() > 6 {
         return Err("a system call has at most 6 arguments".to_owned());
@@ -250,11 +262,11 @@ mod tests {
         assert!(step("exec").is_err_and(|words| words.contains("best effort")));
         // Every name that the help lists is accepted here and by the library.
         let names = step_names();
-        for name in names.split(", ") {
+        for name in &names {
             let step = step(name).expect(name);
             assert!(Command::new("/").best_effort(step).prepare().is_ok(), "{name}");
         }
-        assert!(names.split(", ").count() > 20 && names.split(", ").all(|name| name != "exec"), "{names}");
+        assert!(names.len() > 20 && names.iter().all(|name| name != "exec"), "{names:?}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use landlock::{
 };
 use seccompiler::{TargetArch, compile_from_json};
 
-use super::super::failure::Failure;
+use super::{super::failure::Failure, syscalls};
+use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -95,7 +96,7 @@ impl Filters {
 
     /// `best_effort`: access that the kernel cannot deny stays allowed.
     pub(crate) fn apply(&self, command: &mut Command, best_effort: bool) -> Result<(), Failure> {
-        if let Some(SystemCalls { program, .. }) = &self.system_call_filter {
+        if let Some(program) = self.program() {
             command.seccomp(program.iter().copied());
         }
         if let Some(Denied(access)) = &self.landlock_access {
@@ -107,6 +108,16 @@ impl Filters {
             }
         }
         Ok(())
+    }
+
+    /// The compiled filter of `--system-call-filter`.
+    pub(crate) fn program(&self) -> Option<&[BpfInstruction]> {
+        self.system_call_filter.as_ref().map(|filter| &filter.program[..])
+    }
+
+    /// Is access to files denied?
+    pub(crate) fn denies_files(&self) -> bool {
+        self.landlock_access.is_some()
     }
 
     /// Describes the access that could not be denied, for the report after a launch with `best_effort`.
@@ -121,7 +132,9 @@ impl Filters {
         let made = made.and_then(Ruleset::create);
         let mut ruleset = made.map_err(|error| failed(&error))?;
         for Rule { access, path } in &self.landlock_rule {
-            let refused = |error: &dyn Display| Failure::before(format_args!("--landlock-rule: {path:?}: {error}"));
+            let refused = |error: &dyn Display| {
+                Failure::before(format_args!("--landlock-rule: {error}; the path of a rule must exist"))
+            };
             let below = PathFd::new(path).map_err(|error| refused(&error))?;
             // Access that is not denied needs no rule, and an empty rule is an error.
             if (*access & denied).is_empty() {
@@ -166,23 +179,28 @@ impl FromStr for SystemCalls {
         /// Needed to execute the program and to exit.
         const NEEDED: [&str; 5] = ["execve", "execveat", "exit", "exit_group", "rt_sigreturn"];
         let (names, error) = words.rsplit_once(':').unwrap_or((words, "EPERM"));
-        let errno = errno(error).ok_or_else(|| format!("no error {error:?}: use a name such as EPERM, or a number"))?;
+        let errno = errno(error).ok_or_else(|| {
+            format!("no error {error:?}: use a name such as EPERM, or a number{}", did_you_mean(error, errors()))
+        })?;
         let denies = names.strip_prefix('~');
         let listed = denies.unwrap_or(names).split(',').map(str::trim).filter(|name| !name.is_empty());
         if listed.clone().next().is_none() {
             return Err("no system call given".into());
         }
         let needed = NEEDED.iter().copied().filter(|_| denies.is_none());
-        let rules: Vec<_> = listed.chain(needed).map(|name| serde_json::json!({ "syscall": name })).collect();
+        let rules: Vec<_> = listed.clone().chain(needed).map(|name| serde_json::json!({ "syscall": name })).collect();
         let refuse = serde_json::json!({ "errno": errno });
         let allow = serde_json::json!("allow");
-        let (listed, others) = if denies.is_some() { (refuse, allow) } else { (allow, refuse) };
+        let (matching, others) = if denies.is_some() { (refuse, allow) } else { (allow, refuse) };
         let text = serde_json::json!({
-            "program": { "default_action": others, "filter_action": listed, "filter": rules },
+            "program": { "default_action": others, "filter_action": matching, "filter": rules },
         });
         let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
-        let mut programs =
-            compile_from_json(text.to_string().as_bytes(), machine).map_err(|error| error.to_string())?;
+        let mut programs = compile_from_json(text.to_string().as_bytes(), machine).map_err(|error| {
+            // The compiler does not report the name apart from its own words.
+            let wrong = listed.clone().find(|name| !is_call(name, machine));
+            wrong.map_or_else(|| error.to_string(), |name| unknown_call(name, machine))
+        })?;
         let program = programs.remove("program").unwrap_or_default();
         let instruction =
             |one: seccompiler::sock_filter| BpfInstruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k };
@@ -190,6 +208,37 @@ impl FromStr for SystemCalls {
         let program = x32_refused(errno).into_iter().chain(program.into_iter().map(instruction)).collect();
         Ok(Self { program, may_kill })
     }
+}
+
+/// Does the filter's compiler know this system call?
+fn is_call(name: &str, machine: TargetArch) -> bool {
+    let text = serde_json::json!({
+        "program": { "default_action": "allow", "filter_action": "kill_process", "filter": [{ "syscall": name }] },
+    });
+    compile_from_json(text.to_string().as_bytes(), machine).is_ok()
+}
+
+fn unknown_call(name: &str, machine: TargetArch) -> String {
+    let near = did_you_mean(
+        name,
+        syscalls::NAMES.split_whitespace().filter(|known| near_enough(name, known) && is_call(known, machine)),
+    );
+    let hint = match name.strip_prefix('@') {
+        Some(_) => "; groups of systemd such as @system-service are unknown here: list the calls".to_owned(),
+        None if near.is_empty() => format!("; syscalls(2) lists those of {}", std::env::consts::ARCH),
+        None => near,
+    };
+    format!("no system call {name:?}{hint}")
+}
+
+/// Spares a compilation for each name that cannot be meant.
+fn near_enough(name: &str, known: &str) -> bool {
+    name.len().abs_diff(known.len()) < 4
+}
+
+/// The names of the errors.
+fn errors() -> impl Iterator<Item = String> {
+    (1..134).map(|number| format!("{:?}", nix::errno::Errno::from_raw(number)))
 }
 
 /// The first instructions of a filter on x86-64. Without them, a denied system call would still work under its x32 ABI
@@ -245,9 +294,15 @@ fn access(names: &str) -> Result<BitFlags<AccessFs>, String> {
     let one = |name: &str| {
         let all = AccessFs::from_all(RIGHTS).iter();
         let found = all.into_iter().find(|one| words_of(*one) == name);
-        found.ok_or_else(|| format!("no kind of access {name:?} (see forkless run --help)"))
+        found.ok_or_else(|| {
+            format!("no kind of access {name:?}; use {}{}", kinds().join(", "), did_you_mean(name, kinds()))
+        })
     };
     names.split(',').try_fold(BitFlags::empty(), |bits, name| Ok(bits | one(name)?))
+}
+
+fn kinds() -> Vec<String> {
+    AccessFs::from_all(RIGHTS).iter().map(words_of).collect()
 }
 
 /// The name in setpriv(1): `read-file` for `ReadFile`.
@@ -271,6 +326,8 @@ mod tests {
         assert!(!"~ptrace,mount".parse::<SystemCalls>().unwrap().program.is_empty());
         assert!("read,write:ENOSYS".parse::<SystemCalls>().is_ok());
         assert!("~no_such_call".parse::<SystemCalls>().unwrap_err().contains("no_such_call"));
+        let why = "~mount,ptrce".parse::<SystemCalls>().unwrap_err();
+        assert_eq!(why, "no system call \"ptrce\"; did you mean \"ptrace\"?");
         assert!("~mount:EWHAT".parse::<SystemCalls>().unwrap_err().contains("EWHAT"));
         assert_eq!(errno("EACCES"), Some(13));
         assert_eq!(errno("38"), Some(38));

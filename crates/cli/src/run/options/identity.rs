@@ -5,23 +5,33 @@ use std::{
     fmt::Display,
 };
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use forkless::Command;
 use nix::unistd::{Group, User};
 
-use super::super::{failure::Failure, parse::octal};
+use super::super::{
+    failure::Failure,
+    parse::{octal, split},
+};
+use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
-    /// Run as this user and, unless others are given, with its group and supplementary groups; a UID without a user entry
-    /// gets no supplementary groups
-    #[arg(long, visible_alias = "user", value_name = "NAME|UID")]
-    reuid: Option<OsString>,
+    /// Run as this user, and in GROUP or its own group
+    ///
+    /// Names and numbers are accepted. The user's supplementary groups are set, unless others are given; a number without
+    /// a user entry gets none.
+    #[arg(long, visible_aliases = ["user", "uid"], value_name = "USER[:GROUP]",
+          value_parser = OsStringValueParser::new().try_map(user))]
+    reuid: Option<NewUser>,
 
     /// Run as this group; without --reuid, also requires an option for supplementary groups
-    #[arg(long, visible_alias = "group", value_name = "NAME|GID")]
+    #[arg(long, visible_aliases = ["group", "gid"], value_name = "NAME|GID")]
     regid: Option<OsString>,
 
     /// Set these supplementary groups
@@ -45,12 +55,39 @@ pub(crate) struct Identity {
     umask: Option<u32>,
 }
 
+/// `USER[:GROUP]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NewUser {
+    name: OsString,
+    group: Option<OsString>,
+}
+
+fn user(word: OsString) -> Result<NewUser, String> {
+    let (name, group) = match split(&word, b':') {
+        Some((name, group)) => (name, Some(group)),
+        None => (word, None),
+    };
+    if name.is_empty() || group.as_ref().is_some_and(|group| group.is_empty()) {
+        return Err("must be USER or USER:GROUP".to_owned());
+    }
+    Ok(NewUser { name, group })
+}
+
 impl Identity {
+    /// The user given, for messages.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
+        self.reuid.as_ref().map(|user| user.name.as_os_str())
+    }
+
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
-        if let Some(user) = &self.reuid {
-            self.set_user(command, user)?;
+        let group_of_user = self.reuid.as_ref().and_then(|user| user.group.as_ref());
+        if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
+            return Err(Failure::before(format_args!("--reuid: group {group:?} excludes --regid {other:?}")));
         }
-        if let Some(group) = &self.regid {
+        if let Some(NewUser { name, .. }) = &self.reuid {
+            self.set_user(command, name)?;
+        }
+        if let Some(group) = group_of_user.or(self.regid.as_ref()) {
             command.group_name(group);
         }
         let says = self.clear_groups || self.keep_groups || !self.groups.is_empty();
@@ -111,14 +148,30 @@ fn keep_groups(command: &mut Command) -> std::io::Result<()> {
 fn group_id(word: &str) -> Result<u32, String> {
     match Group::from_name(word) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}")),
+        Ok(None) => word.parse().map_err(|_| format!("no group {word:?}{}", did_you_mean(word, names("/etc/group")))),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The names of a file such as /etc/passwd, to suggest one.
+pub(crate) fn names(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.split(':').next()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_may_have_a_group() {
+        let new = |name: &str, group: Option<&str>| Ok(NewUser { name: name.into(), group: group.map(Into::into) });
+        assert_eq!(user("www-data".into()), new("www-data", None));
+        assert_eq!(user("1000:100".into()), new("1000", Some("100")));
+        for word in ["", ":", "root:", ":root"] {
+            assert!(user(word.into()).is_err(), "{word}");
+        }
+    }
 
     #[test]
     fn group_id_accepts_names_and_numbers() {

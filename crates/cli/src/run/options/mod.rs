@@ -12,6 +12,7 @@ mod privileges;
 mod scheduling;
 mod settings;
 mod signals;
+mod syscalls;
 
 use std::{ffi::OsString, os::fd::RawFd, path::PathBuf, time::Duration};
 
@@ -19,16 +20,18 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
-use forkless::Step;
+use forkless::{BpfInstruction, Step};
 
 use super::{
     captured::When,
     failure::Failure,
     parse::{self, Assignment, FdRequest, Source},
+    remedy,
 };
 
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::ChildOptions;
+pub(crate) use child::{ChildOptions, step_names};
+pub(crate) use identity::names;
 pub(crate) use limits::amount;
 
 /// Run PROGRAM and exit with its exit code
@@ -39,27 +42,27 @@ pub(crate) use limits::amount;
 #[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
 pub(crate) struct RunOptions {
     /// Start with an empty environment (default: inherit it)
-    #[arg(short = 'i', long)]
+    #[arg(help_heading = PROGRAM, short = 'i', long, alias = "clearenv")]
     pub(crate) ignore_environment: bool,
 
     /// Remove the variable NAME from the environment
-    #[arg(short = 'u', long, value_name = "NAME")]
+    #[arg(help_heading = PROGRAM, short = 'u', long, alias = "unsetenv", value_name = "NAME", value_parser = OsStringValueParser::new().try_map(parse::variable))]
     pub(crate) unset: Vec<OsString>,
 
     /// Set a variable in the environment
-    #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
+    #[arg(help_heading = PROGRAM, long, alias = "setenv", value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
     pub(crate) env: Vec<Assignment>,
 
     /// Run PROGRAM in the working directory DIR (default: inherit it)
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(help_heading = PROGRAM, short = 'C', long, visible_alias = "cwd", aliases = ["working-directory", "wd"], value_name = "DIR")]
     pub(crate) chdir: Option<PathBuf>,
 
     /// Set argv[0] of PROGRAM to NAME (default: PROGRAM)
-    #[arg(short = 'a', long, value_name = "NAME")]
+    #[arg(help_heading = PROGRAM, short = 'a', long, value_name = "NAME")]
     pub(crate) argv0: Option<OsString>,
 
     /// Run this PROGRAM if those before it are not found; argv[0] is unchanged
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
     pub(crate) or_else: Vec<OsString>,
 
     /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
@@ -94,29 +97,35 @@ pub(crate) struct RunOptions {
           default_missing_value = "always", conflicts_with = "pty")]
     pub(crate) capture: Option<When>,
 
-    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T; default: unlimited)
+    /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T, or unlimited; default: 64M)
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
-    /// Signal the program after DURATION, such as 10, 1.5s, 200ms, 5m, 2h or 1d (default: 0, never)
+    /// Signal the program after DURATION, such as 1m30s (default: 0, never)
+    ///
+    /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// Send this signal, a name or a number, on timeout
-    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal)]
+    #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
-    /// Send KILL if the program still runs DURATION after that signal (default: never)
-    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
+    /// Send KILL DURATION later if the program still runs (default: never)
+    #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
     /// Exit with the program's exit code on timeout, too (default: exit with 124)
-    #[arg(help_heading = TIME_OUT, long)]
+    #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
-    /// Print the program's resource usage to standard error when it has ended
+    /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
+
+    /// Do not print remarks on a program that ran: steps skipped by --best-effort, kills by the OOM killer; errors are printed
+    #[arg(help_heading = REPORTS, short = 'q', long)]
+    pub(crate) quiet: bool,
 
     /// Print to standard error how the child was created, and why
     #[arg(help_heading = REPORTS, long)]
@@ -131,7 +140,7 @@ pub(crate) struct RunOptions {
     pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
     pub(crate) shell: Option<OsString>,
 
     /// Program to run and its arguments; may be preceded by NAME=VALUE
@@ -187,6 +196,23 @@ impl RunOptions {
         self.limits.apply(command)
     }
 
+    /// Has the program another root, so that its paths are not those of forkless?
+    pub(crate) fn changes_root(&self) -> bool {
+        self.mounts.changes_root()
+    }
+
+    /// The seccomp filter of the command line with the option that sets it.
+    pub(crate) fn seccomp_filter(&self) -> Option<(&'static str, Vec<BpfInstruction>)> {
+        let named = self.filters.program().map(|program| ("--system-call-filter", program.to_vec()));
+        named.or_else(|| Some(("--seccomp", self.privileges.filter()?)))
+    }
+
+    /// The PATH that was searched.
+    pub(crate) fn path(&self) -> Option<OsString> {
+        let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        remedy::search_path(given)
+    }
+
     /// Describes the setting that was skipped before the child was created (`--best-effort`).
     pub(crate) fn skipped(&self) -> Option<String> {
         self.filters.not_denied().filter(|_| self.child.is_best_effort(Step::Landlock))
@@ -209,6 +235,7 @@ impl RunOptions {
     }
 }
 
+const PROGRAM: &str = "Program and environment";
 const FILES: &str = "Files";
 const TIME_OUT: &str = "Timeout";
 const REPORTS: &str = "Reports";

@@ -9,6 +9,8 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
 use forkless::{Command, mount_attribute};
 
+use crate::near::did_you_mean;
+
 use super::{super::failure::Failure, super::parse::octal, limits::amount, privileges::open_fd};
 
 // No doc comment: clap would take it for the description of `forkless run`.
@@ -90,7 +92,7 @@ struct Flags {
     pivot_root: Option<PathBuf>,
 
     /// Make DIR the root with chroot(2)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "root", value_name = "DIR")]
     chroot: Option<PathBuf>,
 }
 
@@ -131,6 +133,21 @@ impl Mounts {
     /// Is a mount namespace needed?
     pub(crate) fn any(&self) -> bool {
         !self.mounts.is_empty() || self.pivot_root.is_some()
+    }
+
+    /// Has the program another root?
+    pub(crate) fn changes_root(&self) -> bool {
+        self.pivot_root.is_some() || self.chroot.is_some()
+    }
+
+    /// The layers of overlays, which errors of the kernel do not name.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &PathBuf> {
+        self.mounts.iter().flat_map(|mount| match mount {
+            Mount::Overlay(lower, upper, _) => {
+                lower.iter().chain(upper.iter().flat_map(|(upper, work)| [upper, work])).collect::<Vec<_>>()
+            }
+            _ => Vec::new(),
+        })
     }
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
@@ -286,13 +303,16 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
 /// An unused modifier is an error: the user meant it for another option.
 fn check_modifiers_used(size: Option<u64>, mode: Option<u32>, sources: &[PathBuf]) -> Result<(), String> {
     if size.is_some() {
-        return Err("--size must be followed by --tmpfs".to_owned());
+        return Err("--size sets the size of the next --tmpfs, and none follows; add --tmpfs DST after it".to_owned());
     }
     if mode.is_some() {
-        return Err("--perms must be followed by --tmpfs or --dir".to_owned());
+        return Err("--perms sets the mode of the next --tmpfs or --dir, and none follows; add one after it".to_owned());
     }
     if !sources.is_empty() {
-        return Err("--overlay-src must be followed by --overlay or --ro-overlay".to_owned());
+        return Err(
+            "--overlay-src adds a layer to the next --overlay or --ro-overlay, and none follows; add one after it"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -315,7 +335,10 @@ fn remount(words: &[OsString]) -> Result<Word, String> {
             Some((_, _, bit)) => clear |= bit,
             None => {
                 let known = ATTRIBUTES.map(|(on, off, _)| format!("{on}, {off}")).join(", ");
-                return Err(format!("--remount: unknown option {word:?}; use {known}"));
+                return Err(format!(
+                    "--remount: unknown option {word:?}; use {known}{}",
+                    did_you_mean(word, ATTRIBUTES.iter().flat_map(|(on, off, _)| [*on, *off]))
+                ));
             }
         }
     }

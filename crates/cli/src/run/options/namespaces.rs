@@ -9,6 +9,7 @@ use clap::{
 use forkless::{Command, Namespace};
 
 use super::super::{failure::Failure, parse};
+use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -217,10 +218,12 @@ fn range(first: u32, count: u32) -> String {
 
 fn join(word: OsString) -> Result<Join, String> {
     let kinds = "the kind must be user, mount, net, pid, uts, ipc or cgroup";
-    let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH")?;
+    let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH, such as net=/proc/PID/ns/net")?;
     // nsenter(1) says mount, /proc says mnt: both are accepted.
     let name = if name == "mnt" { "mount".into() } else { name };
-    let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or(kinds)?;
+    let near = did_you_mean(&name.to_string_lossy(), KINDS.map(|(_, word)| word));
+    let unknown = || format!("{kinds}{near}");
+    let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or_else(unknown)?;
     if kind == Namespace::Time {
         return Err(format!("the child shares memory until exec and cannot join a time namespace; {kinds}"));
     }

@@ -12,6 +12,7 @@ use clap::Args;
 use forkless::{BpfInstruction, Capability, CapabilitySet, Command};
 
 use super::super::{failure::Failure, parse};
+use crate::near::{did_you_mean, near};
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Privileges {
     securebits: Option<Changes>,
 
     /// Install a compiled BPF program, at an inherited descriptor or in a file, as a seccomp filter
-    #[arg(long, value_name = "FD|FILE")]
+    #[arg(long, alias = "seccomp-filter", value_name = "FD|FILE")]
     seccomp: Option<OsString>,
 
     /// Enforce the Landlock ruleset at an inherited descriptor
@@ -64,7 +65,7 @@ impl Changes {
         let change = |part: &str| match part.split_at_checked(1) {
             Some(("+", name)) => Ok((true, bits(name)?)),
             Some(("-", name)) => Ok((false, bits(name)?)),
-            _ => Err(format!("{part:?} must begin with + or -")),
+            _ => Err(format!("{part:?} must begin with + to add or - to remove")),
         };
         word.split(',').map(change).collect::<Result<_, _>>().map(Self)
     }
@@ -75,6 +76,12 @@ impl Changes {
 }
 
 impl Privileges {
+    /// The compiled filter of `--seccomp`, if it can still be read: a pipe cannot.
+    pub(crate) fn filter(&self) -> Option<Vec<BpfInstruction>> {
+        let source = self.seccomp.as_ref().filter(|source| parse::fd_number(source).is_err())?;
+        filter(source).ok()
+    }
+
     /// Is a compiled filter installed? Only its author knows which system calls it refuses.
     pub(crate) fn is_filtered(&self) -> bool {
         self.seccomp.is_some()
@@ -144,7 +151,12 @@ fn capabilities(word: &str) -> Result<Changes, String> {
         // As setpriv(1): capabilities without a name are given by number.
         _ => match name.strip_prefix("cap_").and_then(|number| number.parse::<u32>().ok()).filter(|n| *n < 64) {
             Some(number) => Ok(1 << number),
-            None => name.parse::<Capability>().map(|one| 1 << one as u8),
+            None => name.parse::<Capability>().map(|one| 1 << one as u8).map_err(|why| {
+                let names = Capability::names().map(|name| format!("CAP_{name}"));
+                let near = near(&format!("CAP_{}", name.trim_start_matches("cap_").trim_start_matches("CAP_")), names);
+                let near = near.map(|name| name.trim_start_matches("CAP_").to_ascii_lowercase());
+                format!("{why}{}", near.map_or_else(String::new, |name| format!("; did you mean {name:?}?")))
+            }),
         },
     })
 }
@@ -162,7 +174,9 @@ fn securebits(word: &str) -> Result<Changes, String> {
     ];
     Changes::of(word, |name| {
         let bit = NAMES.iter().position(|known| *known == name);
-        bit.map(|bit| 1 << bit).ok_or_else(|| format!("no securebit {name:?}; use one of {}", NAMES.join(", ")))
+        bit.map(|bit| 1 << bit).ok_or_else(|| {
+            format!("no securebit {name:?}; use one of {}{}", NAMES.join(", "), did_you_mean(name, NAMES))
+        })
     })
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use clap::Args;
 use forkless::{Command, IoClass, Scheduler};
 
+use crate::near::did_you_mean;
+
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Scheduling")]
@@ -96,7 +98,10 @@ fn scheduler(word: &str) -> Result<(Scheduler, u32), String> {
         "idle" => Scheduler::Idle,
         "fifo" => Scheduler::Fifo,
         "rr" => Scheduler::RoundRobin,
-        _ => return Err("must be other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY]".to_owned()),
+        _ => {
+            let near = did_you_mean(name, ["other", "batch", "idle", "fifo", "rr"]);
+            return Err(format!("must be other, batch, idle, fifo[:PRIORITY] or rr[:PRIORITY]{near}"));
+        }
     };
     match (policy, priority) {
         (Scheduler::Fifo | Scheduler::RoundRobin, None) => Ok((policy, 1)),
@@ -116,7 +121,10 @@ fn io_priority(word: &str) -> Result<(IoClass, u32), String> {
         "realtime" | "1" => IoClass::Realtime,
         "best-effort" | "2" => IoClass::BestEffort,
         "idle" | "3" => IoClass::Idle,
-        _ => return Err("must be idle, best-effort[:LEVEL] or realtime[:LEVEL]".to_owned()),
+        _ => {
+            let near = did_you_mean(name, ["idle", "best-effort", "realtime"]);
+            return Err(format!("must be idle, best-effort[:LEVEL] or realtime[:LEVEL]{near}"));
+        }
     };
     match (class, level) {
         (IoClass::Idle, None) => Ok((class, 0)),
