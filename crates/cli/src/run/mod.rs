@@ -8,11 +8,14 @@ mod explain;
 mod failure;
 mod filter;
 mod in_place;
+mod job_control;
 mod options;
 mod parent;
 mod parse;
 mod remedy;
 mod request;
+mod sandbox;
+mod signals;
 mod supervised;
 mod terminal;
 mod wait;
@@ -22,12 +25,24 @@ use std::process::ExitCode;
 pub(crate) use failure::say;
 pub(crate) use options::{RunOptions, amount, step_names};
 
-use self::{failure::Failure, request::Asked};
+use self::{failure::Failure, request::Asked, sandbox::Sandbox};
+
+/// How forkless is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Code(u8),
+    /// By this signal, as its program.
+    Signal(i32),
+}
 
 /// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
     match run(options) {
-        Ok(code) => ExitCode::from(code),
+        Ok(Outcome::Code(code)) => ExitCode::from(code),
+        Ok(Outcome::Signal(signal)) => {
+            signals::die_by(signal);
+            ExitCode::from(supervised::shell_code(signal))
+        }
         Err(failure) => {
             say(failure.words(options));
             ExitCode::from(failure.code)
@@ -36,16 +51,17 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 }
 
 /// Returns only if the program was run by a child, was explained, or could not be run.
-fn run(options: &RunOptions) -> Result<u8, Failure> {
-    let mut asked = Asked::of(options)?;
+fn run(options: &RunOptions) -> Result<Outcome, Failure> {
+    let sandbox = Sandbox::of(options)?;
+    let mut asked = Asked::of(options, sandbox.as_ref())?;
     let reasons = parent::reasons(options);
     let terminal = if reasons.is_empty() { None } else { supervised::connect(asked.settings(), options)? };
     if options.explain {
-        explain::explain(asked, options, &reasons)?;
-        return Ok(0);
+        explain::explain(asked, options, &reasons, sandbox.as_ref())?;
+        return Ok(Outcome::Code(0));
     }
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }
-    supervised::run(asked, terminal, options)
+    supervised::run(asked, terminal, options, sandbox.as_ref())
 }

@@ -7,7 +7,10 @@ use std::fmt;
 
 use rustix::process::{getpgrp, getpid, getsid};
 
-use super::options::RunOptions;
+use super::{
+    job_control::has_terminal,
+    options::{Place, RunOptions},
+};
 
 /// Why the program needs forkless as its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +39,14 @@ type Row = (bool, &'static str, &'static str);
 /// While the program runs.
 fn during(options: &RunOptions) -> Vec<Row> {
     let times_out = options.timeout.is_some_and(|time| !time.is_zero());
+    // From a script or a Makefile. The job of an interactive shell has its group already.
+    let leaves_terminal = options.child.place() == Place::OwnGroup && getpgrp() != getpid() && has_terminal();
     vec![
         (options.supervise, "--supervise", "selected explicitly"),
+        (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),
         (times_out, "--timeout", "forkless signals the program"),
         (options.capture.is_some(), "--capture", "forkless reads the output"),
+        (leaves_terminal, "--process-group", "forkless lends it the terminal"),
         (options.child.pty.is_some(), "--pty", "forkless relays input and output"),
     ]
 }
@@ -50,6 +57,7 @@ fn after(options: &RunOptions) -> Vec<Row> {
     vec![
         (options.usage, "--usage", "forkless reports when the program has ended"),
         (options.child.foreground, "--foreground", "forkless takes the terminal back"),
+        (options.signal_exit_code, "--signal-exit-code", "forkless turns the signal into an exit code"),
         (options.control_group.makes(), "new cgroup", "forkless removes it"),
         (options.child.is_any_best_effort(), "--best-effort", "forkless reports the skipped steps"),
         (options.shell.is_some(), "--shell", "the shell runs the line if forkless cannot"),
@@ -68,7 +76,7 @@ fn by_the_kernel(options: &RunOptions) -> Vec<Row> {
     let leads_session = getsid(None) == Ok(getpid());
     vec![
         (child.launcher.is_some(), "--launcher", "it creates a child"),
-        (child.pdeathsig.is_some(), "--pdeathsig", "the signal follows the end of forkless"),
+        (child.has_death_signal(), "--pdeathsig", "the signal follows the end of forkless"),
         (child.pidfd_autokill, "--pidfd-autokill", "the program ends with forkless"),
         (child.makes_session() && leads_group, "--setsid", "forkless leads a process group"),
         (child.process_group.is_some() && leads_session, "--process-group", "forkless leads a session"),

@@ -5,18 +5,19 @@ use std::{
     fmt,
     io::{self, Write},
     os::unix::process::ExitStatusExt,
-    process::ExitStatus,
 };
 
-use forkless::{Command, Step, Usage};
+use forkless::{Command, Namespace, ShellRoute, Step, Usage};
 
 use super::{
+    Outcome,
     captured::{Captured, When},
     failure::{FAILED, Failure, say},
-    options::{OwnGroup, RunOptions},
+    options::{OwnGroup, Place, RunOptions},
     parse::Source,
     remedy,
     request::Asked,
+    sandbox::Sandbox,
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
 };
@@ -35,17 +36,27 @@ pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Opt
     Ok(terminal)
 }
 
-/// Runs the program to its end and returns the exit code of forkless.
-pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOptions) -> Result<u8, Failure> {
-    let watch = Watch::new(terminal.is_some())
-        .map_err(|error| Failure::before(format_args!("cannot install signal handlers: {error}")))?;
-    // Created after the signal handlers are installed: a signal before that would kill forkless and leave the cgroup behind.
+/// Runs the program to its end.
+pub(super) fn run(
+    mut asked: Asked,
+    terminal: Option<Terminal>,
+    options: &RunOptions,
+    sandbox: Option<&Sandbox<'_>>,
+) -> Result<Outcome, Failure> {
+    let mut watch = watch(&mut asked, options)?;
+    // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
-    if let Some(group) = &group {
+    if let Some(group) = group.as_ref().filter(|_| sandbox.is_none()) {
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = asked.launch()?;
+    let (mut child, told, inside) = match sandbox {
+        None => asked.launch().map(|(child, told)| (child, told, None))?,
+        Some(sandbox) => {
+            let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
+            (child, None, Some(inside))
+        }
+    };
     if options.route {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
@@ -54,12 +65,18 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
+    ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
-    let code = exit_code(ending, options.preserve_status);
-    if let Some(captured) = captured.filter(|_| code != 0 || options.capture == Some(When::Always)) {
+    let outcome = outcome(ending, options);
+    let trouble = group.as_ref().and_then(OwnGroup::trouble);
+    let group_usage = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
+    let group_end = group.map(OwnGroup::end);
+    // From here on, a signal ends forkless: nobody may read what it writes.
+    drop(watch);
+    if let Some(captured) = captured.filter(|_| outcome != Outcome::Code(0) || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
         captured.show().map_err(failed)?;
     }
@@ -79,23 +96,37 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
         let failed = format!("failed to start {:?}: ", miss.program());
         remark(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
     }
-    if let Some(words) = group.as_ref().and_then(OwnGroup::trouble) {
+    if let Some(words) = trouble {
         remark(format_args!("{words}"));
     }
     if options.usage {
         if let Some(usage) = child.usage() {
-            let group = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
-            let _ = write!(io::stderr(), "{}{group}", UsageBlock { program: &program, usage });
+            let _ = write!(io::stderr(), "{}{group_usage}", UsageBlock { program: &program, usage });
         }
     }
-    if let Some(Err(error)) = group.map(OwnGroup::end) {
+    if let Some(Err(error)) = group_end {
         say(format_args!("cannot remove the cgroup: {error}"));
     }
-    Ok(code)
+    Ok(outcome)
+}
+
+/// Prepares to supervise the program.
+fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
+    let is_sandboxed = options.sandbox.sandbox.is_some();
+    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
+        .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
+    watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
+    // It would need a shell where the line needs none.
+    let is_direct = matches!(asked.line_route(), Some(ShellRoute::Direct));
+    if !is_direct {
+        options.child.supervised(asked.settings(), options.namespaces.joins(Namespace::Pid));
+    }
+    Ok(watch)
 }
 
 /// Are standard output and standard error redirected, so that they cannot be captured?
-fn taken(options: &RunOptions) -> [bool; 2] {
+pub(super) fn taken(options: &RunOptions) -> [bool; 2] {
     [options.sets_fd(1), options.sets_fd(2)]
 }
 
@@ -117,25 +148,23 @@ fn patience(options: &RunOptions) -> Patience {
         timeout: options.timeout.filter(|time| !time.is_zero()),
         signal: options.signal,
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
-        own_group: options.child.leads_a_group(),
     }
 }
 
-fn exit_code(ending: Ending, preserve_status: bool) -> u8 {
-    match ending.timed_out {
-        Some(libc::SIGKILL) if !preserve_status => SIGNALLED + libc::SIGKILL as u8,
-        Some(_) if !preserve_status => TIMED_OUT,
-        _ => program_code(ending.status),
+/// After a timeout this is always an exit code, as with timeout(1).
+fn outcome(ending: Ending, options: &RunOptions) -> Outcome {
+    match (ending.timed_out, ending.status.signal()) {
+        (Some(libc::SIGKILL), _) if !options.preserve_status => Outcome::Code(shell_code(libc::SIGKILL)),
+        (Some(_), _) if !options.preserve_status => Outcome::Code(TIMED_OUT),
+        (None, Some(signal)) if !options.signal_exit_code => Outcome::Signal(signal),
+        (_, Some(signal)) => Outcome::Code(shell_code(signal)),
+        (_, None) => Outcome::Code(ending.status.code().map_or(FAILED, |code| u8::try_from(code).unwrap_or(u8::MAX))),
     }
 }
 
-fn program_code(status: ExitStatus) -> u8 {
-    let number = |n: i32| u8::try_from(n).unwrap_or(u8::MAX);
-    match (status.code(), status.signal()) {
-        (Some(code), _) => number(code),
-        (None, Some(signal)) => SIGNALLED.saturating_add(number(signal)),
-        (None, None) => FAILED,
-    }
+/// The exit code by which a shell reports a signal.
+pub(super) fn shell_code(signal: i32) -> u8 {
+    SIGNALLED.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
 
 /// The output of `--usage`.

@@ -22,7 +22,6 @@ use rustix::{
     stdio,
     termios::{isatty, tcgetpgrp},
 };
-use signal_hook::{consts::SIGTSTP, low_level::emulate_default_handler};
 
 /// Polling interval for state without an event: that input was read, and that forkless is in the foreground.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -130,11 +129,9 @@ impl Terminal {
         }
     }
 
-    /// Stops forkless on SIGTSTP, with its terminal modes restored. The program runs on until its terminal is full.
-    pub(crate) fn stop(&mut self) -> io::Result<()> {
+    /// Before a stop of forkless, whose shell needs the modes of the terminal as they were.
+    pub(crate) fn restore_modes(&mut self) {
         self.raw = None;
-        emulate_default_handler(SIGTSTP)?;
-        self.continued()
     }
 
     /// After a stop, the shell has changed the modes of the terminal, and its size may have changed.

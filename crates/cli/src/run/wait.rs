@@ -1,29 +1,33 @@
-//! Waits for the program to end, relays signals, and enforces the timeout.
+//! Supervises the program: forwards signals, stops and continues with it, enforces the timeout, and waits for its end.
 
 use std::{
     io,
-    os::{fd::AsFd, unix::net::UnixStream},
+    os::fd::AsFd,
     process::ExitStatus,
     time::{Duration, Instant},
 };
 
-use forkless::Child;
-use forkless_core::{signals::handler, sys};
+use forkless::{Change, Child, Command};
+use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-};
-use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH},
-    iterator::{backend::SignalDelivery, exfiltrator::SignalOnly},
+    process::{getpid, getsid},
 };
 
-use super::{captured::Captured, terminal::Terminal};
+use super::{
+    captured::Captured,
+    failure::say,
+    job_control::{Foreground, wake_at},
+    options::Place,
+    signals::{Arrived, Recipient, STOPS, Signals},
+    terminal::Terminal,
+};
 
 /// Polling interval for a child without a pidfd.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The timeout options, and where signals go.
+/// The timeout options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// None: no timeout.
@@ -32,8 +36,6 @@ pub(crate) struct Patience {
     pub(crate) signal: i32,
     /// The time from that signal to KILL.
     pub(crate) kill_after: Option<Duration>,
-    /// The program leads a process group; signals are sent to the group.
-    pub(crate) own_group: bool,
 }
 
 /// How the program ended.
@@ -44,27 +46,45 @@ pub(crate) struct Ending {
     pub(crate) timed_out: Option<i32>,
 }
 
-/// Handles the signals that would otherwise kill forkless before the program's status is known.
+/// The timeout while the program runs.
+struct Clock {
+    patience: Patience,
+    deadline: Option<Instant>,
+    /// The last signal sent because of the timeout.
+    sent: Option<i32>,
+}
+
+/// Supervises a program. The table of signals is in `signals.md`.
 ///
-/// Create it before the launch, so that no signal is lost in between. A terminal sends INT and QUIT to the whole foreground
-/// group, including the program, so they are only ignored here. TERM and HUP reach forkless alone and are relayed.
-pub(crate) struct Watch(SignalDelivery<UnixStream, SignalOnly>);
+/// Create it before the launch, so that no signal is lost in between.
+pub(crate) struct Watch {
+    /// The first field, so that the terminal is given back before signals take effect again.
+    foreground: Option<Foreground>,
+    signals: Signals,
+    place: Place,
+    to: Recipient,
+    /// Was the program told that the shell of its terminal has gone?
+    hung_up: bool,
+}
 
 impl Watch {
-    /// `terminal`: also handle TSTP, CONT and WINCH, which `--pty` needs.
+    /// `pty`: forkless relays a pseudo-terminal. `wants_terminal`: the program is to be in the foreground.
     ///
     /// # Errors
     /// If no file descriptor is left.
-    pub(crate) fn new(terminal: bool) -> io::Result<Self> {
-        let (read, write) = UnixStream::pair()?;
-        // A signal that forkless inherited as ignored (nohup, a background job) stays ignored. A handler would be reset to
-        // the default action at exec, and the program would no longer ignore it.
-        let mut signals = vec![SIGINT, SIGQUIT, SIGTERM, SIGHUP];
-        if terminal {
-            signals.extend([SIGTSTP, SIGCONT, SIGWINCH]);
-        }
-        let signals = signals.into_iter().filter(|signal| !is_ignored(*signal));
-        SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
+    pub(crate) fn new(place: Place, pty: bool, wants_terminal: bool) -> io::Result<Self> {
+        // With `--pty` forkless itself reads its terminal. Where these signals are blocked, that fails in the background.
+        let left = if pty { &[SIGTTIN, SIGTTOU][..] } else { &[] };
+        let signals = Signals::take(left)?;
+        let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
+        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession) };
+        let foreground = lends.then(|| Foreground::new(wants_terminal));
+        Ok(Self { foreground, signals, place, to, hung_up: false })
+    }
+
+    /// Starts the program with the signal mask of before.
+    pub(crate) fn leave_mask_to(&self, command: &mut Command, inherits: bool) {
+        self.signals.leave_to(command, inherits);
     }
 
     /// Waits for the program to end. Meanwhile relays its pseudo-terminal, until all output is written, or captures its
@@ -73,43 +93,148 @@ impl Watch {
     /// # Errors
     /// If the program was not started, its status is lost, or its output cannot be written.
     pub(crate) fn wait(
-        mut self,
+        &mut self,
         child: &mut Child,
         patience: Patience,
         mut terminal: Option<Terminal>,
         mut captured: Option<&mut Captured>,
     ) -> io::Result<Ending> {
-        let mut deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
-        let mut timed_out = None;
+        let deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
+        let mut clock = Clock { patience, deadline, sent: None };
+        if let (Some(foreground), Place::OwnGroup) = (&mut self.foreground, self.place) {
+            foreground.launched(child.id());
+        }
         // The size may have changed since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
         loop {
-            if let Some(status) = self.pause(child, deadline, terminal.as_mut(), captured.as_deref_mut())? {
+            if let Some(status) = self.pause(child, clock.deadline, terminal.as_mut(), captured.as_deref_mut())? {
+                // Before the rest of the output, which nobody may read.
+                self.foreground = None;
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
                 captured.map_or(Ok(()), Captured::finish)?;
-                return Ok(Ending { status, timed_out });
+                return Ok(Ending { status, timed_out: clock.sent });
             }
-            for signal in self.0.pending() {
-                match (signal, &mut terminal) {
-                    (SIGTSTP, Some(terminal)) => terminal.stop()?,
-                    (SIGCONT, Some(terminal)) => terminal.continued()?,
-                    (SIGWINCH, Some(terminal)) => terminal.fit()?,
-                    (SIGINT | SIGQUIT, _) if !patience.own_group => {}
-                    _ => send(child, signal, patience.own_group)?,
+            let mut arrived = self.signals.arrived();
+            while !arrived.is_empty() {
+                for signal in &arrived {
+                    self.handle(signal, child, terminal.as_mut())?;
+                }
+                let changed = arrived.iter().any(|signal| signal.number == SIGCHLD);
+                let is_to_stop = arrived.iter().any(|signal| STOPS.contains(&signal.number));
+                arrived.clear();
+                if let Some(signal) = changed.then(|| stopped(child)).transpose()?.flatten() {
+                    // Continued, a program that reads the terminal would forget about the stop that it just got.
+                    if !(self.lends_for(signal) && !is_to_stop && self.lend(child)) {
+                        arrived = self.stop_with(signal, child, &clock, terminal.as_mut())?;
+                    }
                 }
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let signal = if timed_out.is_none() { patience.signal } else { SIGKILL };
-                send(child, signal, patience.own_group)?;
-                if signal != SIGKILL {
-                    // A stopped program does not act on a signal other than KILL until it is continued.
-                    send(child, SIGCONT, patience.own_group)?;
-                }
-                let more = if timed_out.is_none() { patience.kill_after } else { None };
-                deadline = more.and_then(|time| Instant::now().checked_add(time));
-                timed_out = Some(signal);
-            }
+            clock.strike(self.to, child);
         }
+    }
+
+    /// Forwards a signal, if it is for the program.
+    fn handle(&mut self, signal: &Arrived, child: &mut Child, terminal: Option<&mut Terminal>) -> io::Result<()> {
+        match (signal.number, terminal) {
+            (SIGWINCH, Some(terminal)) => terminal.fit()?,
+            (SIGCONT, Some(terminal)) => terminal.continued()?,
+            (number, terminal) if self.place == Place::OwnSession && STOPS.contains(&number) => {
+                return self.stop_both(child, terminal);
+            }
+            (SIGCONT, None) => self.foreground.iter_mut().for_each(Foreground::continued),
+            _ => {}
+        }
+        if self.is_for_program(signal, child) {
+            // forkless may not be allowed to signal a setuid program. Then nothing else can be done for the sender.
+            let _ = self.to.send(child, signal.number, signal.value());
+        }
+        Ok(())
+    }
+
+    fn is_for_program(&self, signal: &Arrived, child: &Child) -> bool {
+        // It has signalled its own group, and gets the signal anyway.
+        let is_from_program = self.place == Place::Beside && signal.is_sent() && signal.sender == child.id();
+        // Such as PIPE, when forkless itself writes to a closed pipe.
+        let is_own = signal.is_sent() && signal.sender == std::process::id();
+        if signal.is_of_a_child() || signal.is_from_timer() || is_from_program || is_own {
+            return false;
+        }
+        // A terminal that hangs up signals the leader of its session alone.
+        if [SIGHUP, SIGCONT].contains(&signal.number) && getsid(None) == Ok(getpid()) {
+            return true;
+        }
+        // Otherwise it signals all of its foreground group.
+        let has_terminal = match self.place {
+            Place::Beside => true,
+            Place::OwnGroup | Place::OtherGroup => self.foreground.as_ref().is_some_and(Foreground::is_lent),
+            // Its own terminal gets the new size, and signals the program.
+            Place::OwnSession => signal.number == SIGWINCH,
+        };
+        !(signal.is_from_terminal() && has_terminal)
+    }
+
+    /// Has the program stopped because it uses the terminal, which forkless can lend?
+    fn lends_for(&self, signal: i32) -> bool {
+        [SIGTTIN, SIGTTOU].contains(&signal) && self.place == Place::OwnGroup
+    }
+
+    /// Lends the terminal to the stopped program and continues it. False if forkless is not in the foreground.
+    fn lend(&mut self, child: &mut Child) -> bool {
+        let done = self.foreground.as_mut().is_some_and(Foreground::lend);
+        if done {
+            let _ = self.to.send(child, SIGCONT, None);
+        }
+        done
+    }
+
+    /// Stops forkless, because the program has stopped. Returns what has arrived since; the SIGCONT among it is forwarded
+    /// to the program as any other signal.
+    fn stop_with(
+        &mut self,
+        signal: i32,
+        child: &mut Child,
+        clock: &Clock,
+        mut terminal: Option<&mut Terminal>,
+    ) -> io::Result<Vec<Arrived>> {
+        let is_use_of_terminal = self.lends_for(signal);
+        let had_terminal = self.foreground.as_mut().is_some_and(Foreground::take_back);
+        terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
+        let timer = wake_at(clock.deadline);
+        // Nobody may be there to continue forkless after a SIGSTOP, which the kernel does not discard.
+        let by = if STOPS.contains(&signal) { signal } else { SIGTSTP };
+        // The terminal signals a whole job.
+        self.signals.stop(by, (had_terminal || is_use_of_terminal) && by == signal);
+        // Before the timer is deleted, with its signal.
+        let arrived = self.signals.arrived();
+        drop(timer);
+        terminal.map_or(Ok(()), Terminal::continued)?;
+        if !arrived.iter().any(|signal| signal.number == SIGCONT) {
+            self.go_on(child, had_terminal, is_use_of_terminal);
+        }
+        Ok(arrived)
+    }
+
+    /// After the kernel has discarded a stop of forkless: no shell would continue the program either.
+    fn go_on(&mut self, child: &mut Child, had_terminal: bool, is_use_of_terminal: bool) {
+        if had_terminal && self.lend(child) {
+            return;
+        }
+        if is_use_of_terminal && !self.hung_up {
+            // As the kernel does with a stopped group when its shell goes. Once: a program may ignore it.
+            self.hung_up = true;
+            let _ = self.to.send(child, SIGHUP, None);
+            let _ = self.to.send(child, SIGCONT, None);
+        }
+    }
+
+    /// Stops forkless and its program in another session, where the kernel discards the other stop signals, until forkless
+    /// is continued.
+    fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
+        let _ = self.to.send(child, SIGSTOP, None);
+        terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
+        self.signals.stop(SIGTSTP, false);
+        let _ = self.to.send(child, SIGCONT, None);
+        terminal.map_or(Ok(()), Terminal::continued)
     }
 
     /// Sleeps until the program has ended, a signal has arrived, a relayed file is ready or the time is up. Returns the
@@ -124,7 +249,7 @@ impl Watch {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.look())?;
         let look = if child.pidfd().is_none() { Some(LOOK_EVERY) } else { None };
-        let mut files = vec![PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN)];
+        let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         files.extend(child.pidfd().map(|pidfd| PollFd::from_borrowed_fd(pidfd, PollFlags::IN)));
         let others = files.len();
         if let Some(terminal) = &terminal {
@@ -151,20 +276,58 @@ impl Watch {
     fn finish(&mut self, mut terminal: Terminal) -> io::Result<()> {
         terminal.program_has_ended()?;
         while !terminal.is_done() {
-            let mut files = vec![PollFd::from_borrowed_fd(self.0.get_read().as_fd(), PollFlags::IN)];
+            let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
             terminal.wants(&mut files);
             let came = sleep(files, None)?;
             terminal.carry(&came[1..])?;
-            for signal in self.0.pending() {
-                match signal {
-                    SIGTSTP => terminal.stop()?,
-                    SIGCONT | SIGWINCH => {}
+            for signal in self.signals.arrived() {
+                match signal.number {
+                    SIGTSTP => {
+                        terminal.restore_modes();
+                        self.signals.stop(SIGTSTP, false);
+                        terminal.continued()?;
+                    }
+                    SIGCONT | SIGWINCH | SIGCHLD | SIGURG => {}
                     _ => return Ok(()),
                 }
             }
         }
         let failed = |error| io::Error::other(format!("cannot write the program's output: {error}"));
         terminal.failure().map_or(Ok(()), |error| Err(failed(error)))
+    }
+}
+
+impl Clock {
+    /// Signals the program if the time is up.
+    fn strike(&mut self, to: Recipient, child: &mut Child) {
+        if self.deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            return;
+        }
+        let signal = if self.sent.is_none() { self.patience.signal } else { SIGKILL };
+        if let Err(error) = to.send(child, signal, None) {
+            say(format_args!("cannot signal the program, which has timed out: {error}"));
+        }
+        if signal != SIGKILL {
+            // A stopped program does not act on a signal other than KILL until it is continued.
+            let _ = to.send(child, SIGCONT, None);
+        }
+        let more = if self.sent.is_none() { self.patience.kill_after } else { None };
+        self.deadline = more.and_then(|time| Instant::now().checked_add(time));
+        self.sent = Some(signal);
+    }
+}
+
+/// The signal by which the program has stopped, if it has.
+fn stopped(child: &mut Child) -> io::Result<Option<i32>> {
+    let mut stopped = None;
+    // The program may have been continued since, or stopped again.
+    loop {
+        match child.wait_change(Some(Duration::ZERO))? {
+            Some(Change::Stopped(signal)) => stopped = Some(signal),
+            Some(Change::Continued) => stopped = None,
+            // The next wait returns the end.
+            _ => return Ok(stopped),
+        }
     }
 }
 
@@ -177,24 +340,4 @@ fn sleep(mut files: Vec<PollFd<'_>>, limit: Option<Duration>) -> io::Result<Vec<
         Err(Errno::INTR) => Ok(vec![PollFlags::empty(); files.len()]),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Sends a signal to the program, or to its process group if it leads one.
-fn send(child: &mut Child, signal: i32, own_group: bool) -> io::Result<()> {
-    if !own_group {
-        return child.signal(signal);
-    }
-    let Ok(group) = i32::try_from(child.id()) else { return child.signal(signal) };
-    // The child is not reaped yet, so its PID has not been reused. A PID is never 0 or 1, whose negatives kill(2) would treat
-    // differently.
-    if sys::kill(-group, signal).is_ok() {
-        return Ok(());
-    }
-    // The group does not exist yet, or the program has left it: signal the program alone.
-    child.signal(signal)
-}
-
-/// Is the signal ignored in this process?
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    sys::signal_action(signal.unsigned_abs()).is_ok_and(|action| handler(&action) == libc::SIG_IGN)
 }

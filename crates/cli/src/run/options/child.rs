@@ -5,11 +5,12 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Du
 
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
+use rustix::process::getpgrp;
 
 use crate::near::did_you_mean;
 
 use super::{
-    super::{failure::Failure, parse, terminal},
+    super::{failure::Failure, job_control::is_in_background, parse, terminal},
     privileges::open_fd,
 };
 
@@ -36,13 +37,14 @@ pub(crate) struct ChildOptions {
           value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty", "pty"])]
     pub(crate) process_group: Option<i32>,
 
-    /// Make the program's process group the foreground group of the terminal on standard input
+    /// Make the program's process group the foreground group of the terminal on standard input, whenever forkless is in
+    /// the foreground
     #[arg(long)]
     pub(crate) foreground: bool,
 
-    /// Send SIG to the program when forkless dies (default: none)
-    #[arg(long, value_name = "SIG", value_parser = parse::signal)]
-    pub(crate) pdeathsig: Option<i32>,
+    /// Send SIG to the program when its parent dies, or none (default: KILL where forkless is the parent)
+    #[arg(long, value_name = "SIG", value_parser = death_signal)]
+    pdeathsig: Option<DeathSignal>,
 
     /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
     #[arg(long)]
@@ -103,6 +105,14 @@ impl ByName {
     }
 }
 
+/// The value of `--pdeathsig`: a signal, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DeathSignal(Option<i32>);
+
+fn death_signal(word: &str) -> Result<DeathSignal, String> {
+    if word == "none" { Ok(DeathSignal(None)) } else { parse::signal(word).map(|signal| DeathSignal(Some(signal))) }
+}
+
 /// A system call by numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Syscall {
@@ -110,10 +120,47 @@ struct Syscall {
     args: Vec<u64>,
 }
 
+/// The session and process group of the program, seen from forkless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The group of forkless.
+    Beside,
+    /// A new group.
+    OwnGroup,
+    /// A group that was there before.
+    OtherGroup,
+    /// A new session.
+    OwnSession,
+}
+
 impl ChildOptions {
-    /// Does the program lead a process group? Signals are then sent to the group.
-    pub(crate) fn leads_a_group(&self) -> bool {
-        self.makes_session() || self.pty.is_some() || self.process_group == Some(0)
+    pub(crate) fn place(&self) -> Place {
+        match self.process_group {
+            _ if self.makes_session() || self.pty.is_some() => Place::OwnSession,
+            Some(0) => Place::OwnGroup,
+            Some(group) if group != getpgrp().as_raw_nonzero().get() => Place::OtherGroup,
+            _ => Place::Beside,
+        }
+    }
+
+    /// Is the program to have the terminal of forkless?
+    pub(crate) fn wants_terminal(&self) -> bool {
+        self.foreground && self.place() != Place::OwnSession
+    }
+
+    /// Is a parent-death signal given?
+    pub(crate) fn has_death_signal(&self) -> bool {
+        self.pdeathsig.is_some_and(|DeathSignal(signal)| signal.is_some())
+    }
+
+    /// The signal that the program gets when its parent dies. By default KILL, where forkless supervises it: a program
+    /// that nobody waits for any more would run on unseen.
+    pub(crate) fn supervised(&self, command: &mut Command, joins_pids: bool) {
+        // The library refuses it for these, and autokill does more.
+        let cannot = joins_pids || self.launcher() == ByName::PosixSpawn || self.pidfd_autokill;
+        if self.pdeathsig.is_none() && !cannot {
+            command.parent_death_signal(libc::SIGKILL);
+        }
     }
 
     /// The file to execute in place of PROGRAM.
@@ -159,10 +206,11 @@ impl ChildOptions {
         if self.ctty {
             command.controlling_terminal(0);
         }
-        if self.foreground {
+        // From the background it would take the terminal from another job.
+        if self.foreground && !(self.wants_terminal() && is_in_background()) {
             command.foreground(0);
         }
-        if let Some(signal) = self.pdeathsig {
+        if let Some(DeathSignal(Some(signal))) = self.pdeathsig {
             command.parent_death_signal(signal);
         }
         command.pidfd_autokill(self.pidfd_autokill);

@@ -15,6 +15,7 @@ use nix::unistd::{Group, User};
 use super::super::{
     failure::Failure,
     parse::{octal, split},
+    sandbox::Ids,
 };
 use crate::near::did_you_mean;
 
@@ -82,7 +83,7 @@ impl Identity {
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         let group_of_user = self.reuid.as_ref().and_then(|user| user.group.as_ref());
         if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
-            return Err(Failure::before(format_args!("--reuid: group {group:?} excludes --regid {other:?}")));
+            return Err(excludes(group, other));
         }
         if let Some(NewUser { name, .. }) = &self.reuid {
             self.set_user(command, name)?;
@@ -98,10 +99,44 @@ impl Identity {
             // As setpriv(1): a program that drops its group would otherwise silently keep the supplementary groups.
             return Err(Failure::before("--regid requires --reuid, --clear-groups, --groups or --keep-groups"));
         }
+        self.set_umask(command);
+        Ok(())
+    }
+
+    pub(crate) fn set_umask(&self, command: &mut Command) {
         if let Some(mask) = self.umask {
             command.umask(mask);
         }
-        Ok(())
+    }
+
+    /// The IDs of a sandboxed program, which are looked up outside of the sandbox. None: none are given.
+    pub(crate) fn outside(&self) -> Result<Option<Ids>, Failure> {
+        if self.reuid.is_none() && self.regid.is_none() && self.groups.is_empty() && !self.keep_groups {
+            return Ok(None);
+        }
+        let Some(NewUser { name, group: group_of_user }) = &self.reuid else {
+            return Err(Failure::before("--sandbox: --regid, --groups and --keep-groups require --reuid"));
+        };
+        if !rustix::process::geteuid().is_root() || self.keep_groups {
+            let why = if self.keep_groups { "--keep-groups is not supported" } else { "only root may use --reuid" };
+            return Err(Failure::before(format_args!("--sandbox: {why}")));
+        }
+        let failed = |error: &dyn Display| Failure::before(format_args!("--reuid: {name:?}: {error}"));
+        let text = name.to_str().unwrap_or_default();
+        let named = User::from_name(text).map_err(|error| failed(&error))?;
+        let uid = named.as_ref().map(|user| user.uid.as_raw()).or_else(|| text.parse().ok());
+        let uid = uid.ok_or_else(|| failed(&"no such user"))?;
+        let known =
+            named.map_or_else(|| User::from_uid(uid.into()), |user| Ok(Some(user))).map_err(|error| failed(&error))?;
+        if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
+            return Err(excludes(group, other));
+        }
+        let gid = match group_of_user.as_ref().or(self.regid.as_ref()) {
+            Some(group) => group_id(group.to_str().unwrap_or_default())
+                .map_err(|why| Failure::before(format_args!("--regid: {why}")))?,
+            None => known.ok_or_else(|| failed(&"no user entry, so --regid is needed"))?.gid.as_raw(),
+        };
+        Ok(Some(Ids { uid, gid, groups: Some(self.groups.clone()) }))
     }
 
     /// Sets the user and the groups that come with it. Current groups are kept only with `--keep-groups`.
@@ -133,6 +168,10 @@ impl Identity {
         }
         Ok(())
     }
+}
+
+fn excludes(group: &OsStr, other: &OsStr) -> Failure {
+    Failure::before(format_args!("--reuid: group {group:?} excludes --regid {other:?}"))
 }
 
 /// Sets the current supplementary groups explicitly if a change of user would drop them.

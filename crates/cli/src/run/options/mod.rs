@@ -9,6 +9,7 @@ mod limits;
 mod mounts;
 mod namespaces;
 mod privileges;
+mod sandbox;
 mod scheduling;
 mod settings;
 mod signals;
@@ -30,9 +31,12 @@ use super::{
 };
 
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::{ChildOptions, step_names};
+pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
-pub(crate) use limits::amount;
+pub(crate) use limits::{amount, ours as own_limit};
+pub(crate) use mounts::Mount;
+pub(crate) use sandbox::Profile;
+pub(crate) use signals::pipe_was_ignored;
 
 /// Run PROGRAM and exit with its exit code
 ///
@@ -119,6 +123,10 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = TIME_OUT, long, requires = "timeout")]
     pub(crate) preserve_status: bool,
 
+    /// Exit with 128+n if signal n kills the program (default: die by that signal, which shells report as 128+n)
+    #[arg(help_heading = REPORTS, long)]
+    pub(crate) signal_exit_code: bool,
+
     /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
@@ -146,6 +154,9 @@ pub(crate) struct RunOptions {
     /// Program to run and its arguments; may be preceded by NAME=VALUE
     #[arg(required_unless_present = "shell", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: sandbox::SandboxOptions,
 
     #[command(flatten)]
     pub(crate) signals: signals::SignalOptions,
@@ -185,12 +196,18 @@ impl RunOptions {
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
         self.child.apply(command)?;
-        self.identity.apply(command)?;
-        self.privileges.apply(command, self.namespaces.changes_user())?;
+        if self.sandbox.sandbox.is_some() {
+            // Its init changes the IDs, and its namespaces and mounts are those of the sandbox.
+            self.identity.set_umask(command);
+            self.privileges.apply(command, true)?;
+        } else {
+            self.identity.apply(command)?;
+            self.privileges.apply(command, self.namespaces.changes_user())?;
+            self.namespaces.apply(command, self.mounts.any())?;
+            self.mounts.apply(command)?;
+        }
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
-        self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
-        self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.settings.apply(command);
         self.limits.apply(command)
@@ -198,7 +215,7 @@ impl RunOptions {
 
     /// Has the program another root, so that its paths are not those of forkless?
     pub(crate) fn changes_root(&self) -> bool {
-        self.mounts.changes_root()
+        self.mounts.changes_root() || self.sandbox.sandbox.is_some()
     }
 
     /// The seccomp filter of the command line with the option that sets it.
@@ -246,4 +263,6 @@ Exit code: that of the program, or
   125    forkless failed: bad option, missing directory or file, no memory, …
   126    the program was found but cannot be executed
   127    the program was not found
-  128+n  the program was killed by signal n";
+  128+n  with --signal-exit-code or after a timeout: signal n killed the program
+Without these, forkless dies by the signal that killed the program; a shell
+reports that as 128+n, too.";

@@ -130,7 +130,11 @@ impl Namespaces {
         Ok(())
     }
 
-    fn joins(&self, kind: Namespace) -> bool {
+    pub(crate) fn hostname(&self) -> Option<&OsString> {
+        self.hostname.as_ref()
+    }
+
+    pub(crate) fn joins(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }
 

@@ -7,7 +7,7 @@ use forkless::Command;
 
 use super::super::{
     parse::{self, Signals},
-    wait::is_ignored,
+    signals::is_ignored,
 };
 
 // No doc comment: clap would take it for the description of `forkless run`.
@@ -36,15 +36,25 @@ pub(crate) struct SignalOptions {
 
     /// Block no signals except those of --block-signal (default: inherit the mask)
     #[arg(long)]
-    empty_signal_mask: bool,
+    pub(crate) empty_signal_mask: bool,
 }
 
 impl SignalOptions {
+    /// Does the program start with no signals blocked but those of `--block-signal`?
+    pub(crate) fn empties_mask(&self) -> bool {
+        self.empty_signal_mask
+    }
+
     /// A listed signal overrides "all": `--ignore-signal --default-signal=TERM` ignores all signals except TERM.
     pub(crate) fn apply(&self, command: &mut Command) {
         let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
             signals.iter().filter(|s| (**s == Signals::All) == all).flat_map(|s| s.numbers()).collect()
         };
+        // Also where forkless itself no longer ignores it when it starts the program.
+        let ignores_chld = is_ignored(libc::SIGCHLD);
+        if ignores_chld {
+            command.signal_ignore(libc::SIGCHLD);
+        }
         for all in [true, false] {
             for signal in numbers(&self.default_signal, all) {
                 command.signal_default(signal);
@@ -53,8 +63,9 @@ impl SignalOptions {
                 command.signal_ignore(signal);
             }
             for signal in numbers(&self.inherit_signal, all) {
-                match (signal, PIPE_WAS_IGNORED.load(Ordering::Relaxed)) {
-                    (libc::SIGPIPE, false) => command.signal_default(signal),
+                match signal {
+                    libc::SIGPIPE if !pipe_was_ignored() => command.signal_default(signal),
+                    libc::SIGCHLD if ignores_chld => command.signal_ignore(signal),
                     _ => command.signal_inherit(signal),
                 };
             }
@@ -64,6 +75,11 @@ impl SignalOptions {
         }
         command.inherit_signal_mask(!self.empty_signal_mask);
     }
+}
+
+/// Was SIGPIPE ignored when forkless was started?
+pub(crate) fn pipe_was_ignored() -> bool {
+    PIPE_WAS_IGNORED.load(Ordering::Relaxed)
 }
 
 /// Whether SIGPIPE was ignored when forkless was started. Rust's runtime ignores it before `main` begins, so `main` can no

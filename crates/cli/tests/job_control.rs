@@ -1,0 +1,496 @@
+//! Supervised programs as jobs of interactive shells: keys, `fg`, `bg`, the foreground of the terminal, and other
+//! programs between the terminal and forkless.
+
+mod jobs;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, pipe},
+};
+
+use forkless::{Command, Pty, PtySize};
+use jobs::{BINARY, CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Session, has, shells};
+
+/// A supervised program in the group of forkless.
+const PLAIN: &str = "$F run --timeout 100";
+/// In a group of its own.
+const GROUP: &str = "$F run --timeout 100 --process-group";
+/// In a group of its own that has the terminal.
+const FOREGROUND: &str = "$F run --timeout 100 --process-group --foreground";
+
+/// Shows "is-up" when it runs, and "back" when it was continued. Not a script: Ctrl-Z does not stop dash in its vfork(2), and
+/// Ctrl-C does not end bash between two children.
+const ALIVE: &str =
+    r#"perl -e '$| = 1; $SIG{CONT} = sub { print "ba" . "ck\n" }; print "is-u" . "p\n"; sleep 1 while 1'"#;
+/// Shows "is-up", then what it reads.
+const CAT: &str = "sh -c 'echo is-u''p; exec cat'";
+
+/// Runs the test with each shell.
+fn with_shells(test: &str, body: impl Fn(&mut Session, &str)) {
+    for name in shells(test) {
+        body(&mut Session::shell(name), name);
+    }
+}
+
+// ---- keys ----
+
+#[test]
+fn ctrl_c_ends_the_program_and_the_loop_of_the_shell() {
+    with_shells("ctrl_c_ends_the_program_and_the_loop_of_the_shell", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.line(&format!("for i in 1 2 3; do {run} sh -c \"echo is-u''p $i; exec cat\"; done"));
+            session.expect("is-up 1");
+            session.keys(CTRL_C);
+            let text = session.prompt();
+            assert!(!text.contains("is-up 2"), "{run}: {text}");
+            assert_eq!(session.status(), 130, "{run}");
+        }
+    });
+}
+
+#[test]
+fn ctrl_c_does_not_end_forkless_before_a_program_that_handles_it() {
+    with_shells("ctrl_c_does_not_end_forkless_before_a_program_that_handles_it", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            let script =
+                r#"$| = 1; $SIG{INT} = sub { print "cau" . "ght\n"; exit 3 }; print "is-u" . "p\n"; sleep 1 while 1"#;
+            session.line(&format!("{run} perl -e '{script}'"));
+            session.expect("is-up");
+            session.keys(CTRL_C);
+            session.expect("caught");
+            let text = session.prompt();
+            // The terminal signals the group, and forkless does not repeat it.
+            assert!(!text.contains("caught"), "{text}");
+            assert_eq!(session.status(), 3, "{run}");
+        }
+    });
+}
+
+#[test]
+fn ctrl_backslash_ends_the_program_with_one_core_dump_at_most() {
+    let directory = tempfile::tempdir().expect("a directory");
+    with_shells("ctrl_backslash_ends_the_program_with_one_core_dump_at_most", |session, _| {
+        session.run(&format!("cd {}; ulimit -c 100", directory.path().display()));
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            // The program does not dump core. forkless, which may, must not either.
+            session.line(&format!("{run} sh -c 'ulimit -c 0; echo is-u''p; exec cat'"));
+            session.expect("is-up");
+            session.keys(CTRL_BACKSLASH);
+            let text = session.prompt();
+            assert!(!text.contains("core dumped"), "{text}");
+            assert_eq!(session.status(), 131, "{run}");
+        }
+    });
+    assert_eq!(fs::read_dir(directory.path()).expect("list").count(), 0, "a core dump");
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_continues_it() {
+    with_shells("ctrl_z_stops_the_job_and_fg_continues_it", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.line(&format!("{run} {CAT}"));
+            session.expect("is-up");
+            for _ in 0..3 {
+                session.input("again");
+                session.expect("again\r\nagain");
+                session.keys(CTRL_Z);
+                session.expect("Stopped");
+                session.prompt();
+                session.line("fg");
+                session.expect("cat");
+            }
+            session.input("again");
+            session.expect("again\r\nagain");
+            session.keys(CTRL_C);
+            session.prompt();
+            assert_eq!(session.status(), 130, "{run}");
+        }
+    });
+}
+
+#[test]
+fn bg_continues_the_program_without_the_terminal() {
+    with_shells("bg_continues_the_program_without_the_terminal", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            let script =
+                "echo is-u''p; read a; echo re''ad $a; trap \"echo go''ne; exit\" USR1; while :; do sleep 0.01; done";
+            session.line(&format!("{run} bash -c '{script}'"));
+            session.expect("is-up");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            // It reads from the terminal, so it stops again. The shell has the terminal all the time.
+            session.run("bg");
+            session.child_stops();
+            session.line("fg");
+            session.expect("sh -c");
+            session.input("word");
+            session.expect("read word");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.run("bg");
+            session.run("echo the shell has the terminal");
+            session.run("kill -USR1 %1");
+            session.run("wait");
+            assert!(session.run("jobs").lines().count() <= 2);
+        }
+    });
+}
+
+#[test]
+fn job_started_in_the_background_does_not_take_the_terminal() {
+    with_shells("job_started_in_the_background_does_not_take_the_terminal", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.run(&format!("{run} cat &"));
+            session.child_stops();
+            session.line("fg");
+            session.expect("cat");
+            session.input("here");
+            session.expect("here\r\nhere");
+            session.keys(CTRL_D);
+            session.prompt();
+            assert_eq!(session.status(), 0, "{run}");
+        }
+    });
+}
+
+#[test]
+fn a_stopped_job_times_out() {
+    with_shells("a_stopped_job_times_out", |session, _| {
+        for options in ["", "--process-group", "--process-group --foreground"] {
+            session.line(&format!("$F run --timeout 2s {options} sh -c 'echo is-u''p; exec cat'"));
+            session.expect("is-up");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.children_end();
+            session.run("echo the shell has the terminal");
+        }
+    });
+}
+
+#[test]
+fn stop_of_the_program_alone_stops_the_job() {
+    with_shells("stop_of_the_program_alone_stops_the_job", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.line(&format!("{run} sh -c 'echo is-u''p; kill -STOP $$; echo continu''ed; exec cat'"));
+            session.expect("is-up");
+            session.expect("Stopped");
+            session.prompt();
+            session.line("fg");
+            session.expect("continued");
+            session.input("word");
+            session.expect("word\r\nword");
+            session.keys(CTRL_C);
+            session.prompt();
+        }
+    });
+}
+
+#[test]
+fn ctrl_z_in_a_pipeline_stops_all_of_it() {
+    with_shells("ctrl_z_in_a_pipeline_stops_all_of_it", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.line(&format!("{run} {CAT} | cat"));
+            session.expect("is-up");
+            session.input("one");
+            session.expect("one\r\none");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.line("fg");
+            session.expect("| cat");
+            session.input("two");
+            session.expect("two\r\ntwo");
+            session.keys(CTRL_C);
+            session.prompt();
+        }
+    });
+}
+
+// ---- the terminal is given back ----
+
+#[test]
+fn script_reads_on_after_the_foreground_was_lent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ways = [
+        ("--process-group --foreground true", 0),
+        ("--process-group --foreground sh -c 'exit 3'", 3),
+        ("--process-group --foreground sh -c 'kill -TERM $$'", 143),
+        ("--process-group --foreground sh -c 'kill -KILL $$'", 137),
+        ("--process-group --foreground --timeout 100ms sleep 100", 124),
+        ("--process-group --foreground --timeout 100ms --signal KILL sleep 100", 137),
+        ("--process-group --foreground /no/such/program", 127),
+        ("--process-group --foreground /", 126),
+        ("--process-group --foreground --fd 9=/no/such/directory/file true", 125),
+        ("--process-group --foreground --usage --capture --stdout=null true", 0),
+        ("--process-group --timeout 100 sh -c 'read word </dev/tty; exit 4'", 4),
+    ];
+    with_shells("script_reads_on_after_the_foreground_was_lent", |session, name| {
+        for (words, status) in ways {
+            let script = directory.path().join("script");
+            let text = format!("echo sta''rt\n$F run {words}\necho st=$?\nread word\necho got $word\n");
+            fs::write(&script, text).expect("a script");
+            session.line(&format!("{name} {}", script.display()));
+            session.expect("start");
+            if status == 4 {
+                session.input("for the program");
+            }
+            session.expect(&format!("st={status}"));
+            session.input("word");
+            session.expect("got word");
+            session.prompt();
+        }
+    });
+}
+
+#[test]
+fn own_group_in_a_script_uses_the_terminal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    with_shells("own_group_in_a_script_uses_the_terminal", |session, name| {
+        let script = directory.path().join("script");
+        fs::write(
+            &script,
+            "echo sta''rt; $F run --timeout 100 --process-group cat\necho st=$?\nread word\necho got $word\n",
+        )
+        .expect("a script");
+        let script = format!("{name} {}", script.display());
+        session.line(&script);
+        session.expect("start");
+        session.input("one");
+        session.expect("one\r\none");
+        // Ctrl-Z stops the script too, as without forkless.
+        session.keys(CTRL_Z);
+        session.expect("Stopped");
+        session.prompt();
+        session.line("fg");
+        session.expect("script");
+        session.input("two");
+        session.expect("two\r\ntwo");
+        session.keys(CTRL_D);
+        session.expect("st=0");
+        session.line("word");
+        session.expect("got word");
+        session.prompt();
+        // As every program in a group of its own, it gets Ctrl-C alone.
+        session.line(&script);
+        session.expect("start");
+        session.input("one");
+        session.expect("one\r\none");
+        session.keys(CTRL_C);
+        session.expect("st=130");
+        session.input("word");
+        session.expect("got word");
+        session.prompt();
+    });
+}
+
+// ---- the size ----
+
+#[test]
+fn change_of_the_size_reaches_the_program_once() {
+    with_shells("change_of_the_size_reaches_the_program_once", |session, _| {
+        for (index, run) in [PLAIN, GROUP, FOREGROUND].into_iter().enumerate() {
+            let script =
+                r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty" }; print "is-u" . "p\n"; sleep 1 while 1"#;
+            session.line(&format!("{run} perl -e '{script}'"));
+            session.expect("is-up");
+            let rows = 30 + index as u16;
+            session.pty.resize(PtySize::new(rows, 90)).expect("resize");
+            session.expect(&format!("{rows} 90"));
+            session.keys(CTRL_C);
+            let text = session.prompt();
+            assert!(!text.contains(" 90"), "{run}: {text}");
+        }
+    });
+}
+
+// ---- pipes ----
+
+#[test]
+fn closed_and_full_pipes() {
+    with_shells("closed_and_full_pipes", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            assert!(session.run(&format!("{run} yes | head -1")).contains("\r\ny\r\n"));
+            session.line(&format!("{run} sh -c 'exec yes 2>&-' 2>&1 >&2 | (head -c 1 >/dev/null; exit 9)"));
+            session.prompt();
+            assert_eq!(session.status(), 9);
+            // Nobody reads: the program waits, and can be stopped and ended.
+            session.line(&format!("{run} yes | {ALIVE}"));
+            session.expect("is-up");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.line("fg");
+            session.expect("back");
+            session.keys(CTRL_C);
+            session.prompt();
+        }
+        for run in [PLAIN, GROUP] {
+            session.run(&format!("{run} cat <&-"));
+            session.run(&format!("{run} cat </dev/null"));
+            assert_eq!(session.status(), 0);
+        }
+    });
+}
+
+#[test]
+fn death_by_sigpipe_is_seen_in_a_pipeline() {
+    if !has("death_by_sigpipe_is_seen_in_a_pipeline", "bash") || shells("pty").is_empty() {
+        return;
+    }
+    let mut session = Session::shell("bash");
+    session.run("$F run --timeout 100 yes | head -1; echo ${PIPESTATUS[*]} | sed 's/^/statuses /'");
+    assert!(session.transcript().contains("statuses 141 0"), "{}", session.transcript());
+}
+
+// ---- forkless in forkless, and under other programs ----
+
+#[test]
+fn nested_runs_stop_and_continue_together() {
+    with_shells("nested_runs_stop_and_continue_together", |session, _| {
+        let pairs =
+            [[PLAIN, PLAIN], [PLAIN, FOREGROUND], [FOREGROUND, PLAIN], [FOREGROUND, FOREGROUND], [GROUP, GROUP]];
+        for [outer, inner] in pairs {
+            session.line(&format!("{outer} {inner} {CAT}"));
+            session.expect("is-up");
+            session.input("one");
+            session.expect("one\r\none");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.line("fg");
+            session.expect("cat");
+            session.input("two");
+            session.expect("two\r\ntwo");
+            session.keys(CTRL_C);
+            session.prompt();
+            assert_eq!(session.status(), 130, "{outer} {inner}");
+        }
+    });
+}
+
+#[test]
+fn interactive_shell_as_the_program() {
+    with_shells("interactive_shell_as_the_program", |session, name| {
+        for run in [PLAIN, GROUP, FOREGROUND, "$F run --timeout 100 --pty"] {
+            let shell = if name == "bash" { "bash --norc --noprofile -i" } else { "dash -i" };
+            session.run(&format!("{run} {shell}"));
+            session.line(ALIVE);
+            session.expect("is-up");
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            session.line("fg");
+            session.expect("back");
+            session.keys(CTRL_C);
+            session.prompt();
+            session.run("exit 6");
+            assert_eq!(session.status(), 6, "{run}");
+        }
+    });
+}
+
+#[test]
+fn under_script() {
+    if !has("under_script", "script") {
+        return;
+    }
+    with_shells("under_script", |session, name| {
+        let shell = if name == "bash" { "bash --norc --noprofile -i" } else { "dash -i" };
+        // The prompt again: the shell that script starts for the command forgets it.
+        session.run(&format!("script -q -c \"env PS1='ready''$ ' {shell}\" /dev/null"));
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            keys_work(session, run);
+        }
+        session.run("exit");
+    });
+}
+
+/// A program that a user stops, continues and ends.
+fn keys_work(session: &mut Session, run: &str) {
+    session.line(&format!("{run} {ALIVE}"));
+    session.expect("is-up");
+    session.keys(CTRL_Z);
+    session.expect("Stopped");
+    session.prompt();
+    session.line("fg");
+    session.expect("back");
+    session.keys(CTRL_C);
+    session.prompt();
+    assert_eq!(session.status(), 130, "{run}");
+}
+
+/// As sshd starts a command (`ssh -t`): a session and a terminal, but no shell that would continue a stopped job.
+#[test]
+fn as_the_leader_of_a_session_nothing_stays_stopped() {
+    if shells("as_the_leader_of_a_session_nothing_stays_stopped").is_empty() {
+        return;
+    }
+    for options in [&[][..], &["--process-group"], &["--process-group", "--foreground"]] {
+        let words = [&[BINARY, "run", "--timeout", "100"], options, &["cat"]].concat();
+        let mut session = Session::start(&words);
+        session.line("one");
+        session.expect("one\r\none");
+        for _ in 0..3 {
+            session.keys(CTRL_Z);
+            session.line("two");
+            session.expect("two\r\ntwo");
+        }
+        session.keys(CTRL_C);
+        assert_eq!(jobs::shown(session.end()), 130, "{options:?}");
+    }
+}
+
+#[test]
+fn hangup_of_the_terminal_ends_the_program() {
+    if shells("hangup_of_the_terminal_ends_the_program").is_empty() {
+        return;
+    }
+    for options in [&[][..], &["--process-group"], &["--process-group", "--foreground"], &["--pty"]] {
+        let (read, write) = pipe().expect("a pipe");
+        let pty = Pty::open(PtySize::default()).expect("a terminal");
+        let mut command = Command::new(BINARY);
+        command.args(["run", "--timeout", "100", "--fd", "3=3"]).args(options);
+        command.args(["sh", "-c", "echo on >&3; exec sleep 100"]).pty(&pty).fd(write, 3);
+        let mut child = command.spawn().expect("starts");
+        drop(command);
+        let mut reader = BufReader::new(read);
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        assert_eq!(line, "on\n");
+        drop(pty);
+        child.wait_timeout(jobs::LIMIT).expect("wait").expect("an end");
+        // The end of the pipe: the program has ended, too.
+        assert_eq!(reader.read(&mut [0]).expect("read"), 0);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_parallel_make() {
+    if !has("ctrl_c_ends_a_parallel_make", "make") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    for run in [PLAIN, GROUP] {
+        let run = run.replace("$F", "$$F");
+        let text = format!(
+            "all: a b c d\na b c d:\n\t@{run} sh -c 'echo $@ is on; exec sleep 100'\nquick: q1 q2 q3\nq1 q2 q3:\n\t@{run} true\n"
+        );
+        fs::write(directory.path().join("Makefile"), text).expect("a makefile");
+        with_shells("ctrl_c_ends_a_parallel_make", |session, _| {
+            session.run(&format!("cd {}", directory.path().display()));
+            session.line("make -j4 all");
+            for _ in 0..4 {
+                session.expect("is on");
+            }
+            session.keys(CTRL_C);
+            session.prompt();
+            session.children_end();
+            assert_ne!(session.status(), 0);
+            session.run("make -j4 quick");
+            assert_eq!(session.status(), 0);
+        });
+    }
+}

@@ -1,0 +1,206 @@
+//! Programs on a pseudo-terminal, driven by keys as a user would.
+
+#![allow(dead_code, reason = "each test program uses only a part of it")]
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::process::ExitStatusExt,
+    process::ExitStatus,
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use forkless::{Child, Command, Pty, PtySize};
+use rustix::termios::{LocalModes, tcgetattr};
+
+/// What ends a test that hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_forkless");
+
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_Z: &str = "\x1a";
+pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
+pub(crate) const CTRL_D: &str = "\x04";
+
+/// The prompt of the shells. Typed lines do not contain it.
+const PROMPT: &str = "ready$ ";
+
+/// A program on a terminal.
+pub(crate) struct Session {
+    pub(crate) pty: Pty,
+    pub(crate) child: Child,
+    output: Receiver<Vec<u8>>,
+    /// All that was shown.
+    shown: String,
+    /// How much of it was expected so far.
+    seen: usize,
+}
+
+impl Session {
+    /// Starts the program as the leader of a session with a new terminal.
+    pub(crate) fn start(words: &[&str]) -> Self {
+        let pty = Pty::open(PtySize::new(24, 80)).expect("a terminal");
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir("/tmp").pty(&pty);
+        // No colours, no bracketed paste, no history.
+        for (name, value) in [("TERM", "dumb"), ("INPUTRC", "/dev/null"), ("HISTFILE", ""), ("ENV", ""), ("F", BINARY)]
+        {
+            command.env(name, value);
+        }
+        command.env("PS1", PROMPT).env("LC_ALL", "C");
+        let child = command.spawn().expect("the program starts");
+        let (sender, output) = channel();
+        let mut reader = pty.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { pty, child, output, shown: String::new(), seen: 0 }
+    }
+
+    /// An interactive shell, `bash` or `dash`, at its first prompt.
+    pub(crate) fn shell(name: &str) -> Self {
+        let words: &[&str] = if name == "bash" { &["bash", "--norc", "--noprofile", "-i"] } else { &[name, "-i"] };
+        let mut session = Self::start(words);
+        session.expect(PROMPT);
+        session
+    }
+
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.pty.write_all(keys.as_bytes()).expect("write");
+    }
+
+    /// Types a line.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.keys(line);
+        self.keys("\n");
+    }
+
+    /// Types a line for a program. The shell must have set the terminal up for it: bash itself reads in another mode, and a
+    /// change of the mode spoils what was typed before.
+    pub(crate) fn input(&mut self, line: &str) {
+        let deadline = Instant::now() + LIMIT;
+        while !tcgetattr(&self.pty).expect("modes").local_modes.contains(LocalModes::ICANON) {
+            assert!(Instant::now() < deadline, "no program reads:\n{}", self.shown);
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.line(line);
+    }
+
+    /// Waits until the text is shown, after what was expected before. Returns what was shown up to there.
+    pub(crate) fn expect(&mut self, wanted: &str) -> String {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(at) = self.shown[self.seen..].find(wanted) {
+                let end = self.seen + at + wanted.len();
+                let text = self.shown[self.seen..end].to_owned();
+                self.seen = end;
+                return text;
+            }
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.shown += &String::from_utf8_lossy(&bytes),
+                Err(RecvTimeoutError::Timeout) => panic!("no {wanted:?} after {LIMIT:?}:\n{}", self.shown),
+                Err(RecvTimeoutError::Disconnected) => panic!("the end before {wanted:?}:\n{}", self.shown),
+            }
+        }
+    }
+
+    /// Waits for the prompt of the shell.
+    pub(crate) fn prompt(&mut self) -> String {
+        self.expect(PROMPT)
+    }
+
+    /// The exit status of the last command, as the shell shows it.
+    pub(crate) fn status(&mut self) -> i32 {
+        // In pieces, so that the echo of the line is no answer.
+        self.line("echo sta''tus=$?.");
+        self.expect("status=");
+        let text = self.expect(".");
+        self.prompt();
+        text.trim_end_matches('.').parse().unwrap_or_else(|_| panic!("a number: {}", self.shown))
+    }
+
+    /// Runs a line and waits for the next prompt. Returns what was shown.
+    pub(crate) fn run(&mut self, line: &str) -> String {
+        self.line(line);
+        self.prompt()
+    }
+
+    pub(crate) fn transcript(&self) -> String {
+        self.shown.replace(BINARY, "forkless").replace('\r', "")
+    }
+
+    /// Waits until a child of the program, such as a job of the shell, is stopped.
+    pub(crate) fn child_stops(&mut self) {
+        self.wait_for("a stopped child", |states| states.contains(&'T'));
+    }
+
+    /// Waits until the program has no children but zombies.
+    pub(crate) fn children_end(&mut self) {
+        self.wait_for("the end of all children", |states| states.iter().all(|state| *state == 'Z'));
+    }
+
+    fn wait_for(&self, what: &str, is_so: impl Fn(&[char]) -> bool) {
+        let deadline = Instant::now() + LIMIT;
+        while !is_so(&states_of_children(self.child.id())) {
+            assert!(Instant::now() < deadline, "no {what}:\n{}", self.shown);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for the end of the program.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        self.child.wait_timeout(LIMIT).expect("wait").unwrap_or_else(|| panic!("it runs on:\n{}", self.shown))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        if thread::panicking() {
+            eprintln!("---- shown:\n{}\n----", self.transcript());
+        }
+    }
+}
+
+/// The states of the children of a process, as proc(5) shows them.
+fn states_of_children(pid: u32) -> Vec<char> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let state = |pid: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        text.rsplit_once(") ")?.1.chars().next()
+    };
+    children.split_whitespace().filter_map(state).collect()
+}
+
+/// The shells to test with.
+pub(crate) fn shells(test: &str) -> Vec<&'static str> {
+    if let Err(error) = Pty::open(PtySize::default()) {
+        eprintln!("SKIPPED: {test}, because a pseudo-terminal cannot be opened: {error}");
+        return Vec::new();
+    }
+    ["bash", "dash"].into_iter().filter(|name| has(test, name)).collect()
+}
+
+/// Is the program installed? Otherwise a test is skipped.
+pub(crate) fn has(test: &str, program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or(OsString::from("/usr/bin")))
+        .any(|directory| File::open(directory.join(program)).is_ok());
+    if !found {
+        eprintln!("SKIPPED: {test} with {program}, because it is not installed");
+    }
+    found
+}
+
+/// The status as a shell shows it.
+pub(crate) fn shown(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).expect("an end")
+}
