@@ -26,7 +26,7 @@ pub(crate) type Definition = fn() -> Command;
 /// Parses the command line as [`Parser::try_parse`] does, with the help of this module.
 pub(crate) fn parse<P: Parser>() -> Result<P, Error> {
     let mut command = attach(P::command);
-    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let mut matches = command.try_get_matches_from_mut(crate::xargs::arguments(std::env::args_os()))?;
     P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
