@@ -44,7 +44,12 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = asked.launch()?;
+    let (mut child, told) = match asked.launch() {
+        Ok(launched) => launched,
+        Err(error) => {
+            return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
+        }
+    };
     if options.route {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));

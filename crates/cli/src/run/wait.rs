@@ -1,8 +1,9 @@
 //! Supervises the program: forwards signals, stops and continues with it, enforces the timeout, and waits for its end.
 
 use std::{
+    collections::BTreeSet,
     io,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::process::ExitStatusExt},
     process::ExitStatus,
     time::{Duration, Instant},
 };
@@ -63,6 +64,8 @@ pub(crate) struct Watch {
     signals: Signals,
     place: Place,
     to: Recipient,
+    /// The signals that have arrived so far.
+    seen: BTreeSet<i32>,
     /// Was the program told that the shell of its terminal has gone?
     hung_up: bool,
 }
@@ -79,7 +82,7 @@ impl Watch {
         let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
         let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession) };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
-        Ok(Self { foreground, signals, place, to, hung_up: false })
+        Ok(Self { foreground, signals, place, to, seen: BTreeSet::new(), hung_up: false })
     }
 
     /// Starts the program with the signal mask of before.
@@ -96,45 +99,96 @@ impl Watch {
         &mut self,
         child: &mut Child,
         patience: Patience,
-        mut terminal: Option<Terminal>,
-        mut captured: Option<&mut Captured>,
+        terminal: Option<Terminal>,
+        captured: Option<&mut Captured>,
     ) -> io::Result<Ending> {
         let deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut clock = Clock { patience, deadline, sent: None };
+        let status = match self.supervise(child, &mut clock, terminal, captured) {
+            Err(error) => self.killed_early(error, clock.sent)?,
+            Ok(status) => status,
+        };
+        Ok(Ending { status, timed_out: clock.sent })
+    }
+
+    /// The status of a child that a signal for the program has killed before it could execute the program.
+    ///
+    /// # Errors
+    /// The given error, if it is another one.
+    pub(crate) fn killed_early(&mut self, error: io::Error, sent: Option<i32>) -> io::Result<ExitStatus> {
+        // A terminal may have signalled both.
+        self.seen.extend(self.signals.arrived().iter().map(|signal| signal.number).chain(sent));
+        let killer = forkless::Error::of(&error).and_then(forkless::Error::signal);
+        match killer.filter(|signal| self.seen.contains(signal)) {
+            Some(signal) => Ok(ExitStatus::from_raw(signal)),
+            None => Err(error),
+        }
+    }
+
+    fn supervise(
+        &mut self,
+        child: &mut Child,
+        clock: &mut Clock,
+        mut terminal: Option<Terminal>,
+        mut captured: Option<&mut Captured>,
+    ) -> io::Result<ExitStatus> {
         if let (Some(foreground), Place::OwnGroup) = (&mut self.foreground, self.place) {
             foreground.launched(child.id());
         }
         // The size may have changed since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
+        // The terminal may have sent these before the program existed. If it has got them too, they are one: it has not run
+        // yet.
+        let mut arrived = self.signals.arrived();
+        let mut is_early = true;
         loop {
+            while !arrived.is_empty() {
+                arrived = self.take(&arrived, is_early, child, clock, terminal.as_mut())?;
+            }
+            is_early = false;
+            clock.strike(self.to, child);
             if let Some(status) = self.pause(child, clock.deadline, terminal.as_mut(), captured.as_deref_mut())? {
                 // Before the rest of the output, which nobody may read.
                 self.foreground = None;
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
                 captured.map_or(Ok(()), Captured::finish)?;
-                return Ok(Ending { status, timed_out: clock.sent });
+                return Ok(status);
             }
-            let mut arrived = self.signals.arrived();
-            while !arrived.is_empty() {
-                for signal in &arrived {
-                    self.handle(signal, child, terminal.as_mut())?;
-                }
-                let changed = arrived.iter().any(|signal| signal.number == SIGCHLD);
-                let is_to_stop = arrived.iter().any(|signal| STOPS.contains(&signal.number));
-                arrived.clear();
-                if let Some(signal) = changed.then(|| stopped(child)).transpose()?.flatten() {
-                    // Continued, a program that reads the terminal would forget about the stop that it just got.
-                    if !(self.lends_for(signal) && !is_to_stop && self.lend(child)) {
-                        arrived = self.stop_with(signal, child, &clock, terminal.as_mut())?;
-                    }
-                }
-            }
-            clock.strike(self.to, child);
+            arrived = self.signals.arrived();
+        }
+    }
+
+    /// Acts on the signals that have arrived. Returns those that have arrived since.
+    fn take(
+        &mut self,
+        arrived: &[Arrived],
+        is_early: bool,
+        child: &mut Child,
+        clock: &Clock,
+        mut terminal: Option<&mut Terminal>,
+    ) -> io::Result<Vec<Arrived>> {
+        self.seen.extend(arrived.iter().map(|signal| signal.number));
+        for signal in arrived {
+            self.handle(signal, is_early, child, terminal.as_deref_mut())?;
+        }
+        let is_to_stop = arrived.iter().any(|signal| STOPS.contains(&signal.number));
+        let changed = arrived.iter().any(|signal| signal.number == SIGCHLD);
+        match changed.then(|| stopped(child)).transpose()?.flatten() {
+            None => Ok(Vec::new()),
+            // Continued, a program that reads the terminal would forget about the stop that it just got.
+            Some(signal) if self.lends_for(signal) && !is_to_stop && self.lend(child) => Ok(Vec::new()),
+            Some(signal) => self.stop_with(signal, child, clock, terminal),
         }
     }
 
     /// Forwards a signal, if it is for the program.
-    fn handle(&mut self, signal: &Arrived, child: &mut Child, terminal: Option<&mut Terminal>) -> io::Result<()> {
+    fn handle(
+        &mut self,
+        signal: &Arrived,
+        is_early: bool,
+        child: &mut Child,
+        terminal: Option<&mut Terminal>,
+    ) -> io::Result<()> {
         match (signal.number, terminal) {
             (SIGWINCH, Some(terminal)) => terminal.fit()?,
             (SIGCONT, Some(terminal)) => terminal.continued()?,
@@ -144,14 +198,14 @@ impl Watch {
             (SIGCONT, None) => self.foreground.iter_mut().for_each(Foreground::continued),
             _ => {}
         }
-        if self.is_for_program(signal, child) {
+        if self.is_for_program(signal, is_early, child) {
             // forkless may not be allowed to signal a setuid program. Then nothing else can be done for the sender.
             let _ = self.to.send(child, signal.number, signal.value());
         }
         Ok(())
     }
 
-    fn is_for_program(&self, signal: &Arrived, child: &Child) -> bool {
+    fn is_for_program(&self, signal: &Arrived, is_early: bool, child: &Child) -> bool {
         // It has signalled its own group, and gets the signal anyway.
         let is_from_program = self.place == Place::Beside && signal.is_sent() && signal.sender == child.id();
         // Such as PIPE, when forkless itself writes to a closed pipe.
@@ -170,7 +224,7 @@ impl Watch {
             // Its own terminal gets the new size, and signals the program.
             Place::OwnSession => signal.number == SIGWINCH,
         };
-        !(signal.is_from_terminal() && has_terminal)
+        is_early || !(signal.is_from_terminal() && has_terminal)
     }
 
     /// Has the program stopped because it uses the terminal, which forkless can lend?
