@@ -59,6 +59,12 @@ impl Run {
         status
     }
 
+    /// Has forkless ended? It is not reaped.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.forkless)), options).expect("a child").is_some()
+    }
+
     /// Waits until forkless is stopped; the signal that stopped it.
     fn stops(&self) -> i32 {
         let pid = WaitId::Pid(Pid::from_child(&self.forkless));
@@ -76,7 +82,7 @@ fn command(options: &[&str], program: &[&str]) -> Command {
 /// Prints the number of each signal that it gets, and exits with 0 at TERM.
 const NAMES_SIGNALS: &str = r#"use POSIX; $| = 1;
     for my $n (1 .. 31, 34 .. 64) { next if $n == 9 || $n == 19;
-        my $action = POSIX::SigAction->new(sub { print "$n\n"; exit 0 if $n == 15 });
+        my $action = POSIX::SigAction->new(sub { syswrite STDOUT, "$n\n"; exit 0 if $n == 15 });
         $action->safe(1); POSIX::sigaction($n, $action) or die $n }
     print "ready\n"; sleep 1 while 1"#;
 
@@ -118,7 +124,7 @@ fn value_of_a_queued_signal_is_forwarded() {
 
 #[test]
 fn two_signals_at_once_both_reach_the_program() {
-    let script = r#"$| = 1; $SIG{$_} = sub { print "$_[0]\n"; exit 3 if ++$n == 2 } for qw(USR1 USR2); print "ready\n"; sleep 1 while 1"#;
+    let script = r#"$| = 1; $SIG{$_} = sub { syswrite STDOUT, "$_[0]\n"; exit 3 if ++$n == 2 } for qw(USR1 USR2); print "ready\n"; sleep 1 while 1"#;
     for place in PLACES {
         let mut run = Run::start(place, &["perl", "-e", script]);
         run.kill(libc::SIGUSR2);
@@ -130,30 +136,31 @@ fn two_signals_at_once_both_reach_the_program() {
     }
 }
 
+/// forkless with these signals ignored.
+fn ignoring(program: &[&str]) -> Command {
+    let script = r#"$SIG{$_} = "IGNORE" for qw(USR1 HUP CHLD); exec @ARGV"#;
+    let mut perl = Command::new("perl");
+    perl.args(["-e", script, BINARY, "run", "--timeout", "100"]).args(program);
+    perl
+}
+
 #[test]
 fn inherited_ignored_signals_stay_ignored() {
-    let script =
-        r#"$SIG{$_} = "IGNORE" for qw(USR1 HUP CHLD); exec shift, "run", "--timeout", "100", "sh", "-c", shift"#;
-    let program = "echo ready; grep SigIgn /proc/$$/status; read -r line";
-    let mut perl = Command::new("perl");
-    let mut forkless =
-        perl.args(["-e", script, BINARY, program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("perl");
-    let mut output = BufReader::new(forkless.stdout.take().expect("a pipe"));
-    let mut lines = String::new();
-    output.read_line(&mut lines).expect("a line");
-    output.read_line(&mut lines).expect("a line");
-    let mask = u64::from_str_radix(lines.rsplit('\t').next().expect("a set").trim(), 16).expect("a number");
-    let bit = |signal: i32| 1_u64 << (signal - 1);
-    assert_eq!(mask & bit(libc::SIGUSR1), bit(libc::SIGUSR1), "{lines}");
-    assert_eq!(mask & bit(libc::SIGHUP), bit(libc::SIGHUP), "{lines}");
-    assert_eq!(mask & bit(libc::SIGCHLD), bit(libc::SIGCHLD), "{lines}");
-    assert_eq!(mask & bit(libc::SIGUSR2), 0, "{lines}");
-    for signal in [libc::SIGUSR1, libc::SIGHUP] {
-        // SAFETY: the process has not been waited for.
-        assert_eq!(unsafe { libc::kill(forkless.id() as i32, signal) }, 0);
+    let output = ignoring(&["grep", "SigIgn", "/proc/self/status"]).output().expect("perl");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let set = u64::from_str_radix(text.rsplit('\t').next().expect("a set").trim(), 16).expect("a number");
+    let is_ignored = |signal: i32| set >> (signal - 1) & 1 == 1;
+    assert!([libc::SIGUSR1, libc::SIGHUP, libc::SIGCHLD].into_iter().all(is_ignored), "{text}");
+    assert!(!is_ignored(libc::SIGUSR2), "{text}");
+    let run = Run::with(&mut ignoring(&["sh", "-c", "echo ready; kill -STOP $$; exit 5"]));
+    run.kill(libc::SIGUSR1);
+    run.kill(libc::SIGHUP);
+    // forkless, too, sees that its program stops.
+    while !run.has_ended() {
+        run.kill(libc::SIGCONT);
+        thread::sleep(Duration::from_millis(10));
     }
-    drop(forkless.stdin.take());
-    assert_eq!(forkless.wait().expect("wait").code(), Some(1), "read found the end of its input");
+    assert_eq!(run.end(), 5);
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(crate) struct Watch {
     signals: Signals,
     place: Place,
     to: Recipient,
+    /// As far as reported.
+    is_stopped: bool,
     /// The signals that have arrived so far.
     seen: BTreeSet<i32>,
     /// Was the program told that the shell of its terminal has gone?
@@ -82,7 +84,7 @@ impl Watch {
         let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
         let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession) };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
-        Ok(Self { foreground, signals, place, to, seen: BTreeSet::new(), hung_up: false })
+        Ok(Self { foreground, signals, place, to, is_stopped: false, seen: BTreeSet::new(), hung_up: false })
     }
 
     /// Starts the program with the signal mask of before.
@@ -171,14 +173,50 @@ impl Watch {
         for signal in arrived {
             self.handle(signal, is_early, child, terminal.as_deref_mut())?;
         }
-        let is_to_stop = arrived.iter().any(|signal| STOPS.contains(&signal.number));
-        let changed = arrived.iter().any(|signal| signal.number == SIGCHLD);
-        match changed.then(|| stopped(child)).transpose()?.flatten() {
-            None => Ok(Vec::new()),
-            // Continued, a program that reads the terminal would forget about the stop that it just got.
-            Some(signal) if self.lends_for(signal) && !is_to_stop && self.lend(child) => Ok(Vec::new()),
-            Some(signal) => self.stop_with(signal, child, clock, terminal),
+        let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
+        let continues = self.place == Place::Beside && has(SIGCONT);
+        let news = if has(SIGCHLD) || continues { news(child)? } else { None };
+        match news {
+            Some(News::Stopped(signal)) => {
+                self.is_stopped = true;
+                if continues && !is_early {
+                    return self.stopped_or_continued(signal, child, clock, terminal);
+                }
+                // Continued, a program that reads the terminal would forget about the stop that it just got.
+                let is_to_stop = STOPS.into_iter().any(has);
+                if self.lends_for(signal) && !is_to_stop && self.lend(child) {
+                    return Ok(Vec::new());
+                }
+                self.stop_with(signal, child, clock, terminal)
+            }
+            Some(News::Continued) => {
+                self.is_stopped = false;
+                Ok(Vec::new())
+            }
+            None => {
+                if continues && self.is_stopped {
+                    let _ = self.to.send(child, SIGCONT, None);
+                }
+                Ok(Vec::new())
+            }
         }
+    }
+
+    /// The program was found stopped when a SIGCONT had arrived. If a terminal has just stopped it again, it stays so.
+    fn stopped_or_continued(
+        &mut self,
+        signal: i32,
+        child: &mut Child,
+        clock: &Clock,
+        terminal: Option<&mut Terminal>,
+    ) -> io::Result<Vec<Arrived>> {
+        let mut later = self.signals.arrived();
+        if later.iter().any(|signal| STOPS.contains(&signal.number)) {
+            later.extend(self.stop_with(signal, child, clock, terminal)?);
+        } else {
+            let _ = self.to.send(child, SIGCONT, None);
+        }
+        Ok(later)
     }
 
     /// Forwards a signal, if it is for the program.
@@ -213,14 +251,18 @@ impl Watch {
         if signal.is_of_a_child() || signal.is_from_timer() || is_from_program || is_own {
             return false;
         }
+        // The shell sends it to the whole group, and the program may have been stopped again meanwhile: see `take`.
+        if self.place == Place::Beside && signal.number == SIGCONT {
+            return false;
+        }
         // A terminal that hangs up signals the leader of its session alone.
-        if [SIGHUP, SIGCONT].contains(&signal.number) && getsid(None) == Ok(getpid()) {
+        if signal.number == SIGHUP && getsid(None) == Ok(getpid()) {
             return true;
         }
         // Otherwise it signals all of its foreground group.
         let has_terminal = match self.place {
             Place::Beside => true,
-            Place::OwnGroup | Place::OtherGroup => self.foreground.as_ref().is_some_and(Foreground::is_lent),
+            Place::OwnGroup | Place::OtherGroup => false,
             // Its own terminal gets the new size, and signals the program.
             Place::OwnSession => signal.number == SIGWINCH,
         };
@@ -371,16 +413,21 @@ impl Clock {
     }
 }
 
-/// The signal by which the program has stopped, if it has.
-fn stopped(child: &mut Child) -> io::Result<Option<i32>> {
-    let mut stopped = None;
-    // The program may have been continued since, or stopped again.
+/// The latest change of the program.
+enum News {
+    Stopped(i32),
+    Continued,
+}
+
+/// What has changed since the last look.
+fn news(child: &mut Child) -> io::Result<Option<News>> {
+    let mut news = None;
     loop {
         match child.wait_change(Some(Duration::ZERO))? {
-            Some(Change::Stopped(signal)) => stopped = Some(signal),
-            Some(Change::Continued) => stopped = None,
+            Some(Change::Stopped(signal)) => news = Some(News::Stopped(signal)),
+            Some(Change::Continued) => news = Some(News::Continued),
             // The next wait returns the end.
-            _ => return Ok(stopped),
+            _ => return Ok(news),
         }
     }
 }
