@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, settings, soak, trust,
+    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, runners, settings,
+    soak, trust,
 };
 
 #[derive(Parser)]
@@ -47,6 +48,8 @@ enum Task {
     Preload(preload::Options),
     /// Measure real programs with and without libforkless_preload.so
     Real(real::Options),
+    /// Measure forkless xargs and parallel beside other runners of many short commands
+    Runners(runners::Options),
     /// Plant faults, one at a time, and check that the tests for them fail
     Mutants(mutants::Options),
     /// Measure published tables and graphs on slow launches again
@@ -82,6 +85,7 @@ fn main() -> Result<()> {
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
+        Task::Runners(options) => return runners::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),

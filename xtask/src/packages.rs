@@ -37,10 +37,17 @@ const DEBIAN: &[(&str, &str)] = &[
     ("fcgiwrap", "tests of real programs"),
     ("gdb", "tests of hosts under a debugger"),
     ("lldb", "tests of hosts under a debugger"),
-    ("strace", "tests of hosts under a debugger"),
+    ("strace", "tests of hosts under a debugger; the runners' system calls"),
     ("ltrace", "tests of hosts under a debugger"),
     ("linux-perf", "tests of hosts under a debugger"),
     ("chromium", "tests of the benchmark's page"),
+    ("zsh", "tests of the completions of forkless"),
+    ("fish", "tests of the completions of forkless"),
+    ("man-db", "tests of the man pages of forkless"),
+    ("mandoc", "tests of the man pages of forkless"),
+    ("parallel", "GNU parallel, one of the compared runners"),
+    ("moreutils", "another parallel, one of the compared runners"),
+    ("busybox", "its xargs, one of the compared runners"),
     ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 

@@ -1,20 +1,13 @@
 //! A short race between a few methods, for `forkless doctor`.
 
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{sync::atomic::AtomicBool, time::Duration};
 
-use anyhow::{Context, Result};
-use indicatif::ProgressBar;
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    low_level,
-};
+use anyhow::{Result, ensure};
 
 use super::{
-    budget::Budget, condition::Condition, contestant::Contestant, engines::Engines, machine::Machine, parent::Parent,
-    program::Program, race::race, record::Report, rows::Row, settings::Settings, stage::Stage,
+    budget::Budget, condition::Condition, contestant::Contestant, engines::Engines, interrupt::Interrupt,
+    machine::Machine, parent::Parent, program::Program, progress::Progress, race::race, record::Report, rows::Row,
+    settings::Settings, stage::Stage,
 };
 
 /// Maximum number of launches of each method.
@@ -43,16 +36,10 @@ impl Brief {
     /// # Errors
     /// If a method does not launch, or if a signal arrives. Signals are handled meanwhile.
     pub fn measure(contestants: &[Contestant], time: Duration, memory_mib: u64) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut handlers = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            handlers.push(
-                signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot install a signal handler")?,
-            );
-        }
-        let report = Self::race(contestants, time, memory_mib / 2, &stop);
-        handlers.into_iter().for_each(|handler| _ = low_level::unregister(handler));
-        Ok(Self { report: report? })
+        let interrupt = Interrupt::install()?;
+        let report = Self::race(contestants, time, memory_mib / 2, interrupt.flag())?;
+        ensure!(interrupt.signal().is_none(), "stopped by a signal");
+        Ok(Self { report })
     }
 
     fn race(contestants: &[Contestant], time: Duration, memory_mib: u64, stop: &AtomicBool) -> Result<Report> {
@@ -66,7 +53,7 @@ impl Brief {
         };
         let run = |condition: &Condition, contestants: &[Contestant], time| {
             let budget = Budget { time, samples: SAMPLES, stop };
-            race(condition, contestants, &stage, budget, &ProgressBar::hidden()).map(|raced| raced.rows)
+            race(condition, contestants, &stage, budget, &Progress::hidden()).map(|raced| raced.rows)
         };
         let mut rows = run(&Condition::SMALL, contestants, time)?;
         let large = Condition { parent_mib: PARENT_MIB, ..Condition::SMALL };

@@ -32,8 +32,21 @@ impl Budget<'_> {
     /// # Errors
     /// If a signal has arrived. An error instead of an exit, so that everything is cleaned up.
     pub(crate) fn go_on(&self) -> Result<()> {
-        ensure!(!self.stop.load(Ordering::Relaxed), "stopped by a signal");
+        ensure!(!self.is_stopped(), "stopped by a signal");
         Ok(())
+    }
+
+    /// Has a signal arrived?
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ignores an error after a signal: the keys of a terminal send it to the launched program, too, which then fails.
+    ///
+    /// # Errors
+    /// As `outcome`, if no signal has arrived.
+    pub(crate) fn unless_stopped(&self, outcome: Result<()>) -> Result<()> {
+        if self.is_stopped() { Ok(()) } else { outcome }
     }
 }
 

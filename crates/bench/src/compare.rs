@@ -11,16 +11,15 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use super::{
     archive,
     condition::{Condition, headline},
+    layout::{Column, Layout, fitting, table, wrap},
     record::{Report, write_to},
     rows::{AliveRow, Row},
     statistics::round,
-    table::new_table,
     units::thousands,
 };
 
@@ -61,7 +60,11 @@ fn percent(text: &str) -> Result<f64, String> {
 pub(crate) fn main(options: &CompareOptions) -> Result<ExitCode> {
     let (before, after) = (archive::read(&options.before)?, archive::read(&options.after)?);
     let found = Comparison::new(&before.report, &after.report, options.tolerance / 100.0)?;
-    let text = if options.json { serde_json::to_string_pretty(&found)? + "\n" } else { found.words() };
+    let text = if options.json {
+        serde_json::to_string_pretty(&found)? + "\n"
+    } else {
+        found.words(Layout::of_stdout(false).width)
+    };
     write_to(Path::new("-"), &text)?;
     Ok(if found.changed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -96,6 +99,37 @@ struct Figure {
     /// After by before.
     ratio: f64,
     verdict: Verdict,
+}
+
+/// The columns of the changes. "by" is the method whose time both medians are divided by.
+const COLUMNS: [Column; 9] = [
+    ("launcher", 0),
+    ("time", 4),
+    ("before", 2),
+    ("bounds", 7),
+    ("after", 3),
+    ("bounds", 8),
+    ("by", 6),
+    ("change", 1),
+    ("", 5),
+];
+
+impl Figure {
+    fn cells(&self) -> [String; 9] {
+        let median = |side: Bounded| format!("{:.3}", side.median);
+        let bounds = |side: Bounded| format!("{:.3} to {:.3}", side.low, side.high);
+        [
+            self.launcher.to_owned(),
+            self.time.to_owned(),
+            median(self.before),
+            bounds(self.before),
+            median(self.after),
+            bounds(self.after),
+            self.by.unwrap_or("µs").to_owned(),
+            format!("{:+.1} %", (self.ratio - 1.0) * 100.0),
+            if self.verdict == Verdict::Slower { "slower" } else { "faster" }.to_owned(),
+        ]
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -239,39 +273,33 @@ impl Comparison {
         self.figures.push(Figure { launcher, condition, time, by, before, after, ratio, verdict });
     }
 
-    /// The changes as a table, and the number of compared figures.
-    fn words(&self) -> String {
-        let mut table = new_table(false);
-        table.set_header(["launcher", "condition", "time", "before", "after", "change", ""]);
-        for figure in self.figures.iter().filter(|figure| figure.verdict != Verdict::Same) {
-            let by = figure.by.map_or(" µs".to_owned(), |by| format!(" × {by}"));
-            let side = |side: Bounded| format!("{:.3} ({:.3} to {:.3}){by}", side.median, side.low, side.high);
-            let verdict = if figure.verdict == Verdict::Slower { "slower" } else { "faster" };
-            table.add_row([
-                figure.launcher.to_owned(),
-                figure.condition.clone(),
-                figure.time.to_owned(),
-                side(figure.before),
-                side(figure.after),
-                format!("{:+.1} %", (figure.ratio - 1.0) * 100.0),
-                verdict.to_owned(),
-            ]);
+    /// The changes, a table for each condition, and the number of compared figures.
+    fn words(&self, width: usize) -> String {
+        let changed = || self.figures.iter().filter(|figure| figure.verdict != Verdict::Same);
+        let all: Vec<_> = changed().map(Figure::cells).collect();
+        let chosen = fitting(&COLUMNS, &all, width);
+        let mut conditions: Vec<&str> = changed().map(|figure| &*figure.condition).collect();
+        conditions.dedup();
+        let mut text = String::new();
+        for condition in conditions {
+            let of = changed().filter(|figure| figure.condition == condition);
+            let rows: Vec<_> = of.map(|figure| (figure.cells(), None)).collect();
+            text.push_str(&wrap("", "  ", condition, width));
+            text.push_str(&table(&COLUMNS, &chosen, &rows, false));
+            text.push('\n');
         }
-        for column in table.column_iter_mut().skip(3).take(3) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let mut text = if self.changed > 0 { format!("{table}\n") } else { String::new() };
-        text.push_str(&format!(
-            "{} of {} medians changed by more than their 95 % bounds plus {} %; {} rows are in one record only.\n",
+        let total = format!(
+            "{} of {} medians changed by more than their 95 % bounds plus {} %; {} rows are in one record only.",
             self.changed,
             self.compared,
             self.tolerance * 100.0,
             self.unmatched
-        ));
+        );
+        text.push_str(&wrap("", "", &total, width));
         if let Some(machine) = self.machine {
-            text.push_str(&format!(
-                "Time of the vfork baseline, by which the others are divided: {machine} × that of before.\n"
-            ));
+            let machine =
+                format!("Time of the vfork baseline, by which the others are divided: {machine} × that of before.");
+            text.push_str(&wrap("", "", &machine, width));
         }
         text
     }

@@ -73,7 +73,21 @@ pub(crate) fn most(wanted: usize, fds: u64) -> usize {
     wanted.min(usize::try_from(least).unwrap_or(usize::MAX))
 }
 
-/// Measures all available waiting methods, with few and with `many` children.
+/// The number of rows of [`measure`], and of its runs.
+pub(crate) fn rows(engines: &Engines) -> usize {
+    2 * available(engines).count()
+}
+
+pub(crate) fn turns(engines: &Engines) -> u32 {
+    (TURNS * available(engines).count()) as u32
+}
+
+fn available(engines: &Engines) -> impl Iterator<Item = Waiter> {
+    let has_libuv = engines.has(super::contestant::Contestant::Libuv);
+    Waiter::ALL.into_iter().filter(move |waiter| *waiter != Waiter::Libuv || has_libuv)
+}
+
+/// Measures all available waiting methods, with few and with `many` children. Reports each that begins.
 ///
 /// # Errors
 /// If one of them fails, or a signal has arrived.
@@ -82,27 +96,25 @@ pub(crate) fn measure(
     exits: usize,
     engines: &Engines,
     budget: Budget,
-    tick: impl Fn(String),
+    mut begins: impl FnMut(&str),
 ) -> Result<Vec<AliveRow>> {
     let program = Program::waiter()?;
-    let mut all = Waiter::ALL.map(|waiter| (waiter, Found::default()));
+    let mut all: Vec<_> = available(engines).map(|waiter| (waiter, Found::default())).collect();
     for turn in 0..TURNS {
         let part = exits * (turn + 1) / TURNS - exits * turn / TURNS;
         for (waiter, found) in &mut all {
             let name = waiter.name();
+            begins(name);
             let mut crowd: Box<dyn Crowd> = match waiter {
                 Waiter::Epoll => Box::new(Nursery::new(Epoll::new(&program)?)),
                 Waiter::WaitAny => Box::new(Nursery::new(WaitAny { starter: Starter::new(&program, false)? })),
-                Waiter::Libuv if !engines.has(super::contestant::Contestant::Libuv) => continue,
                 Waiter::Libuv => Box::new(engines.start_alive(super::contestant::Contestant::Libuv, &program)?),
                 Waiter::ForklessWaitSet => Box::new(Nursery::new(OurSet::new(&program)?)),
             };
-            tick(format!("{} children alive, {name}", super::units::thousands(many as u64)));
             series(&mut *crowd, many, part, budget, found).with_context(|| format!("method {name}"))?;
         }
     }
-    let measured = all.into_iter().filter(|(_, found)| !found.many.is_empty());
-    Ok(measured.flat_map(|(waiter, found)| found.rows(waiter.name(), many)).collect())
+    Ok(all.into_iter().flat_map(|(waiter, found)| found.rows(waiter.name(), many)).collect())
 }
 
 /// The measurements of one waiting method.

@@ -18,82 +18,86 @@ pub struct BenchOptions {
     pub(crate) with_records: Option<WithRecords>,
 
     /// Measure fewer conditions and launches: takes half a minute
-    #[arg(long)]
+    #[arg(help_heading = SELECTION, long)]
     pub(crate) quick: bool,
 
     /// Measure everything, up to 8 GiB of memory if that is available, 60,000 mappings and the limit of open files: takes about
     /// 15 minutes
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(help_heading = SELECTION, long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
     /// Measure only these parts [default: all]
-    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    #[arg(help_heading = SELECTION, long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
 
     /// Measure only these methods [default: all that are installed]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(help_heading = SELECTION, long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) launchers: Vec<Contestant>,
 
     /// Set the sizes of the parent's memory, in MiB [default: 0,100,1024; quick: 0,1024; full: to 8192]
-    #[arg(long, value_name = "MIB", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "MIB", value_delimiter = ',')]
     pub(crate) memory: Option<Vec<u64>>,
 
     /// Set the numbers of additional mappings of the parent [default: 0,10000; full: to 60000]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) mappings: Option<Vec<u64>>,
 
     /// Set the numbers of open files of the parent, reduced to the limit if necessary
     /// [default: 3,1000,15000; quick: 3,15000; full: to the limit]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) fds: Option<Vec<u64>>,
 
     /// Set the numbers of threads that launch concurrently [default: 1, 2, 4 … 2 × CPUs; quick: 1 and 2 × CPUs]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) threads: Option<Vec<usize>>,
 
     /// Set the numbers of other threads that cause page faults [default: CPUs; full: 1, CPUs, 2 × CPUs]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) faulting: Option<Vec<usize>>,
 
     /// Set the sizes that are added to the environment, in KiB [default: 100; full: 100,1024]
-    #[arg(long, value_name = "KIB", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "KIB", value_delimiter = ',')]
     pub(crate) environment: Option<Vec<u64>>,
 
     /// Set the numbers of directories in PATH before that of the program [default: 10; full: 1,10,100]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT", value_delimiter = ',')]
     pub(crate) path_misses: Option<Vec<u64>>,
 
     /// Set the number of children alive, reduced to the limits if necessary [default: 10000; quick: 2000; full: 30000]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(help_heading = CONDITIONS, long, value_name = "COUNT")]
     pub(crate) children: Option<usize>,
 
     /// Measure for SECONDS, shared among all methods and conditions, without setup and the part "alive" [default: 56; quick: 8;
     /// full: 440]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(help_heading = SELECTION, long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
     /// Limit the launches of each method under each condition
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = SELECTION, long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) samples: u64,
 
     /// Write the results as JSON to FILE (-: to standard output, instead of the tables)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
     /// Write the results as CSV to FILE (-: to standard output, instead of the tables)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
     /// Write results.json, results.csv, alive.csv, table.txt, the plots and index.html to DIR
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    #[arg(help_heading = OUTPUT, long, value_name = "DIR", default_value = "target/bench")]
     pub(crate) out: PathBuf,
 
     /// Also measure libc's functions under this libforkless_preload.so (see cargo xtask dist)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = SELECTION, long, value_name = "FILE")]
     pub(crate) preload: Option<PathBuf>,
 
-    /// Do not show a progress bar
-    #[arg(long)]
+    /// Also judge the results by the performance targets of the project
+    #[arg(help_heading = OUTPUT, long)]
+    pub(crate) targets: bool,
+
+    /// Do not show the progress
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) no_progress: bool,
 
     /// Run as an engine; used by the bench itself (crates/bench/engines/README.md)
@@ -104,6 +108,10 @@ pub struct BenchOptions {
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }
+
+const SELECTION: &str = "Selection";
+const CONDITIONS: &str = "Conditions";
+const OUTPUT: &str = "Output";
 
 /// Subcommands that use records instead of measuring. A program with such a name needs a path, or `--` before it.
 #[derive(Subcommand, Debug)]

@@ -14,6 +14,7 @@ use super::{
     record::Report,
     summary,
     table::{ALIVE_HEADS, ALIVE_TITLE, HEADS, alive_cells, cells, footnotes, target_words},
+    targets::Figure,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -33,11 +34,11 @@ differences are negligible. Rows marked * do not apply all settings. In rows mar
 baseline. The lines below the tables under “All rows” explain both marks. The authors of forkless also wrote this benchmark: see \
 bench/METHODOLOGY.md and bench/BIAS.md, and run it on your machine.</p>\n</details>\n";
 
-/// Renders the page for one or more records and, if given, the background.
+/// Renders the page for one or more records, on request with the project's targets, and, if given, the background.
 ///
 /// # Errors
 /// If a chart cannot be drawn.
-pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> Result<String> {
+pub(crate) fn render(records: &[&Archived], background: Option<&Background>, targets: bool) -> Result<String> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -50,7 +51,8 @@ pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> 
     for (index, record) in records.iter().enumerate() {
         // The anchors of several records on one page must differ.
         let prefix = if index == 0 { String::new() } else { format!("r{}-", index + 1) };
-        one(record, &prefix, background.is_some(), &mut page)?;
+        let figures = if targets { &*record.report.targets } else { &[] };
+        one(record, &prefix, (figures, background.is_some()), &mut page)?;
     }
     if let Some(background) = background {
         background::section(background, &mut page)?;
@@ -65,25 +67,25 @@ pub(crate) fn render(records: &[&Archived], background: Option<&Background>) -> 
     Ok(page)
 }
 
-fn one(record: &Archived, prefix: &str, has_background: bool, page: &mut String) -> Result<()> {
+fn one(record: &Archived, prefix: &str, (figures, has_background): (&[Figure], bool), page: &mut String) -> Result<()> {
     let (report, charts) = (&record.report, charts(&record.report));
     let _ = writeln!(page, "<p class=\"machine\">{}</p>", escape(&report.machine.words()));
     if !report.machine.own_target {
         page.push_str("<p><b>The launched program was chosen by the user; it is not the default program, which only exits.</b></p>\n");
     }
-    contents(&charts, report, prefix, has_background, page);
+    contents(&charts, prefix, (figures, has_background), page);
     in_short(record, prefix, page);
     page.push_str(HOW);
     page.push_str("</section>\n");
     for chart in &charts {
         section(chart, prefix, page)?;
     }
-    targets(report, prefix, page);
+    targets(figures, prefix, page);
     every_row(report, prefix, page);
     Ok(())
 }
 
-fn contents(charts: &[Chart], report: &Report, prefix: &str, has_background: bool, page: &mut String) {
+fn contents(charts: &[Chart], prefix: &str, (figures, has_background): (&[Figure], bool), page: &mut String) {
     page.push_str("<nav class=\"scroll\" aria-label=\"Contents\"><ul>\n");
     let mut entry = |place: &str, title: &str| {
         let _ = writeln!(page, "<li><a href=\"#{place}\">{}</a></li>", escape(title));
@@ -91,7 +93,7 @@ fn contents(charts: &[Chart], report: &Report, prefix: &str, has_background: boo
     let here = |name: &str| format!("{prefix}{name}");
     entry(&here("short"), "Summary");
     charts.iter().for_each(|chart| entry(&here(chart.name), chart.title));
-    if !report.targets.is_empty() {
+    if !figures.is_empty() {
         entry(&here("targets"), "Targets");
     }
     entry(&here("rows"), "All rows");
@@ -246,8 +248,8 @@ fn in_words(panel: &Panel) -> String {
     format!("{}. The table below has all values.", words.join("; "))
 }
 
-fn targets(report: &Report, prefix: &str, page: &mut String) {
-    if report.targets.is_empty() {
+fn targets(figures: &[Figure], prefix: &str, page: &mut String) {
+    if figures.is_empty() {
         return;
     }
     let _ = writeln!(
@@ -256,7 +258,7 @@ fn targets(report: &Report, prefix: &str, page: &mut String) {
          medians of this run.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Targets\"><table \
          class=\"targets\">\n<thead><tr><th class=\"name\">figure</th><th>measured</th><th>target</th><th></th></tr></thead>\n<tbody>"
     );
-    for figure in &report.targets {
+    for figure in figures {
         let verdict = if figure.met { "<td class=\"met\">met" } else { "<td class=\"missed\">not met" };
         let _ = writeln!(
             page,
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn page_is_self_contained_and_well_formed() {
-        let page = render(&[&archived()], None).expect("page");
+        let page = render(&[&archived()], None, true).expect("page");
         for outside in ["src=", "<link", "@import", "url(", "fetch("] {
             assert!(!page.contains(outside), "{outside}");
         }
@@ -377,7 +379,7 @@ mod tests {
 
     #[test]
     fn several_records_have_different_anchors() {
-        let page = render(&[&archived(), &archived()], None).expect("page");
+        let page = render(&[&archived(), &archived()], None, true).expect("page");
         for place in ["id=\"memory\"", "id=\"r2-memory\"", "href=\"#r2-memory\""] {
             assert_eq!(page.matches(place).count(), 1, "{place}");
         }

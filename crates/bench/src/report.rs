@@ -12,9 +12,11 @@ use super::{
     archive::{self, Archived},
     background::{self, Background},
     charts::charts,
+    layout::{Layout, bullet, wrap},
     page, readme,
     record::{write_in, write_to},
     summary,
+    table::targets,
 };
 
 /// Write the page and the plots from records, and print a summary.
@@ -32,6 +34,10 @@ pub(crate) struct ReportOptions {
     /// Write index.html and the plots to DIR [default: beside the record]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Also judge the results by the performance targets of the project
+    #[arg(long)]
+    targets: bool,
 
     /// Also write the figures of the record to this README, between the marks
     #[arg(long, value_name = "FILE")]
@@ -56,25 +62,31 @@ pub(crate) fn main(options: &ReportOptions) -> Result<()> {
         (None, []) => beside,
         (None, _) => bail!("--out is required to write one page for several records"),
     };
-    let place = write(&out, &records.iter().collect::<Vec<_>>(), background.as_ref())?;
+    let place = write(&out, &records.iter().collect::<Vec<_>>(), background.as_ref(), options.targets)?;
     if let Some(file) = &options.readme {
         if !others.is_empty() {
             bail!("--readme takes the figures of one record only");
         }
         readme::update(file, &first.report, &out)?;
     }
+    let layout = Layout::of_stdout(options.targets);
     let mut text = String::new();
     for record in &records {
-        text.push_str(&summary(record));
+        text.push_str(&summary(record, &layout));
     }
-    write_to(Path::new("-"), &format!("{text}Page: {}\n", place.display()))
+    write_to(Path::new("-"), &format!("{text}Page:\n{}\n", place.display()))
 }
 
 /// Writes the page and, for a single record, the plots; returns the path of the page.
 ///
 /// # Errors
 /// If one of them cannot be drawn or written.
-pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Background>) -> Result<PathBuf> {
+pub(crate) fn write(
+    out: &Path,
+    records: &[&Archived],
+    background: Option<&Background>,
+    targets: bool,
+) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot create the directory {}", out.display()))?;
     if let [record] = records {
         for chart in charts(&record.report) {
@@ -82,23 +94,26 @@ pub(crate) fn write(out: &Path, records: &[&Archived], background: Option<&Backg
             write_in(out, Path::new(chart.name).with_extension("png"), &chart.png()?)?;
         }
     }
-    write_in(out, "index.html", page::render(records, background)?.as_bytes())?;
+    write_in(out, "index.html", page::render(records, background, targets)?.as_bytes())?;
     Ok(out.join("index.html"))
 }
 
 /// The summary of a record.
-fn summary(record: &Archived) -> String {
+fn summary(record: &Archived, layout: &Layout) -> String {
     let report = &record.report;
-    let mut text = format!("{}\n\n", report.machine.words());
+    let mut text = wrap("", "", &report.machine.words(), layout.width) + "\n";
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
-            text.push_str(&format!("{title}\n"));
-            lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+            text.push_str(&wrap("", "  ", title, layout.width));
+            lines.iter().for_each(|line| text.push_str(&bullet(line, layout.width)));
             text.push('\n');
         }
     };
     list("Results on this machine", &summary::plainly(report));
     summary::shortfalls(report).into_iter().for_each(|(title, lines)| list(title, &lines));
     list("Notes", &record.notes);
+    if layout.targets {
+        text.push_str(&targets(&report.targets, layout));
+    }
     text
 }

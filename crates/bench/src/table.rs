@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::Color;
 
 use super::{
     condition::{Condition, headline},
+    layout::{Column, Layout, bullet, fitting, table, wrap},
     record::Report,
     rows::{AliveRow, Row},
     summary::summary,
@@ -13,7 +14,7 @@ use super::{
     units::figure,
 };
 
-/// Column headings, also used by the page.
+/// Column headings of the page.
 pub(crate) const HEADS: [&str; 14] = [
     "launcher",
     "held p50 µs",
@@ -29,6 +30,24 @@ pub(crate) const HEADS: [&str; 14] = [
     "CPU µs",
     "calls",
     "n",
+];
+
+/// The same for the text.
+const COLUMNS: [Column; 14] = [
+    ("launcher", 0),
+    ("held\np50", 3),
+    ("held\np90", 12),
+    ("held\np99", 8),
+    ("held\nmax", 10),
+    ("total\np50", 1),
+    ("total\np90", 11),
+    ("total\np99", 4),
+    ("total\nmax", 9),
+    ("×\nvfork", 2),
+    ("launches\nper s", 6),
+    ("CPU", 5),
+    ("calls", 7),
+    ("n", 13),
 ];
 
 /// The cells of a row, in the order of [`HEADS`].
@@ -80,38 +99,69 @@ pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
 }
 
 /// The lines above the tables.
-const LEGEND: &str = "\
-held: time until the caller continues; total: until the child has been waited for
-× vfork: total p50 relative to \"floor\", the vfork baseline (vfork, execve, wait4 in C)
-calls: system calls per launch; n: number of launches; † and *: see below each table
-";
+const LEGEND: [&str; 4] = [
+    "held: time until the caller continues; total: until the child has been waited for. Times and CPU are in µs, p50 is the median.",
+    "× vfork: total p50 relative to \"floor\", the vfork baseline (vfork, execve, wait4 in C)",
+    "calls: system calls per launch; n: number of launches; launches/s: n by the time of the turns",
+    "† and *: see below each table",
+];
 
 /// All tables and the summary.
-pub(crate) fn render(report: &Report, notes: &[String], colour: bool) -> String {
-    let mut text = format!("{}\n\n{LEGEND}", report.machine.words());
+pub(crate) fn render(report: &Report, notes: &[String], layout: &Layout) -> String {
+    let width = layout.width;
+    let mut text = wrap("", "", &report.machine.words(), width) + "\n";
+    LEGEND.iter().for_each(|line| text.push_str(&wrap("", "  ", line, width)));
+    // The same columns in each table.
+    let rows: Vec<_> = report.rows.iter().map(cells).collect();
+    let chosen = fitting(&COLUMNS, &rows, width);
+    text.push_str(&left_out(&COLUMNS, &chosen, width));
     for condition in report.conditions() {
-        let _ = write!(text, "\n{}\n{}\n", headline(&condition), condition_table(report, &condition, colour));
+        let _ = write!(text, "\n{}", wrap("", "  ", &headline(&condition), width));
+        let rows: Vec<_> = report.rows_of(&condition).map(|row| (cells(row), tint(row))).collect();
+        text.push_str(&table(&COLUMNS, &chosen, &rows, layout.colour));
         for line in footnotes(report, &condition) {
-            let _ = writeln!(text, "  {line}");
+            text.push_str(&wrap("  ", "    ", &line, width));
         }
     }
     if !report.alive.is_empty() {
-        let _ = write!(text, "\n{ALIVE_TITLE}\n{}\n", alive_table(&report.alive, colour));
+        let rows: Vec<_> = report.alive.iter().map(|row| (alive_cells(row), alive_tint(row))).collect();
+        let chosen = fitting(&ALIVE_COLUMNS, &rows.iter().map(|(cells, _)| cells.clone()).collect::<Vec<_>>(), width);
+        let _ = write!(text, "\n{}", wrap("", "  ", ALIVE_TITLE, width));
+        text.push_str(&left_out(&ALIVE_COLUMNS, &chosen, width));
+        text.push_str(&table(&ALIVE_COLUMNS, &chosen, &rows, layout.colour));
     }
     let _ = writeln!(text, "\nSummary");
     for line in summary(report) {
-        let _ = writeln!(text, "- {line}");
+        text.push_str(&bullet(&line, width));
     }
     for note in notes {
-        let _ = writeln!(text, "- Note: {note}.");
+        text.push_str(&bullet(&format!("Note: {note}."), width));
     }
-    if !report.targets.is_empty() {
-        let _ = write!(text, "\nTargets (ratios of medians of this run)\n{}\n", target_table(&report.targets, colour));
+    if layout.targets && !report.targets.is_empty() {
+        let _ = write!(text, "\n{}", targets(&report.targets, layout));
     }
     text
 }
 
-/// Column headings of the table with many children alive.
+fn tint(row: &Row) -> Option<Color> {
+    match row.launcher {
+        "floor" => Some(Color::Yellow),
+        _ => row.is_ours().then_some(Color::Green),
+    }
+}
+
+/// Names the columns for which the lines are too short.
+fn left_out(columns: &[Column], chosen: &[usize], width: usize) -> String {
+    let left = columns.iter().enumerate().filter(|(index, _)| !chosen.contains(index));
+    let names: Vec<String> = left.map(|(_, (head, _))| head.replace('\n', " ")).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let text = format!("Columns for a wider terminal, also in table.txt: {}", names.join(", "));
+    wrap("", "  ", &text, width)
+}
+
+/// Column headings of the table with many children alive, on the page.
 pub(crate) const ALIVE_HEADS: [&str; 13] = [
     "waiter",
     "children",
@@ -126,6 +176,23 @@ pub(crate) const ALIVE_HEADS: [&str; 13] = [
     "max",
     "bytes per child",
     "n",
+];
+
+/// The same for the text.
+const ALIVE_COLUMNS: [Column; 13] = [
+    ("waiter", 0),
+    ("children", 1),
+    ("CPU\np50", 2),
+    ("CPU\np90", 10),
+    ("CPU\np99", 6),
+    ("CPU\nmax", 8),
+    ("×\nfew", 3),
+    ("latency\np50", 4),
+    ("latency\np90", 11),
+    ("latency\np99", 7),
+    ("latency\nmax", 9),
+    ("bytes per\nchild", 5),
+    ("n", 12),
 ];
 
 /// The cells of a row, in the order of [`ALIVE_HEADS`].
@@ -151,70 +218,26 @@ pub(crate) fn alive_cells(row: &AliveRow) -> [String; 13] {
 /// The title of that table.
 pub(crate) const ALIVE_TITLE: &str = "Exit of one of many children: cost for the parent";
 
-fn alive_table(rows: &[AliveRow], colour: bool) -> Table {
-    let mut table = new_table(colour);
-    table.set_header(ALIVE_HEADS);
-    for row in rows {
-        let tint = row.waiter.starts_with("forkless").then_some(Color::Green);
-        table.add_row(alive_cells(row).map(|text| match tint {
-            Some(tint) => Cell::new(text).fg(tint),
-            None => Cell::new(text),
-        }));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+fn alive_tint(row: &AliveRow) -> Option<Color> {
+    row.waiter.starts_with("forkless").then_some(Color::Green)
 }
 
-/// A line below the headings, no other borders.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
-
-/// An empty table.
-pub fn new_table(colour: bool) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    if colour {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    table
-}
-
-fn condition_table(report: &Report, condition: &Condition, colour: bool) -> Table {
-    let mut table = new_table(colour);
-    table.set_header(HEADS);
-    for row in report.rows_of(condition) {
-        let tint = match row.launcher {
-            "floor" => Some(Color::Yellow),
-            name if name.starts_with("forkless") => Some(Color::Green),
-            _ => None,
-        };
-        table.add_row(cells(row).map(|text| match tint {
-            Some(tint) => Cell::new(text).fg(tint),
-            None => Cell::new(text),
-        }));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn target_table(figures: &[Figure], colour: bool) -> Table {
-    let mut table = new_table(colour);
-    table.set_header(["figure", "measured", "target", ""]);
+/// The targets as a list, since most names of figures are long.
+pub(crate) fn targets(figures: &[Figure], layout: &Layout) -> String {
+    let mut text = wrap("", "  ", "Targets (ratios of medians of this run)", layout.width);
+    let _ = writeln!(text, "          measured  target    figure");
     for figure in figures {
-        let (verdict, tint) = if figure.met { ("met", Color::Green) } else { ("NOT met", Color::Red) };
-        table.add_row([
-            Cell::new(&figure.figure),
-            Cell::new(format!("{:.3}", figure.value)).set_alignment(CellAlignment::Right),
-            Cell::new(target_words(figure)).set_alignment(CellAlignment::Right),
-            Cell::new(verdict).fg(tint),
-        ]);
+        let (verdict, colour) = if figure.met { ("met", "32") } else { ("NOT met", "31") };
+        let numbers = format!("{:>10.3}  {:<8}", figure.value, target_words(figure));
+        let first = format!("{verdict:<8}{numbers}  ");
+        let lines = wrap(&first, &" ".repeat(first.chars().count()), &figure.figure, layout.width);
+        if layout.colour {
+            text.push_str(&lines.replacen(verdict, &format!("\u{1b}[{colour}m{verdict}\u{1b}[0m"), 1));
+        } else {
+            text.push_str(&lines);
+        }
     }
-    table
+    text
 }
 
 /// "≤ 1.05".
@@ -225,11 +248,14 @@ pub(crate) fn target_words(figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contestant::Contestant;
     use super::super::crowd::Exit;
     use super::super::machine::Machine;
     use super::super::record::tests::row;
     use super::super::setting::Setting;
     use super::*;
+
+    const WIDE: Layout = Layout { width: usize::MAX, colour: false, targets: true };
 
     fn report() -> Report {
         let small = Condition::SMALL;
@@ -261,7 +287,7 @@ mod tests {
             "Change of user: forkless-spawn 100 µs, fastest alternative fork 200 µs (2.0 × as fast)."
         );
         assert_eq!(summary(&report).len(), 2, "no comparison with a baseline that did less");
-        let text = render(&report, &[], false);
+        let text = render(&report, &[], &WIDE);
         for part in [
             "floor *",
             "go *",
@@ -277,11 +303,11 @@ mod tests {
     #[test]
     fn text_has_every_row_and_colour_only_on_request() {
         let report = report();
-        let text = render(&report, &["1 instead of 2 files".to_owned()], false);
+        let text = render(&report, &["1 instead of 2 files".to_owned()], &WIDE);
         assert_eq!(text.matches("posix_spawn  ").count(), 2, "{text}");
         assert!(text.contains("Note: 1 instead of 2 files."));
         assert!(!text.contains('\u{1b}'));
-        assert!(render(&report, &[], true).contains('\u{1b}'));
+        assert!(render(&report, &[], &Layout { colour: true, ..WIDE }).contains('\u{1b}'));
     }
 
     #[test]
@@ -295,6 +321,30 @@ mod tests {
         assert_eq!(heads(&row), shown(["5.0", "9.0", "9.9", "10.0", "–", "50.0", "90.0", "99.0", "100", "–", "100"]));
         let zero = AliveRow { cpu_p90_us: 0.0, cpu_max_us: 0.0, latency_p90_us: 0.0, latency_max_us: 0.0, ..row };
         assert_eq!(heads(&zero), shown(["5.0", "–", "9.9", "–", "–", "50.0", "–", "99.0", "–", "–", "100"]));
+    }
+
+    /// All methods with their marks, long notes, and large figures.
+    #[test]
+    fn no_line_is_longer_than_the_width() {
+        let user = Condition { setting: Setting::All, parent_mib: 8192, fds: 60_000, ..Condition::SMALL };
+        let mut rows: Vec<Row> = Contestant::ALL.iter().map(|c| row(c.name(), user, 123_456.0, 1_234_567.0)).collect();
+        rows.iter_mut().for_each(|row| row.lacks = Some("ids, limits, namespaces".to_owned()));
+        rows.extend(Contestant::ALL.iter().map(|c| row(c.name(), Condition::SMALL, 81.0, 91.0)));
+        let exits: Vec<Exit> = (1..=100).map(|n| Exit { cpu_ns: n * 100_000, latency_ns: n * 1_000_000 }).collect();
+        let alive = [100, 30_000].map(|children| AliveRow::new("forkless-wait-set", children, &exits));
+        let report = Report::new(Machine::read(), rows, alive.to_vec());
+        let notes = vec![format!("no rows of node: {}", "a/long/path".repeat(20)), "word ".repeat(60)];
+        let mut columns = Vec::new();
+        for width in [60, 80, 100, 132, 200] {
+            let text = render(&report, &notes, &Layout { width, ..WIDE });
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{} of {width} columns: {line}", line.chars().count());
+            }
+            let head = text.lines().find(|line| line.contains("launcher ")).expect("a table").to_owned();
+            columns.push(head.split_whitespace().count());
+            assert!(text.contains("p50") && text.contains("NOT met") && text.contains("forkless-wait-set"), "{text}");
+        }
+        assert!(columns.is_sorted() && columns.first() < columns.last(), "{columns:?}");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use indicatif::ProgressBar;
 
 use super::{
     budget::{Budget, Goal, WARM_UP, cpu_time},
     condition::Condition,
     contestant::Contestant,
     launcher::Launcher,
+    progress::Progress,
     rows::Row,
     stage::Stage,
     statistics::{Sample, Series},
@@ -21,7 +21,8 @@ use super::{
 /// Time slices of each method.
 const ROUNDS: u32 = 8;
 
-/// Measures the methods: in each turn, all threads launch with the same method for a time slice.
+/// Measures the methods: in each turn, all threads launch with the same method for a time slice. After a signal, the rows have the
+/// launches so far.
 ///
 /// # Errors
 /// If a method does not launch the program.
@@ -30,7 +31,7 @@ pub(crate) fn race(
     contestants: &[Contestant],
     stage: &Stage,
     budget: Budget,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Vec<Row>> {
     let slice = budget.time / ROUNDS;
     let most = usize::try_from(budget.samples).unwrap_or(usize::MAX);
@@ -44,15 +45,18 @@ pub(crate) fn race(
     }
     for round in 0..ROUNDS as usize {
         for turn in 0..runners.len() {
-            budget.go_on()?;
+            if budget.is_stopped() {
+                break;
+            }
             let index = (round + turn) % contestants.len();
             let (contestant, engine, series) = &mut runners[index];
+            progress.method(contestant.name());
             let ran = match engine {
                 Some(engine) => engine.turn(&goal, series),
                 None => Crowd { contestant: *contestant, condition, stage, slice, per_thread }.run(series),
             };
-            ran.with_context(|| format!("method {}", contestant.name()))?;
-            progress.inc(slice.as_millis() as u64);
+            budget.unless_stopped(ran.with_context(|| format!("method {}", contestant.name())))?;
+            progress.inc(slice);
         }
     }
     Ok(runners.into_iter().filter_map(|(c, _, series)| Some(Row::new(c, condition, series.summary()?))).collect())

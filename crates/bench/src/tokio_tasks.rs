@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use forkless::tokio::{self as ours, Prepared};
-use indicatif::ProgressBar;
 use tokio::runtime::Runtime;
 
 use super::{
@@ -23,6 +22,7 @@ use super::{
     contestant::Contestant,
     launcher::{Job, check_output, look_through, nanoseconds},
     program::check,
+    progress::Progress,
     rows::Row,
     stage::Stage,
     statistics::{Sample, Series},
@@ -43,7 +43,7 @@ pub(crate) fn race(
     contestants: &[Contestant],
     stage: &Stage,
     budget: Budget,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let most = usize::try_from(budget.samples).unwrap_or(usize::MAX);
@@ -54,24 +54,27 @@ pub(crate) fn race(
     for round in 0.. {
         let used: Duration = series.iter().map(|(_, series)| series.wall).sum();
         let made = series.iter().map(|(_, series)| series.len()).min().unwrap_or(most);
-        if made >= most || made >= fewest && used >= time {
+        if made >= most || made >= fewest && used >= time || budget.is_stopped() {
             break;
         }
         for turn in 0..count {
-            budget.go_on()?;
             let (contestant, series) = &mut series[(round + turn) % count];
             let name = || format!("method {}", contestant.name());
             let way = Way::new(*contestant, &stage.job(condition)).with_context(name)?;
+            progress.method(contestant.name());
             let run = Run { way, launches, tasks: condition.tasks };
             // The first round is not counted: the runtime starts its threads and its SIGCHLD handling in it.
-            match round {
-                0 => run.go(&runtime, &mut Series::default()).with_context(name)?,
-                _ => run.go(&runtime, series).with_context(name)?,
+            let ran = match round {
+                0 => run.go(&runtime, &mut Series::default()),
+                _ => run.go(&runtime, series),
+            };
+            budget.unless_stopped(ran.with_context(name))?;
+            if budget.is_stopped() {
+                break;
             }
-            progress.tick();
         }
     }
-    progress.inc(time.as_millis() as u64);
+    progress.inc(time);
     Ok(series.into_iter().filter_map(|(c, s)| Some(Row::new(c, condition, s.summary()?))).collect())
 }
 
@@ -208,7 +211,7 @@ mod tests {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let budget = Budget { time: std::time::Duration::ZERO, samples: 40, stop: &stop };
         let go = |condition: &Condition, contestants: &[Contestant], stage: &Stage| {
-            race(condition, contestants, stage, budget, &ProgressBar::hidden())
+            race(condition, contestants, stage, budget, &Progress::hidden())
         };
         let here = stage(Program::embedded().expect("temporary directory"), vec![(100, writer)]);
         let capturing = Condition { output: 100, ..condition };

@@ -10,6 +10,7 @@ mod near;
 mod usage;
 mod run;
 mod doctor;
+mod help;
 
 use std::{ffi::OsStr, process::ExitCode};
 
@@ -17,7 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
-#[command(name = "forkless", version, max_term_width = 80)]
+#[command(name = "forkless", version, propagate_version = true, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -28,6 +29,8 @@ enum Command {
     Run(Box<run::RunOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
+    Completions(help::CompletionOptions),
+    Man(help::ManOptions),
     /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
     Zygote,
@@ -35,13 +38,15 @@ enum Command {
 
 fn main() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let cli = match Cli::try_parse() {
+    let cli = match help::parse::<Cli>() {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Doctor(options) => doctor::main(&options),
+        Command::Completions(options) => help::complete(Cli::command, &options),
+        Command::Man(options) => help::man(Cli::command, &options),
         // A zygote's helper never gets here: `serve_if_asked` does not return.
         Command::Zygote => {
             eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
@@ -53,7 +58,7 @@ fn main() -> ExitCode {
 
 /// All options of all subcommands.
 fn command() -> clap::Command {
-    Cli::command()
+    help::attach(Cli::command)
 }
 
 fn usage_error(error: &clap::Error) -> ExitCode {

@@ -53,11 +53,15 @@ mod options;
 
 mod control;
 
+mod log;
+
 mod summary;
 
 mod standard;
 
 mod wake;
+
+mod output;
 
 mod slot;
 
@@ -69,6 +73,7 @@ pub use control::Control;
 pub use engine::run;
 pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
+pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
 pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;

@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::job::Job;
+use crate::log::{Done, Log};
 use forkless::Command;
 use std::fmt;
 use std::path::PathBuf;
@@ -84,7 +85,8 @@ pub struct Options {
     /// How long a job may run.
     pub timeout: Option<Timeout>,
     /// The signals that end a job, each with the time that follows it (default: TERM, 200 ms, TERM, 100 ms, TERM, 50 ms,
-    /// KILL). They go to the job's process group if it has one of its own.
+    /// KILL). They go to the job's process group if it has one of its own. When
+    /// the job itself has ended, the rest of the group is killed.
     pub termination: Vec<(i32, Duration)>,
     /// When the run ends early.
     pub halt: Option<Halt>,
@@ -102,6 +104,10 @@ pub struct Options {
     pub setup: Option<Setup>,
     /// Writes each job's text to the sink and launches nothing.
     pub dry_run: bool,
+    /// Gets a line for each job that ends.
+    pub log: Option<Log>,
+    /// Jobs that are not launched, because an earlier run has done them.
+    pub done: Done,
     /// Stops the run from elsewhere.
     pub control: Option<Control>,
     /// How often [`Events::tick`](crate::Events::tick) is called.
@@ -140,6 +146,8 @@ impl Default for Options {
             groups: false,
             setup: None,
             dry_run: false,
+            log: None,
+            done: Done::default(),
             control: None,
             tick: None,
             patience: Duration::from_secs(60),

@@ -1,8 +1,12 @@
 //! The slots: each is free, or has a job that runs or is to be launched.
 
 use crate::job::Job;
+use crate::output::Capture;
 use crate::source::Place;
 use forkless::{Child, ShellEnding};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::process::ChildStdin;
 use std::time::{Instant, SystemTime};
 
 /// What is in a slot.
@@ -35,4 +39,40 @@ pub(crate) struct Running {
     pub(crate) clock: SystemTime,
     /// Its pidfd is watched. Otherwise it is asked from time to time.
     pub(crate) watched: bool,
+    pub(crate) capture: Option<Box<Capture>>,
+    pub(crate) feed: Option<Feed>,
+    /// The signals that are to end it.
+    pub(crate) killing: Option<Killing>,
+    pub(crate) timed_out: bool,
+}
+
+/// What is still to be written to a job's standard input.
+pub(crate) struct Feed {
+    pub(crate) pipe: ChildStdin,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) at: usize,
+}
+
+/// How far the sequence of signals is that ends a job.
+pub(crate) struct Killing {
+    /// How many signals have been sent.
+    pub(crate) sent: usize,
+    /// When the next one is due; `None`: there is none.
+    pub(crate) next: Option<Instant>,
+}
+
+impl Running {
+    /// Whether its process has ended, and not been reaped.
+    pub(crate) fn has_ended(&self) -> bool {
+        let Some(pidfd) = self.child.pidfd() else { return false };
+        poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    /// Sends a signal to the job, and to its process group if it has one of its own.
+    pub(crate) fn send(&mut self, signal: i32) {
+        // It may have ended.
+        if self.child.signal_group(signal).is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
+            let _ = self.child.signal(signal);
+        }
+    }
 }

@@ -16,6 +16,7 @@ pub struct Place {
 
 /// The answer of a [`Source`].
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, and it is moved at once")]
 pub enum Next {
     /// A job. It gets the number and the slot of the [`Place`].
     Job(Job),

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 /// Properties by name.
-pub(super) fn look() -> BTreeMap<String, String> {
+pub(crate) fn look() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut note = |name: &str, value: Option<String>| {
         if let Some(value) = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()) {

@@ -2,9 +2,9 @@
 //! [bench/background](../../../bench/background/README.md) describes how each is measured; `published.json` there has the published
 //! figures and determines what is measured.
 
-mod machine;
+pub(crate) mod machine;
 mod measure;
-mod plot;
+pub(crate) mod plot;
 mod record;
 mod tools;
 mod turns;

@@ -7,7 +7,7 @@ const SIZE: (f64, f64) = (960.0, 480.0);
 /// The plot area: left, top, right, bottom.
 const AREA: (f64, f64, f64, f64) = (70.0, 44.0, 640.0, 420.0);
 /// Colours that are distinguishable with colour vision deficiency.
-const COLOURS: [&str; 7] = ["#cc3311", "#ee7733", "#0077bb", "#33bbee", "#aa3377", "#117733", "#333333"];
+pub(crate) const COLOURS: [&str; 7] = ["#cc3311", "#ee7733", "#0077bb", "#33bbee", "#aa3377", "#117733", "#333333"];
 
 /// The curve as SVG. `flat` leaves out the lines of fork, whose scale would hide differences between the others.
 pub(super) fn svg(curve: &Curve, flat: bool) -> String {
@@ -62,14 +62,14 @@ pub(super) fn svg(curve: &Curve, flat: bool) -> String {
 }
 
 /// The end of a scale to `largest`, and the distance of its ticks: 1, 2 or 5 times a power of ten, ten ticks at most.
-fn scale(largest: f64) -> (f64, f64) {
+pub(crate) fn scale(largest: f64) -> (f64, f64) {
     let largest = if largest > 0.0 { largest } else { 1.0 };
     let power = 10f64.powf((largest / 10.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].iter().map(|n| n * power).find(|step| largest / step <= 10.0).unwrap_or(largest);
     ((largest / step).ceil() * step, step)
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

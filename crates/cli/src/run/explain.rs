@@ -4,10 +4,15 @@ use std::io::{self, Write};
 
 use forkless::Launcher;
 
-use super::{failure::Failure, options::RunOptions, parent::Reason, request::Asked};
+use super::{failure::Failure, options::RunOptions, parent::Reason, request::Asked, sandbox::Sandbox};
 
 /// Prints the plan.
-pub(super) fn explain(mut asked: Asked, options: &RunOptions, reasons: &[Reason]) -> Result<(), Failure> {
+pub(super) fn explain(
+    mut asked: Asked,
+    options: &RunOptions,
+    reasons: &[Reason],
+    sandbox: Option<&Sandbox<'_>>,
+) -> Result<(), Failure> {
     let mut lines: String = reasons.iter().map(|reason| format!("supervised: {reason}\n")).collect();
     match asked.line_route() {
         Some(route) => lines += &format!("{route}\n"),
@@ -19,7 +24,7 @@ pub(super) fn explain(mut asked: Asked, options: &RunOptions, reasons: &[Reason]
             } else {
                 options.child.launcher().words()
             };
-            lines += &(options.birth_words(how) + "\n");
+            lines += &sandbox.map_or_else(|| options.birth_words(how) + "\n", Sandbox::words);
             for (number, step) in (1..).zip(asked.settings().prepare()?.steps()) {
                 lines += &format!("{number:3}. {step}\n");
             }

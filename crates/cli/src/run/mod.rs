@@ -14,6 +14,7 @@ mod parent;
 mod parse;
 mod remedy;
 mod request;
+mod sandbox;
 mod signals;
 mod supervised;
 mod terminal;
@@ -22,9 +23,9 @@ mod wait;
 use std::process::ExitCode;
 
 pub(crate) use failure::say;
-pub(crate) use options::{RunOptions, amount};
+pub(crate) use options::{RunOptions, amount, step_names};
 
-use self::{failure::Failure, request::Asked};
+use self::{failure::Failure, request::Asked, sandbox::Sandbox};
 
 /// How forkless is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +52,16 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 
 /// Returns only if the program was run by a child, was explained, or could not be run.
 fn run(options: &RunOptions) -> Result<Outcome, Failure> {
-    let mut asked = Asked::of(options)?;
+    let sandbox = Sandbox::of(options)?;
+    let mut asked = Asked::of(options, sandbox.as_ref())?;
     let reasons = parent::reasons(options);
     let terminal = if reasons.is_empty() { None } else { supervised::connect(asked.settings(), options)? };
     if options.explain {
-        explain::explain(asked, options, &reasons)?;
+        explain::explain(asked, options, &reasons, sandbox.as_ref())?;
         return Ok(Outcome::Code(0));
     }
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }
-    supervised::run(asked, terminal, options)
+    supervised::run(asked, terminal, options, sandbox.as_ref())
 }

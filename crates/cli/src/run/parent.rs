@@ -43,6 +43,7 @@ fn during(options: &RunOptions) -> Vec<Row> {
     let leaves_terminal = options.child.place() == Place::OwnGroup && getpgrp() != getpid() && has_terminal();
     vec![
         (options.supervise, "--supervise", "selected explicitly"),
+        (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),
         (times_out, "--timeout", "forkless signals the program"),
         (options.capture.is_some(), "--capture", "forkless reads the output"),
         (leaves_terminal, "--process-group", "forkless lends it the terminal"),

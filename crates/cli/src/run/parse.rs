@@ -216,33 +216,56 @@ pub(crate) fn number32(word: &str) -> Result<u32, String> {
     number(word)?.try_into().map_err(|_| format!("{word:?} does not fit in 32 bits"))
 }
 
-/// A time: a decimal number of seconds, or with one of the units `ms`, `s`, `m`, `h` and `d`.
+/// A time: a decimal number of seconds, or numbers with units, such as `1m30s`, from the largest unit to the smallest.
 pub(crate) fn duration(word: &str) -> Result<Duration, String> {
-    // "ms" must come before "s": both are suffixes of "200ms".
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
-    let (number, unit) =
-        units.iter().find_map(|(name, seconds)| Some((word.strip_suffix(name)?, *seconds))).unwrap_or((word, 1.0));
+    const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+    let wrong = || "must be like 10, 1.5s, 200ms, 5m, 1m30s, 2h or 1d".to_owned();
     // Without this check, "inf" and "nan" would be accepted.
-    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = number.parse::<f64>().ok().filter(|_| plain).ok_or("must be like 10, 1.5s, 200ms, 5m, 2h or 1d")?;
-    Duration::try_from_secs_f64(value * unit).map_err(|_| "is too long".to_owned())
+    let number_end = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (mut rest, mut seconds, mut units) = (word, 0.0, &UNITS[..]);
+    loop {
+        let (number, after) = rest.split_at(number_end(rest));
+        let value: f64 = number.parse().map_err(|_| wrong())?;
+        let (unit, next) = after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
+        if after.is_empty() && rest == word {
+            seconds = value;
+            break;
+        }
+        let place = units.iter().position(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        seconds += value * units[place].1;
+        (rest, units) = (next, &units[place + 1..]);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| "is too long".to_owned())
 }
 
 /// The kernel's RLIM_INFINITY.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// A number, with a suffix as systemd's settings have them, or `unlimited`.
+/// A number, with a suffix in powers of 1024 (`K` is `KiB`, as in systemd and prlimit), or `unlimited`.
 pub(crate) fn amount(word: &str) -> Result<u64, String> {
     if word == "unlimited" {
         return Ok(UNLIMITED);
     }
-    let units = [("K", 10), ("M", 20), ("G", 30), ("T", 40)];
-    let (digits, shift) =
-        units.iter().find_map(|(unit, bits)| Some((word.strip_suffix(unit)?, *bits))).unwrap_or((word, 0));
-    let number = if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse::<u64>().ok() } else { None };
+    let (digits, unit) = word.split_at(word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len()));
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        // Some programs take MB for 1000 × 1000 bytes, some for 1024 × 1024.
+        "KB" | "MB" | "GB" | "TB" => {
+            let prefix = &unit[..1];
+            return Err(format!("{unit} is ambiguous: use {prefix} or {prefix}iB, in powers of 1024"));
+        }
+        _ => 64,
+    };
     // The highest number means unlimited to the kernel; require the word instead.
-    let number = number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n != UNLIMITED);
-    number.ok_or_else(|| {
+    let number = digits.parse::<u64>().ok().zip(1u64.checked_shl(shift)).and_then(|(n, unit)| n.checked_mul(unit));
+    number.filter(|number| *number != UNLIMITED).ok_or_else(|| {
         format!("{word:?} is not an amount: must be a number, optionally with K, M, G or T, or unlimited")
     })
 }
@@ -282,6 +305,30 @@ mod tests {
         assert_eq!(duration("1d"), Ok(Duration::from_secs(86_400)));
         for word in ["", "s", "-1", "1x", "inf", "nan", "1e3", "1 s", "99999999999999999999999"] {
             assert!(duration(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn duration_adds_units_from_large_to_small() {
+        for (word, ms) in [("1m30s", 90_000), ("1h0m1s", 3_601_000), ("1d12h", 129_600_000), ("1s500ms", 1_500)] {
+            assert_eq!(duration(word), Ok(Duration::from_millis(ms)), "{word}");
+        }
+        for word in ["30s1m", "1m1m", "1m30", "1m30x", "1m s", "1m-30s", "m30s", "1min", "1ms1s"] {
+            assert!(duration(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn amount_is_in_powers_of_1024_and_refuses_ambiguous_units() {
+        for word in ["1M", "1MiB", "1m", "1mib", "1024K", "1048576"] {
+            assert_eq!(amount(word), Ok(1 << 20), "{word}");
+        }
+        assert_eq!((amount("2TiB"), amount("unlimited"), amount("0")), (Ok(2 << 40), Ok(UNLIMITED), Ok(0)));
+        for word in ["1MB", "1kb", "5GB"] {
+            assert!(amount(word).is_err_and(|why| why.contains("ambiguous") && why.contains("1024")), "{word}");
+        }
+        for word in ["", "M", "1B", "1MiBs", "1.5G", "-1", "1 M", "16777216T", "18446744073709551615"] {
+            assert!(amount(word).is_err(), "{word}");
         }
     }
 

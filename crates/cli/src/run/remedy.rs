@@ -58,7 +58,7 @@ pub(crate) fn of(error: &Error, options: &RunOptions) -> String {
         Step::Check => check(error),
         _ => setting(error, errno, options).or_else(|| privilege(error, errno, options)),
     };
-    remedy.map_or_else(String::new, |words| if words.starts_with("; ") { words } else { format!("; {words}") })
+    remedy.map_or_else(String::new, |words| join(&words))
 }
 
 /// An unknown user or group, or a setting that the launcher has not.
@@ -86,12 +86,12 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
     let own_user = options.namespaces.changes_user();
     Some(match (error.step(), errno) {
         (Step::Clone, libc::EPERM) if options.control_group.any() => return None,
-        (Step::Clone, libc::EPERM | libc::ENOSPC | libc::EUSERS) if own_user => {
+        (Step::Clone | Step::Namespace, libc::EPERM | libc::ENOSPC | libc::EUSERS) if own_user => {
             "this system forbids user namespaces: see user.max_user_namespaces, kernel.unprivileged_userns_clone and \
              kernel.apparmor_restrict_unprivileged_userns in sysctl(8)"
                 .to_owned()
         }
-        (Step::Clone, libc::EPERM) => "run as root, or add --map-root-user".to_owned(),
+        (Step::Clone | Step::Namespace, libc::EPERM) => "run as root, or add --map-root-user".to_owned(),
         (Step::SetGroups | Step::SetGid | Step::SetUid, libc::EINVAL) if own_user => {
             "an ID is not mapped into the user namespace; map it with --map-users and --map-groups=IN:OUT:COUNT"
                 .to_owned()
@@ -164,7 +164,10 @@ fn descriptor(error: &Error) -> String {
         (Some(number), Some(limit)) if number >= limit => {
             format!("a descriptor number must be below {limit}, or use --nofile")
         }
-        _ => "open it for forkless, as the shell does with N<FILE".to_owned(),
+        _ => {
+            let source = error.object().and_then(|text| text.split(' ').next()).unwrap_or("N");
+            format!("open it for forkless, as the shell does with {source}<FILE")
+        }
     }
 }
 
@@ -219,6 +222,11 @@ fn execution(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
              --landlock-rule=path-beneath:execute,read-file:/usr"
                 .to_owned(),
         ),
+        libc::EACCES if sees_the_same && !program.as_bytes().contains(&b'/') && fs::metadata(&path).is_err() => {
+            let near = not_in_path(program.to_str()?, options);
+            let closed = path.parent().unwrap_or(&path);
+            Some(format!("user {} may not search {closed:?}, which is in PATH{}", user(options), join(&near)))
+        }
         libc::EACCES if sees_the_same => denied(&path, options),
         libc::ENOEXEC if sees_the_same => no_format(&path),
         libc::ETXTBSY => {
@@ -280,6 +288,11 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
     let near = did_you_mean(path.file_name()?.to_str()?, executables(directory));
     let relative = path.is_relative().then(|| format!("the working directory is {here:?}"));
     if near.is_empty() { relative } else { Some(near) }
+}
+
+/// The words as a part of a message that goes on.
+fn join(words: &str) -> String {
+    if words.is_empty() || words.starts_with("; ") { words.to_owned() } else { format!("; {words}") }
 }
 
 /// Commands that only a shell has.

@@ -14,6 +14,7 @@ use super::{
     failure::{Failure, reason},
     options::RunOptions,
     parse::{self, Assignment, Mode, Source},
+    sandbox::{self, Sandbox},
 };
 
 /// What to run: a program or a shell line.
@@ -24,17 +25,26 @@ pub(super) enum Asked {
 
 impl Asked {
     /// The request with all settings of the program, except those that only a parent can make.
-    pub(super) fn of(options: &RunOptions) -> Result<Self, Failure> {
+    pub(super) fn of(options: &RunOptions, sandbox: Option<&Sandbox<'_>>) -> Result<Self, Failure> {
         let (mut asked, assignments) = Self::named(options)?;
         let command = asked.settings();
+        if let Some(sandbox) = sandbox {
+            sandbox.begin(command);
+        }
         set_environment(command, options, &assignments);
         set_files(command, options)?;
         set_process(command, options)?;
+        if let Some(sandbox) = sandbox {
+            sandbox.finish(command)?;
+        }
         Ok(asked)
     }
 
     /// Also returns the variables given before the program.
     fn named(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
+        if let Some(line) = options.shell.as_ref().filter(|_| options.sandbox.sandbox.is_some()) {
+            return Ok((Self::Program(sandbox::shell(line)), Vec::new()));
+        }
         if let Some(line) = &options.shell {
             return Ok((Self::Line(forkless::shell(line.as_bytes())), Vec::new()));
         }

@@ -7,16 +7,17 @@ use std::{
     os::unix::process::ExitStatusExt,
 };
 
-use forkless::{Command, Namespace, ShellRoute, Step, Usage};
+use forkless::{Child, Command, Namespace, ShellRoute, Step, Usage};
 
 use super::{
     Outcome,
     captured::{Captured, When},
     failure::{FAILED, Failure, say},
-    options::{OwnGroup, RunOptions},
+    options::{OwnGroup, Place, RunOptions},
     parse::Source,
     remedy,
     request::Asked,
+    sandbox::Sandbox,
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
 };
@@ -36,18 +37,29 @@ pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Opt
 }
 
 /// Runs the program to its end.
-pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOptions) -> Result<Outcome, Failure> {
+pub(super) fn run(
+    mut asked: Asked,
+    terminal: Option<Terminal>,
+    options: &RunOptions,
+    sandbox: Option<&Sandbox<'_>>,
+) -> Result<Outcome, Failure> {
     let mut watch = watch(&mut asked, options)?;
     // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
-    if let Some(group) = &group {
+    if let Some(group) = group.as_ref().filter(|_| sandbox.is_none()) {
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = match asked.launch() {
-        Ok(launched) => launched,
-        Err(error) => {
-            return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
+    let (mut child, told, inside) = match sandbox {
+        None => match asked.launch() {
+            Ok((child, told)) => (child, told, None),
+            Err(error) => {
+                return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
+            }
+        },
+        Some(sandbox) => {
+            let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
+            (child, None, Some(inside))
         }
     };
     if options.route {
@@ -58,6 +70,7 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
+    ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
@@ -75,17 +88,7 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     if let Some(words) = remedy::of_death(&program, ending.status, options) {
         say(words);
     }
-    if let Some(words) = options.skipped() {
-        say(format_args!("skipped: {}: {words}", Step::Landlock.words()));
-    }
-    for miss in child.missed() {
-        let words = miss.to_string();
-        let failed = format!("failed to start {:?}: ", miss.program());
-        say(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
-    }
-    if let Some(words) = trouble {
-        say(format_args!("{words}"));
-    }
+    report_skipped(&child, trouble, options);
     if options.usage {
         if let Some(usage) = child.usage() {
             let _ = write!(io::stderr(), "{}{group_usage}", UsageBlock { program: &program, usage });
@@ -97,9 +100,31 @@ pub(super) fn run(mut asked: Asked, terminal: Option<Terminal>, options: &RunOpt
     Ok(outcome)
 }
 
+/// Reports what was skipped, and what went wrong with the cgroup.
+fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) {
+    let remark = |words: fmt::Arguments<'_>| {
+        if !options.quiet {
+            say(words);
+        }
+    };
+    if let Some(words) = options.skipped() {
+        remark(format_args!("skipped: {}: {words}", Step::Landlock.words()));
+    }
+    for miss in child.missed() {
+        let words = miss.to_string();
+        let failed = format!("failed to start {:?}: ", miss.program());
+        remark(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));
+    }
+    if let Some(words) = trouble {
+        remark(format_args!("{words}"));
+    }
+}
+
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
-    let watch = Watch::new(options.child.place(), options.child.pty.is_some(), options.child.wants_terminal())
+    let is_sandboxed = options.sandbox.sandbox.is_some();
+    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
     // It would need a shell where the line needs none.
@@ -111,7 +136,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
 }
 
 /// Are standard output and standard error redirected, so that they cannot be captured?
-fn taken(options: &RunOptions) -> [bool; 2] {
+pub(super) fn taken(options: &RunOptions) -> [bool; 2] {
     [options.sets_fd(1), options.sets_fd(2)]
 }
 

@@ -84,7 +84,6 @@ fn reason(source: &(dyn std::error::Error + 'static)) -> String {
     }
     let range = text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
     match range {
-        Some((low, high)) if high.len() > 9 => format!("must be a whole number of at least {low}"),
         Some((low, high)) => format!("must be from {low} to {high}"),
         None => text,
     }

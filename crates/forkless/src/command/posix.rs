@@ -1,7 +1,7 @@
 //! What `posix_spawn(3)` offers and [`Command`] does not: steps in the caller's order, and a program's arguments and environment
 //! exactly as given.
 
-use super::{Command, Ready};
+use super::{BpfInstruction, Command, Ready};
 use crate::environment::Block;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::RawFd;
@@ -75,5 +75,21 @@ impl Command {
         self.args = args;
         self.ready = Some(Ready { env: Block::as_given(env), paths, redirections: Vec::new() });
         self
+    }
+}
+
+/// For `forkless run --sandbox`, whose init starts one program in namespaces that were made for it.
+#[doc(hidden)]
+impl Command {
+    /// Mounts and changes the root in the caller's own mount namespace, for a caller that was cloned into new namespaces to
+    /// start this one program in them. The caller's root changes, too.
+    pub fn mounts_here(&mut self) -> &mut Self {
+        self.sandbox.mounts_here = true;
+        self
+    }
+
+    /// The filter of [`seccomp`](Self::seccomp), to combine it with another one.
+    pub fn get_seccomp(&self) -> Option<&[BpfInstruction]> {
+        self.sandbox.seccomp.as_deref()
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Sandbox {
     pub(crate) joins: Vec<(Namespace, Arc<OwnedFd>)>,
     pub(crate) hostname: Option<OsString>,
     pub(crate) mounts: Vec<MountStep>,
+    /// The caller's own mount namespace is meant, which is owned by its user namespace.
+    pub(crate) mounts_here: bool,
     pub(crate) pivot_root: Option<PathBuf>,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
     pub(crate) bounding: Option<CapabilitySet>,

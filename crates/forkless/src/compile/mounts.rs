@@ -42,7 +42,7 @@ const ATTR_STRICT_ATIME: u64 = 0x20;
 pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
-    if sandbox.makes(Namespace::Mount) {
+    if sandbox.makes(Namespace::Mount) || sandbox.mounts_here {
         let all = Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None };
         mount(steps, &all);
     }
@@ -74,7 +74,9 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
 /// and moved by descriptors, and everything else is mounted on the working directory.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
-    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
+    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY)
+        && (steps.sandbox.makes(Namespace::User) || steps.sandbox.mounts_here)
+    {
         // An overlay in a user namespace stores its attributes under names that the owner may set: overlayfs(5).
         data.get_or_insert_default().extend(b",userxattr");
     }

@@ -45,7 +45,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return refuse("a namespace of one kind can be made or joined, not both");
     }
     let has_mounts = !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some();
-    if has_mounts && !sandbox.makes(Namespace::Mount) {
+    if has_mounts && !sandbox.makes(Namespace::Mount) && !sandbox.mounts_here {
         return refuse("mounts and pivot_root need a mount namespace of the child's: unshare(Namespace::Mount)");
     }
     if sandbox.pivot_root.is_some() && command.setup.chroot.is_some() {

@@ -111,6 +111,7 @@ impl Direct {
 fn check_settings(command: &Command) -> Result<(), Reason> {
     let Sandbox {
         unshare,
+        mounts_here: _,
         uid_maps: _,
         gid_maps: _,
         joins,

@@ -181,6 +181,12 @@ impl OwnGroup {
         Ok(())
     }
 
+    /// Moves a process into the cgroup, before it starts others.
+    pub(crate) fn add(&self, pid: i32) -> Result<(), Failure> {
+        let moved = self.get().map_or(Ok(()), |group| group.set("cgroup.procs", &pid.to_string()).map(drop));
+        moved.map_err(|error| Failure::before(format_args!("--new-cgroup: {error}")))
+    }
+
     /// A message if the OOM killer ran in the cgroup: the exit code alone shows only a SIGKILL.
     pub(crate) fn trouble(&self) -> Option<String> {
         let group = self.get()?;

@@ -19,7 +19,7 @@ use super::{
 #[command(next_help_heading = "Session and parent")]
 pub(crate) struct ChildOptions {
     /// Start a new session
-    #[arg(long)]
+    #[arg(long, alias = "new-session")]
     setsid: bool,
 
     /// Start a new session with standard input as its controlling terminal
@@ -72,7 +72,7 @@ pub(crate) struct ChildOptions {
 
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
-          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names()))]
+          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")))]
     best_effort: Vec<Step>,
 
     /// Create a child with LAUNCHER, where clone is the default; fork and posix_spawn are the C library's
@@ -253,10 +253,10 @@ fn step(word: &str) -> Result<Step, String> {
         |step: &Step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word));
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
-        Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names())),
+        Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names().join(", "))),
         None => {
-            let near = did_you_mean(word, step_names().split(", "));
-            Err(format!("no step {word:?}; use one of {}{near}", step_names()))
+            let near = did_you_mean(word, step_names());
+            Err(format!("no step {word:?}; use one of {}{near}", step_names().join(", ")))
         }
     }
 }
@@ -267,8 +267,8 @@ fn steps() -> impl Iterator<Item = Step> {
 }
 
 /// The names of all steps that may be best effort.
-fn step_names() -> String {
-    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect::<Vec<_>>().join(", ")
+pub(crate) fn step_names() -> Vec<String> {
+    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect()
 }
 
 /// `SetGid` as `set-gid`.
@@ -310,11 +310,11 @@ mod tests {
         assert!(step("exec").is_err_and(|words| words.contains("best effort")));
         // Every name that the help lists is accepted here and by the library.
         let names = step_names();
-        for name in names.split(", ") {
+        for name in &names {
             let step = step(name).expect(name);
             assert!(Command::new("/").best_effort(step).prepare().is_ok(), "{name}");
         }
-        assert!(names.split(", ").count() > 20 && names.split(", ").all(|name| name != "exec"), "{names}");
+        assert!(names.len() > 20 && names.iter().all(|name| name != "exec"), "{names:?}");
     }
 
     #[test]

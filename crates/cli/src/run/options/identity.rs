@@ -5,24 +5,34 @@ use std::{
     fmt::Display,
 };
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use forkless::Command;
 use nix::unistd::{Group, User};
 
-use super::super::{failure::Failure, parse::octal};
+use super::super::{
+    failure::Failure,
+    parse::{octal, split},
+    sandbox::Ids,
+};
 use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
-    /// Run as this user and, unless others are given, with its group and supplementary groups; a UID without a user entry
-    /// gets no supplementary groups
-    #[arg(long, visible_alias = "user", value_name = "NAME|UID")]
-    reuid: Option<OsString>,
+    /// Run as this user, and in GROUP or its own group
+    ///
+    /// Names and numbers are accepted. The user's supplementary groups are set, unless others are given; a number without
+    /// a user entry gets none.
+    #[arg(long, visible_aliases = ["user", "uid"], value_name = "USER[:GROUP]",
+          value_parser = OsStringValueParser::new().try_map(user))]
+    reuid: Option<NewUser>,
 
     /// Run as this group; without --reuid, also requires an option for supplementary groups
-    #[arg(long, visible_alias = "group", value_name = "NAME|GID")]
+    #[arg(long, visible_aliases = ["group", "gid"], value_name = "NAME|GID")]
     regid: Option<OsString>,
 
     /// Set these supplementary groups
@@ -46,17 +56,39 @@ pub(crate) struct Identity {
     umask: Option<u32>,
 }
 
+/// `USER[:GROUP]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NewUser {
+    name: OsString,
+    group: Option<OsString>,
+}
+
+fn user(word: OsString) -> Result<NewUser, String> {
+    let (name, group) = match split(&word, b':') {
+        Some((name, group)) => (name, Some(group)),
+        None => (word, None),
+    };
+    if name.is_empty() || group.as_ref().is_some_and(|group| group.is_empty()) {
+        return Err("must be USER or USER:GROUP".to_owned());
+    }
+    Ok(NewUser { name, group })
+}
+
 impl Identity {
     /// The user given, for messages.
     pub(crate) fn name(&self) -> Option<&OsStr> {
-        self.reuid.as_deref()
+        self.reuid.as_ref().map(|user| user.name.as_os_str())
     }
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
-        if let Some(user) = &self.reuid {
-            self.set_user(command, user)?;
+        let group_of_user = self.reuid.as_ref().and_then(|user| user.group.as_ref());
+        if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
+            return Err(excludes(group, other));
         }
-        if let Some(group) = &self.regid {
+        if let Some(NewUser { name, .. }) = &self.reuid {
+            self.set_user(command, name)?;
+        }
+        if let Some(group) = group_of_user.or(self.regid.as_ref()) {
             command.group_name(group);
         }
         let says = self.clear_groups || self.keep_groups || !self.groups.is_empty();
@@ -67,10 +99,44 @@ impl Identity {
             // As setpriv(1): a program that drops its group would otherwise silently keep the supplementary groups.
             return Err(Failure::before("--regid requires --reuid, --clear-groups, --groups or --keep-groups"));
         }
+        self.set_umask(command);
+        Ok(())
+    }
+
+    pub(crate) fn set_umask(&self, command: &mut Command) {
         if let Some(mask) = self.umask {
             command.umask(mask);
         }
-        Ok(())
+    }
+
+    /// The IDs of a sandboxed program, which are looked up outside of the sandbox. None: none are given.
+    pub(crate) fn outside(&self) -> Result<Option<Ids>, Failure> {
+        if self.reuid.is_none() && self.regid.is_none() && self.groups.is_empty() && !self.keep_groups {
+            return Ok(None);
+        }
+        let Some(NewUser { name, group: group_of_user }) = &self.reuid else {
+            return Err(Failure::before("--sandbox: --regid, --groups and --keep-groups require --reuid"));
+        };
+        if !rustix::process::geteuid().is_root() || self.keep_groups {
+            let why = if self.keep_groups { "--keep-groups is not supported" } else { "only root may use --reuid" };
+            return Err(Failure::before(format_args!("--sandbox: {why}")));
+        }
+        let failed = |error: &dyn Display| Failure::before(format_args!("--reuid: {name:?}: {error}"));
+        let text = name.to_str().unwrap_or_default();
+        let named = User::from_name(text).map_err(|error| failed(&error))?;
+        let uid = named.as_ref().map(|user| user.uid.as_raw()).or_else(|| text.parse().ok());
+        let uid = uid.ok_or_else(|| failed(&"no such user"))?;
+        let known =
+            named.map_or_else(|| User::from_uid(uid.into()), |user| Ok(Some(user))).map_err(|error| failed(&error))?;
+        if let (Some(group), Some(other)) = (group_of_user, &self.regid) {
+            return Err(excludes(group, other));
+        }
+        let gid = match group_of_user.as_ref().or(self.regid.as_ref()) {
+            Some(group) => group_id(group.to_str().unwrap_or_default())
+                .map_err(|why| Failure::before(format_args!("--regid: {why}")))?,
+            None => known.ok_or_else(|| failed(&"no user entry, so --regid is needed"))?.gid.as_raw(),
+        };
+        Ok(Some(Ids { uid, gid, groups: Some(self.groups.clone()) }))
     }
 
     /// Sets the user and the groups that come with it. Current groups are kept only with `--keep-groups`.
@@ -104,6 +170,10 @@ impl Identity {
     }
 }
 
+fn excludes(group: &OsStr, other: &OsStr) -> Failure {
+    Failure::before(format_args!("--reuid: group {group:?} excludes --regid {other:?}"))
+}
+
 /// Sets the current supplementary groups explicitly if a change of user would drop them.
 fn keep_groups(command: &mut Command) -> std::io::Result<()> {
     if rustix::process::geteuid().is_root() {
@@ -131,6 +201,16 @@ pub(crate) fn names(file: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_may_have_a_group() {
+        let new = |name: &str, group: Option<&str>| Ok(NewUser { name: name.into(), group: group.map(Into::into) });
+        assert_eq!(user("www-data".into()), new("www-data", None));
+        assert_eq!(user("1000:100".into()), new("1000", Some("100")));
+        for word in ["", ":", "root:", ":root"] {
+            assert!(user(word.into()).is_err(), "{word}");
+        }
+    }
 
     #[test]
     fn group_id_accepts_names_and_numbers() {

@@ -23,7 +23,7 @@ fn limits() -> Vec<Resource> {
 }
 
 /// Our own soft and hard limit of this kind.
-fn ours(resource: Resource) -> (u64, u64) {
+pub(crate) fn ours(resource: Resource) -> (u64, u64) {
     let mut limit = libc::rlimit64 { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
     // SAFETY: the kernel writes the two numbers, and changes nothing.
     unsafe { libc::getrlimit64(resource as _, &mut limit) };

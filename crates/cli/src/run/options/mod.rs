@@ -9,6 +9,7 @@ mod limits;
 mod mounts;
 mod namespaces;
 mod privileges;
+mod sandbox;
 mod scheduling;
 mod settings;
 mod signals;
@@ -30,9 +31,11 @@ use super::{
 };
 
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::{ChildOptions, Place};
+pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
-pub(crate) use limits::amount;
+pub(crate) use limits::{amount, ours as own_limit};
+pub(crate) use mounts::Mount;
+pub(crate) use sandbox::Profile;
 pub(crate) use signals::pipe_was_ignored;
 
 /// Run PROGRAM and exit with its exit code
@@ -43,27 +46,27 @@ pub(crate) use signals::pipe_was_ignored;
 #[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
 pub(crate) struct RunOptions {
     /// Start with an empty environment (default: inherit it)
-    #[arg(short = 'i', long)]
+    #[arg(help_heading = PROGRAM, short = 'i', long, alias = "clearenv")]
     pub(crate) ignore_environment: bool,
 
     /// Remove the variable NAME from the environment
-    #[arg(short = 'u', long, value_name = "NAME", value_parser = OsStringValueParser::new().try_map(parse::variable))]
+    #[arg(help_heading = PROGRAM, short = 'u', long, alias = "unsetenv", value_name = "NAME", value_parser = OsStringValueParser::new().try_map(parse::variable))]
     pub(crate) unset: Vec<OsString>,
 
     /// Set a variable in the environment
-    #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
+    #[arg(help_heading = PROGRAM, long, alias = "setenv", value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(parse::assignment))]
     pub(crate) env: Vec<Assignment>,
 
     /// Run PROGRAM in the working directory DIR (default: inherit it)
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(help_heading = PROGRAM, short = 'C', long, visible_alias = "cwd", aliases = ["working-directory", "wd"], value_name = "DIR")]
     pub(crate) chdir: Option<PathBuf>,
 
     /// Set argv[0] of PROGRAM to NAME (default: PROGRAM)
-    #[arg(short = 'a', long, value_name = "NAME")]
+    #[arg(help_heading = PROGRAM, short = 'a', long, value_name = "NAME")]
     pub(crate) argv0: Option<OsString>,
 
     /// Run this PROGRAM if those before it are not found; argv[0] is unchanged
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
     pub(crate) or_else: Vec<OsString>,
 
     /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
@@ -102,16 +105,18 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
-    /// Signal the program after DURATION, such as 10, 1.5s, 200ms, 5m, 2h or 1d (default: 0, never)
+    /// Signal the program after DURATION, such as 1m30s (default: 0, never)
+    ///
+    /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// Send this signal, a name or a number, on timeout
-    #[arg(help_heading = TIME_OUT, long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
+    #[arg(help_heading = TIME_OUT, short = 's', long, value_name = "SIG", default_value = "TERM", value_parser = parse::signal, requires = "timeout")]
     pub(crate) signal: i32,
 
-    /// Send KILL if the program still runs DURATION after that signal (default: never)
-    #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
+    /// Send KILL DURATION later if the program still runs (default: never)
+    #[arg(help_heading = TIME_OUT, short = 'k', long, value_name = "DURATION", value_parser = parse::duration, requires = "timeout")]
     pub(crate) kill_after: Option<Duration>,
 
     /// Exit with the program's exit code on timeout, too (default: exit with 124)
@@ -119,12 +124,16 @@ pub(crate) struct RunOptions {
     pub(crate) preserve_status: bool,
 
     /// Exit with 128+n if signal n kills the program (default: die by that signal, which shells report as 128+n)
-    #[arg(long)]
+    #[arg(help_heading = REPORTS, long)]
     pub(crate) signal_exit_code: bool,
 
-    /// Print the program's resource usage to standard error when it has ended
+    /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
+
+    /// Do not print remarks on a program that ran: steps skipped by --best-effort, kills by the OOM killer; errors are printed
+    #[arg(help_heading = REPORTS, short = 'q', long)]
+    pub(crate) quiet: bool,
 
     /// Print to standard error how the child was created, and why
     #[arg(help_heading = REPORTS, long)]
@@ -139,12 +148,15 @@ pub(crate) struct RunOptions {
     pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
     pub(crate) shell: Option<OsString>,
 
     /// Program to run and its arguments; may be preceded by NAME=VALUE
     #[arg(required_unless_present = "shell", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) sandbox: sandbox::SandboxOptions,
 
     #[command(flatten)]
     pub(crate) signals: signals::SignalOptions,
@@ -184,12 +196,18 @@ impl RunOptions {
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
         self.child.apply(command)?;
-        self.identity.apply(command)?;
-        self.privileges.apply(command, self.namespaces.changes_user())?;
+        if self.sandbox.sandbox.is_some() {
+            // Its init changes the IDs, and its namespaces and mounts are those of the sandbox.
+            self.identity.set_umask(command);
+            self.privileges.apply(command, true)?;
+        } else {
+            self.identity.apply(command)?;
+            self.privileges.apply(command, self.namespaces.changes_user())?;
+            self.namespaces.apply(command, self.mounts.any())?;
+            self.mounts.apply(command)?;
+        }
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
-        self.namespaces.apply(command, self.mounts.any())?;
         self.control_group.apply(command)?;
-        self.mounts.apply(command)?;
         self.scheduling.apply(command);
         self.settings.apply(command);
         self.limits.apply(command)
@@ -197,7 +215,7 @@ impl RunOptions {
 
     /// Has the program another root, so that its paths are not those of forkless?
     pub(crate) fn changes_root(&self) -> bool {
-        self.mounts.changes_root()
+        self.mounts.changes_root() || self.sandbox.sandbox.is_some()
     }
 
     /// The seccomp filter of the command line with the option that sets it.
@@ -234,6 +252,7 @@ impl RunOptions {
     }
 }
 
+const PROGRAM: &str = "Program and environment";
 const FILES: &str = "Files";
 const TIME_OUT: &str = "Timeout";
 const REPORTS: &str = "Reports";

@@ -17,11 +17,15 @@ use super::{super::failure::Failure, super::parse::octal, limits::amount, privil
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Root and mounts (made in the order given, in a new mount namespace)")]
 struct Flags {
-    /// Bind-mount SRC on DST, with all mounts below it
+    /// Bind-mount SRC on DST, with all mounts below it, without setuid programs and devices
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     bind: Vec<PathBuf>,
 
-    /// Bind-mount SRC on DST read-only, with all mounts below it
+    /// Bind-mount SRC on DST, with all mounts below it and with devices
+    #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
+    dev_bind: Vec<PathBuf>,
+
+    /// Bind-mount SRC on DST read-only, with all mounts below it, without setuid programs and devices
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     ro_bind: Vec<PathBuf>,
 
@@ -92,14 +96,15 @@ struct Flags {
     pivot_root: Option<PathBuf>,
 
     /// Make DIR the root with chroot(2)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "root", value_name = "DIR")]
     chroot: Option<PathBuf>,
 }
 
 /// A mount, or a change to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Mount {
+pub(crate) enum Mount {
     Bind(PathBuf, PathBuf),
+    DeviceBind(PathBuf, PathBuf),
     ReadOnlyBind(PathBuf, PathBuf),
     Tmpfs(PathBuf, String),
     Proc(PathBuf),
@@ -111,6 +116,82 @@ enum Mount {
     FileSystem { kind: String, parameters: Vec<(String, Option<String>)>, attributes: u64, target: PathBuf },
     Attach(u32, PathBuf),
     Unmount(PathBuf),
+}
+
+/// What a bind mount leaves out, as in bwrap(1).
+const NO_PRIVILEGES: u64 = mount_attribute::NO_SUID | mount_attribute::NO_DEV;
+
+impl Mount {
+    pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
+        match self {
+            Self::Bind(source, target) => command.bind(source, target).mount_attributes(target, NO_PRIVILEGES, 0),
+            Self::DeviceBind(source, target) => {
+                command.bind(source, target).mount_attributes(target, mount_attribute::NO_SUID, 0)
+            }
+            Self::ReadOnlyBind(source, target) => {
+                command.bind_read_only(source, target).mount_attributes(target, NO_PRIVILEGES, 0)
+            }
+            Self::Tmpfs(target, options) => command.tmpfs(target, options),
+            Self::Proc(target) => command.proc(target),
+            Self::Devices(target) => command.devices(target),
+            Self::Overlay(lower, upper, target) => {
+                let upper = upper.as_ref().map(|(upper, work)| (upper.as_path(), work.as_path()));
+                command.overlay(lower, upper, target)
+            }
+            Self::Directory(target, mode) => command.make_dir(target, *mode),
+            Self::Symlink(to, path) => command.make_symlink(to, path),
+            Self::Attributes { set, clear, target } => command.mount_attributes(target, *set, *clear),
+            Self::FileSystem { kind, parameters, attributes, target } => {
+                let parameters = parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref()));
+                command.file_system(kind, parameters, *attributes, target)
+            }
+            Self::Attach(number, target) => {
+                let tree: OwnedFd = open_fd("--attach-mount", *number)?;
+                command.attach_mount(tree, target)
+            }
+            Self::Unmount(target) => command.unmount(target),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        match self {
+            Self::Bind(_, target)
+            | Self::DeviceBind(_, target)
+            | Self::ReadOnlyBind(_, target)
+            | Self::Tmpfs(target, _)
+            | Self::Proc(target)
+            | Self::Devices(target)
+            | Self::Overlay(_, _, target)
+            | Self::Directory(target, _)
+            | Self::Symlink(_, target)
+            | Self::Attributes { target, .. }
+            | Self::FileSystem { target, .. }
+            | Self::Attach(_, target)
+            | Self::Unmount(target) => target,
+        }
+    }
+
+    /// The same at another path.
+    pub(crate) fn at(&self, path: PathBuf) -> Self {
+        let mut moved = self.clone();
+        match &mut moved {
+            Self::Bind(_, target)
+            | Self::DeviceBind(_, target)
+            | Self::ReadOnlyBind(_, target)
+            | Self::Tmpfs(target, _)
+            | Self::Proc(target)
+            | Self::Devices(target)
+            | Self::Overlay(_, _, target)
+            | Self::Directory(target, _)
+            | Self::Symlink(_, target)
+            | Self::Attributes { target, .. }
+            | Self::FileSystem { target, .. }
+            | Self::Attach(_, target)
+            | Self::Unmount(target) => *target = path,
+        }
+        moved
+    }
 }
 
 /// An option of the command line: a mount, or a modifier of the next mount.
@@ -135,6 +216,16 @@ impl Mounts {
         !self.mounts.is_empty() || self.pivot_root.is_some()
     }
 
+    /// The mounts, in order.
+    pub(crate) fn steps(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// The paths that are mounted upon or made.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Path> {
+        self.mounts.iter().map(Mount::target)
+    }
+
     /// Has the program another root?
     pub(crate) fn changes_root(&self) -> bool {
         self.pivot_root.is_some() || self.chroot.is_some()
@@ -152,29 +243,7 @@ impl Mounts {
 
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
         for mount in &self.mounts {
-            match mount {
-                Mount::Bind(source, target) => command.bind(source, target),
-                Mount::ReadOnlyBind(source, target) => command.bind_read_only(source, target),
-                Mount::Tmpfs(target, options) => command.tmpfs(target, options),
-                Mount::Proc(target) => command.proc(target),
-                Mount::Devices(target) => command.devices(target),
-                Mount::Overlay(lower, upper, target) => {
-                    let upper = upper.as_ref().map(|(upper, work)| (upper.as_path(), work.as_path()));
-                    command.overlay(lower, upper, target)
-                }
-                Mount::Directory(target, mode) => command.make_dir(target, *mode),
-                Mount::Symlink(to, path) => command.make_symlink(to, path),
-                Mount::Attributes { set, clear, target } => command.mount_attributes(target, *set, *clear),
-                Mount::FileSystem { kind, parameters, attributes, target } => {
-                    let parameters = parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref()));
-                    command.file_system(kind, parameters, *attributes, target)
-                }
-                Mount::Attach(number, target) => {
-                    let tree: OwnedFd = open_fd("--attach-mount", *number)?;
-                    command.attach_mount(tree, target)
-                }
-                Mount::Unmount(target) => command.unmount(target),
-            };
+            mount.apply(command)?;
         }
         if let Some(root) = &self.pivot_root {
             command.pivot_root(root);
@@ -223,7 +292,7 @@ type Words = (&'static str, usize, Vec<Word>);
 
 impl Flags {
     /// The uses of each option.
-    fn words(self) -> Result<[Words; 17], String> {
+    fn words(self) -> Result<[Words; 18], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
         };
@@ -237,6 +306,7 @@ impl Flags {
         let read_only = |target| Mount::Attributes { set: mount_attribute::READ_ONLY, clear: 0, target };
         Ok([
             ("bind", 2, two(&self.bind, Mount::Bind)),
+            ("dev_bind", 2, two(&self.dev_bind, Mount::DeviceBind)),
             ("ro_bind", 2, two(&self.ro_bind, Mount::ReadOnlyBind)),
             ("tmpfs", 1, one(self.tmpfs, |target| Mount::Tmpfs(target, String::new()))),
             ("size", 1, self.size.into_iter().map(Word::Size).collect()),

@@ -130,6 +130,10 @@ impl Namespaces {
         Ok(())
     }
 
+    pub(crate) fn hostname(&self) -> Option<&OsString> {
+        self.hostname.as_ref()
+    }
+
     pub(crate) fn joins(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Privileges {
     securebits: Option<Changes>,
 
     /// Install a compiled BPF program, at an inherited descriptor or in a file, as a seccomp filter
-    #[arg(long, value_name = "FD|FILE")]
+    #[arg(long, alias = "seccomp-filter", value_name = "FD|FILE")]
     seccomp: Option<OsString>,
 
     /// Enforce the Landlock ruleset at an inherited descriptor

@@ -1,0 +1,265 @@
+//! The system calls of a sandboxed program: a list of those that it may use, as a BPF program for seccomp(2).
+//!
+//! Known calls that are not listed fail with EPERM. Calls that are newer than this list fail with ENOSYS, so that programs
+//! fall back to older ones.
+
+use forkless::BpfInstruction;
+
+use super::calls;
+
+const LOAD: u16 = 0x20;
+const JUMP: u16 = 0x05;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+/// Offsets in `struct seccomp_data`.
+const NUMBER: u32 = 0;
+const MACHINE: u32 = 4;
+
+/// The lower half of an argument. The kernel uses only this half of all arguments that are compared here: comparing all 64
+/// bits would let a program pass the upper half unseen.
+const fn argument(number: u32) -> u32 {
+    16 + 8 * number
+}
+
+pub(crate) const ALLOW: u32 = 0x7fff_0000;
+const KILL: u32 = 0x8000_0000;
+
+const fn error(errno: i32) -> u32 {
+    0x5_0000 | errno as u32
+}
+
+const REFUSED: u32 = error(libc::EPERM);
+const UNKNOWN: u32 = error(libc::ENOSYS);
+
+/// AUDIT_ARCH_X86_64 or AUDIT_ARCH_AARCH64. A call of another architecture, such as `int 0x80` on x86-64, has other numbers.
+#[cfg(target_arch = "x86_64")]
+const OURS: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const OURS: u32 = 0xc000_00b7;
+
+/// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+const NAMESPACES: u32 =
+    0x80 | 0x2_0000 | 0x200_0000 | 0x400_0000 | 0x800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+
+/// The same for clone(2), in whose flags 0x80 belongs to the exit signal.
+const CLONED: u32 = NAMESPACES & !0x80;
+
+const fn op(code: u16, jt: u8, jf: u8, k: u32) -> BpfInstruction {
+    BpfInstruction { code, jt, jf, k }
+}
+
+/// The filter of the sandboxed program.
+pub(crate) fn program() -> Vec<BpfInstruction> {
+    let mut rules = head(REFUSED);
+    for (number, conditions) in conditional() {
+        rules.push(op(JUMP_IF_EQUAL, 0, conditions.len() as u8, number));
+        rules.extend(conditions);
+    }
+    let mut allowed: Vec<u32> = calls::ALLOWED.iter().chain(calls::OLDER).map(|number| *number as u32).collect();
+    allowed.sort_unstable();
+    allowed.dedup();
+    let mut segments = Vec::new();
+    let mut next = 0;
+    for number in allowed {
+        if number > next {
+            segments.push((next, REFUSED));
+        }
+        if segments.last().is_none_or(|(_, action)| *action != ALLOW) {
+            segments.push((number, ALLOW));
+        }
+        next = number + 1;
+    }
+    if next <= calls::NEWEST {
+        segments.push((next, REFUSED));
+    }
+    segments.push((next.max(calls::NEWEST + 1), UNKNOWN));
+    rules.extend(search(&segments));
+    rules
+}
+
+/// The filter of init, which only waits, forwards signals and ends. Any other call ends it, and with it the sandbox.
+pub(crate) fn init() -> Vec<BpfInstruction> {
+    let mut rules = head(KILL);
+    for number in calls::INIT {
+        rules.push(op(JUMP_IF_EQUAL, 0, 1, *number as u32));
+        rules.push(op(RETURN, 0, 0, ALLOW));
+    }
+    rules.push(op(RETURN, 0, 0, KILL));
+    rules
+}
+
+/// Loads the number, after other architectures and the x32 ABI have been refused.
+fn head(otherwise: u32) -> Vec<BpfInstruction> {
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    let mut rules = vec![
+        op(LOAD, 0, 0, MACHINE),
+        op(JUMP_IF_EQUAL, 1, 0, OURS),
+        op(RETURN, 0, 0, otherwise),
+        op(LOAD, 0, 0, NUMBER),
+    ];
+    if cfg!(target_arch = "x86_64") {
+        rules.extend([op(JUMP_IF_AT_LEAST, 0, 1, X32_SYSCALL_BIT), op(RETURN, 0, 0, otherwise)]);
+    }
+    rules
+}
+
+/// Calls that depend on an argument. The instructions end with a return.
+fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
+    let without = |bits, number| {
+        vec![
+            op(LOAD, 0, 0, argument(number)),
+            op(JUMP_IF_ANY_BIT, 0, 1, bits),
+            op(RETURN, 0, 0, REFUSED),
+            op(RETURN, 0, 0, ALLOW),
+        ]
+    };
+    // Refuses the listed values, or all others.
+    let compared = |number, values: &[u32], listed, others| {
+        let mut rules = vec![op(LOAD, 0, 0, argument(number))];
+        for value in values {
+            rules.extend([op(JUMP_IF_EQUAL, 0, 1, *value), op(RETURN, 0, 0, listed)]);
+        }
+        rules.push(op(RETURN, 0, 0, others));
+        rules
+    };
+    // TIOCSTI types into the terminal; TIOCLINUX pastes into a console; TIOCSETD loads a driver.
+    const TERMINAL: [u32; 3] = [0x5412, 0x541c, 0x5423];
+    // Others are not in the network namespace (AF_VSOCK), or are rarely used and have had many faults (AF_ALG).
+    const FAMILIES: [u32; 4] =
+        [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
+    // Query, PER_LINUX, PER_LINUX32, and both with UNAME26. Others weaken the layout of memory.
+    const PERSONALITIES: [u32; 5] = [0xffff_ffff, 0, 8, 0x2_0000, 0x2_0008];
+    let family = error(libc::EAFNOSUPPORT);
+    vec![
+        (libc::SYS_clone as u32, without(CLONED, 0)),
+        (libc::SYS_unshare as u32, without(NAMESPACES, 0)),
+        // Its flags are in memory, where a filter cannot look. libcs fall back to clone(2).
+        (libc::SYS_clone3 as u32, vec![op(RETURN, 0, 0, UNKNOWN)]),
+        (libc::SYS_ioctl as u32, compared(1, &TERMINAL, REFUSED, ALLOW)),
+        (libc::SYS_socket as u32, compared(0, &FAMILIES, ALLOW, family)),
+        (libc::SYS_socketpair as u32, compared(0, &FAMILIES, ALLOW, family)),
+        (libc::SYS_personality as u32, compared(0, &PERSONALITIES, ALLOW, REFUSED)),
+    ]
+}
+
+/// A binary search for the last segment that begins at or below the number.
+fn search(segments: &[(u32, u32)]) -> Vec<BpfInstruction> {
+    if let [(_, action)] = segments {
+        return vec![op(RETURN, 0, 0, *action)];
+    }
+    let (lower, upper) = segments.split_at(segments.len() / 2);
+    let (below, above) = (search(lower), search(upper));
+    // A conditional jump reaches 255 instructions; an unconditional one reaches all.
+    let mut rules = match u8::try_from(below.len()) {
+        Ok(length) => vec![op(JUMP_IF_AT_LEAST, length, 0, upper[0].0)],
+        Err(_) => vec![op(JUMP_IF_AT_LEAST, 0, 1, upper[0].0), op(JUMP, 0, 0, below.len() as u32)],
+    };
+    rules.extend(below);
+    rules.extend(above);
+    rules
+}
+
+/// Both filters in one: what the first allows is decided by the second. None if the first returns the accumulator, which
+/// cannot be followed.
+pub(crate) fn both(first: &[BpfInstruction], second: Vec<BpfInstruction>) -> Option<Vec<BpfInstruction>> {
+    let mut rules = first.to_vec();
+    for (at, rule) in rules.iter_mut().enumerate() {
+        match *rule {
+            BpfInstruction { code: RETURN, k: ALLOW, .. } => *rule = op(JUMP, 0, 0, (first.len() - at - 1) as u32),
+            BpfInstruction { code: RETURN, .. } => {}
+            BpfInstruction { code, .. } if code & 7 == RETURN => return None,
+            _ => {}
+        }
+    }
+    rules.extend(second);
+    Some(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of a filter for a call.
+    pub(crate) fn answer(rules: &[BpfInstruction], machine: u32, number: u32, arguments: [u64; 2]) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let BpfInstruction { code, jt, jf, k } = rules[at];
+            let jump = |yes: bool| 1 + usize::from(if yes { jt } else { jf });
+            at += match code {
+                LOAD => {
+                    value = match k {
+                        NUMBER => number,
+                        MACHINE => machine,
+                        _ => arguments[(k as usize - 16) / 8] as u32,
+                    };
+                    1
+                }
+                JUMP => 1 + k as usize,
+                JUMP_IF_EQUAL => jump(value == k),
+                JUMP_IF_AT_LEAST => jump(value >= k),
+                JUMP_IF_ANY_BIT => jump(value & k != 0),
+                RETURN => return k,
+                other => panic!("instruction {other:#x}"),
+            };
+        }
+    }
+
+    #[test]
+    fn filter_allows_exactly_the_listed_calls() {
+        let rules = program();
+        assert!(rules.len() < 4096);
+        let special: Vec<u32> = conditional().iter().map(|(number, _)| *number).collect();
+        for number in (0..1024).filter(|number| !special.contains(number)) {
+            let allowed = calls::ALLOWED.iter().chain(calls::OLDER).any(|listed| *listed as u32 == number);
+            let wanted = match allowed {
+                true => ALLOW,
+                false if number <= calls::NEWEST => REFUSED,
+                false => UNKNOWN,
+            };
+            assert_eq!(answer(&rules, OURS, number, [0, 0]), wanted, "{number}");
+            assert_eq!(answer(&rules, 0x4000_0003, number, [0, 0]), REFUSED, "i386 {number}");
+            if cfg!(target_arch = "x86_64") {
+                assert_eq!(answer(&rules, OURS, 0x4000_0000 | number, [0, 0]), REFUSED, "x32 {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn filter_compares_the_half_of_an_argument_that_the_kernel_uses() {
+        let rules = program();
+        let of = |number: libc::c_long, arguments| answer(&rules, OURS, number as u32, arguments);
+        for high in [0, 1 << 32, 0xffff_ffff << 32] {
+            for request in [0x5412, 0x541c, 0x5423] {
+                assert_eq!(of(libc::SYS_ioctl, [0, high | request]), REFUSED);
+            }
+            for flag in [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+                assert_eq!(of(libc::SYS_clone, [high | flag | 17, 0]), REFUSED);
+                assert_eq!(of(libc::SYS_unshare, [high | flag, 0]), REFUSED);
+            }
+            assert_eq!(of(libc::SYS_socket, [high | 40, 0]), error(libc::EAFNOSUPPORT));
+        }
+        assert_eq!(of(libc::SYS_ioctl, [0, 0x5413]), ALLOW);
+        assert_eq!(of(libc::SYS_clone, [0x11, 0]), ALLOW);
+        assert_eq!(of(libc::SYS_clone, [0x3d_0f00, 0]), ALLOW, "a thread");
+        assert_eq!(of(libc::SYS_clone3, [0, 0]), UNKNOWN);
+        assert_eq!(of(libc::SYS_personality, [0x4_0000, 0]), REFUSED);
+    }
+
+    #[test]
+    fn both_filters_must_allow_a_call() {
+        let first = [
+            op(LOAD, 0, 0, NUMBER),
+            op(JUMP_IF_EQUAL, 0, 1, libc::SYS_getpid as u32),
+            op(RETURN, 0, 0, error(5)),
+            op(RETURN, 0, 0, ALLOW),
+        ];
+        let rules = both(&first, program()).expect("a filter");
+        assert_eq!(answer(&rules, OURS, libc::SYS_getpid as u32, [0, 0]), error(5));
+        assert_eq!(answer(&rules, OURS, libc::SYS_read as u32, [0, 0]), ALLOW);
+        assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, [0, 0]), REFUSED);
+        assert!(both(&[op(0x16, 0, 0, 0)], program()).is_none());
+    }
+}

@@ -1,0 +1,315 @@
+//! The parts of `forkless run --sandbox`: each is required, and options widen the sandbox by what they name. Run as root and
+//! as an ordinary user.
+
+mod callers;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::ExitStatusExt,
+    },
+    process::{Child, Output, Stdio},
+};
+
+use callers::{Caller, binary, directory, field, skipped};
+
+fn run(caller: Caller, options: &[&str], script: &str) -> Output {
+    caller.output(&[&["--sandbox"], options, &["sh", "-c", script]].concat())
+}
+
+fn text(caller: Caller, options: &[&str], script: &str) -> String {
+    let output = run(caller, options, script);
+    assert!(output.status.success(), "{caller:?} {options:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Each system call that a part of the sandbox needs, and how the error names the part.
+const PARTS: [(&str, &str); 21] = [
+    ("clone", "user namespace"),
+    ("setsid", "setsid"),
+    ("sethostname", "host name"),
+    ("ioctl", "loopback device"),
+    ("fsopen", "tmpfs"),
+    ("fsconfig", "tmpfs"),
+    ("fsmount", "tmpfs"),
+    ("open_tree", "bind mount"),
+    ("mount_setattr", "bind mount"),
+    ("mkdirat", "mount point"),
+    ("mknodat", "mount point"),
+    ("symlinkat", "link"),
+    ("move_mount", "mount"),
+    ("openat2", "mount"),
+    ("mount", "mount"),
+    ("pivot_root", "pivot_root"),
+    ("umount2", "pivot_root"),
+    ("capset", "capabilities"),
+    ("prlimit64", "limit"),
+    ("seccomp", "seccomp"),
+    ("prctl", "init"),
+];
+
+#[test]
+fn part_that_fails_is_named_and_the_program_does_not_run() {
+    for caller in Caller::with_user_namespaces("part_that_fails_is_named_and_the_program_does_not_run") {
+        for (call, part) in PARTS {
+            let filter = format!("--system-call-filter=~{call}");
+            let options =
+                ["--no-new-privs", &filter, "--launcher=fork", binary(), "run", "--sandbox", "echo", "it ran"];
+            let options: Vec<&str> = match call {
+                // The outer forkless installs the filter by it, and the inner one would inherit the error.
+                "seccomp" => continue,
+                _ => options.to_vec(),
+            };
+            let output = caller.output(&[&["--inherit-all"], &options[..]].concat());
+            let words = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(125), "{caller:?} {call}: {output:?}");
+            assert!(words.contains(part), "{caller:?} {call}: {words}");
+            assert!(output.stdout.is_empty(), "{caller:?} {call}: {output:?}");
+        }
+        for call in if caller == Caller::Root { &["setgroups", "setresuid", "setresgid"][..] } else { &[] } {
+            let filter = format!("--system-call-filter=~{call}");
+            let words =
+                caller.failure(&["--inherit-all", "--no-new-privs", &filter, binary(), "run", "--sandbox", "true"]);
+            assert!(words.contains("sandbox: user") || words.contains("sandbox: group"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn kernel_without_landlock_is_reported_and_strict_requires_it() {
+    for caller in Caller::with_user_namespaces("kernel_without_landlock_is_reported_and_strict_requires_it") {
+        let run = |profile: &str| {
+            let filter = "--system-call-filter=~landlock_create_ruleset:ENOSYS";
+            caller.output(&["--inherit-all", "--no-new-privs", filter, binary(), "run", profile, "echo", "it ran"])
+        };
+        let output = run("--sandbox");
+        assert_eq!(output.stdout, b"it ran\n", "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no Landlock"), "{output:?}");
+        let output = run("--sandbox=strict");
+        assert!(output.status.code() == Some(125) && output.stdout.is_empty(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("sandbox: Landlock"), "{output:?}");
+    }
+}
+
+#[test]
+fn program_has_ids_of_an_ordinary_user_and_no_capabilities() {
+    for caller in Caller::with_user_namespaces("program_has_ids_of_an_ordinary_user_and_no_capabilities") {
+        let status = text(caller, &[], "cat /proc/self/status");
+        let uid = if caller == Caller::Root { 65534 } else { caller.uid() };
+        assert_eq!(field(&status, "Uid"), Some([uid.to_string().as_str(); 4].join("\t")), "{status}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(field(&status, set).as_deref(), Some("0000000000000000"), "{set}");
+        }
+        assert_eq!(field(&status, "NoNewPrivs").as_deref(), Some("1"));
+        assert_eq!(field(&status, "Seccomp").as_deref(), Some("2"));
+    }
+}
+
+#[test]
+fn exit_code_and_output_are_those_of_the_program() {
+    for caller in Caller::with_user_namespaces("exit_code_and_output_are_those_of_the_program") {
+        let code = |script: &str| run(caller, &[], script).status.code();
+        assert_eq!(code("exit 7"), Some(7));
+        assert_eq!(code("kill -9 $$"), Some(137));
+        assert_eq!(caller.output(&["--sandbox", "/no/such/program"]).status.code(), Some(127));
+        assert_eq!(caller.output(&["--sandbox", "/etc/passwd"]).status.code(), Some(126));
+        assert_eq!(caller.output(&["--sandbox", "--timeout=100ms", "sleep", "600"]).status.code(), Some(124));
+        let output = run(caller, &["--capture"], "echo out; echo err >&2");
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        let output = caller.output(&["--sandbox", "--shell", "echo $((1 + 2)); exit 4"]);
+        assert_eq!((&output.stdout[..], output.status.code()), (&b"3\n"[..], Some(4)));
+    }
+}
+
+/// A sandboxed program that has printed its first line.
+fn started(caller: Caller, script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = caller.forkless(&["--sandbox", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n", "{caller:?}");
+    (child, output)
+}
+
+#[test]
+fn signal_sent_to_forkless_reaches_the_program() {
+    for caller in Caller::with_user_namespaces("signal_sent_to_forkless_reaches_the_program") {
+        let script = "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+        let (mut child, mut output) = started(caller, script);
+        forkless_core::sys::kill(child.id() as i32, libc::SIGTERM).expect("a signal");
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).expect("text");
+        assert_eq!((rest.as_str(), child.wait().expect("ends").code()), ("got\n", Some(9)), "{caller:?}");
+    }
+}
+
+#[test]
+fn nothing_outlives_the_program_or_forkless() {
+    for caller in Caller::with_user_namespaces("nothing_outlives_the_program_or_forkless") {
+        // The end of the output says that nobody has it open any more. Without the sandbox, the orphan keeps it open.
+        let script = "setsid sleep 600 & echo ready; wait";
+        let (mut child, mut output) = started(caller, script);
+        child.kill().expect("a signal");
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).expect("the end");
+        assert_eq!(child.wait().expect("ends").signal(), Some(libc::SIGKILL));
+        let (mut child, mut output) = started(caller, "setsid sleep 600 & echo ready; exit 3");
+        output.read_to_string(&mut rest).expect("the end");
+        assert_eq!(child.wait().expect("ends").code(), Some(3));
+    }
+}
+
+#[test]
+fn init_reaps_orphans() {
+    for caller in Caller::with_user_namespaces("init_reaps_orphans") {
+        let script = "for i in 1 2 3 4 5; do (true & true &) ; done; \
+                      while grep -l '^State:.Z' /proc/[0-9]*/status; do sleep 0.05; done 2>/dev/null; echo clean";
+        assert!(text(caller, &[], script).ends_with("clean\n"));
+    }
+}
+
+#[test]
+fn bind_shows_a_directory_without_devices_and_setuid_programs() {
+    let directory = directory();
+    fs::write(directory.path().join("file"), "here\n").expect("write");
+    fs::set_permissions(directory.path().join("file"), fs::Permissions::from_mode(0o666)).expect("chmod");
+    let path = directory.path().to_str().expect("text");
+    for caller in Caller::with_user_namespaces("bind_shows_a_directory_without_devices_and_setuid_programs") {
+        let hidden = run(caller, &[], &format!("cat {path}/file"));
+        assert!(!hidden.status.success(), "{hidden:?}");
+        let script = format!("cat {path}/file; echo more >>{path}/file || echo fixed");
+        assert_eq!(text(caller, &["--ro-bind", path, path], &script), "here\nfixed\n");
+        let script = "cat /new/place/file; echo >/new/place/added && rm /new/place/added; cat /proc/self/mounts";
+        let seen = text(caller, &["--bind", path, "/new/place"], script);
+        let line = seen.lines().find(|line| line.contains(" /new/place ")).expect("a mount");
+        assert!(seen.starts_with("here\n") && line.contains("rw,nosuid,nodev"), "{line}");
+        let file = format!("{path}/file");
+        assert_eq!(text(caller, &["--ro-bind", &file, "/a/b/c"], "cat /a/b/c"), "here\n");
+        assert!(text(caller, &["--tmpfs", "/scratch"], "echo x >/scratch/y; cat /scratch/y").contains('x'));
+        let words = caller.failure(&["--sandbox", "--bind", "/no/such/source", "/x", "true"]);
+        assert!(words.contains("/no/such/source"), "{words}");
+    }
+}
+
+#[test]
+fn root_may_show_what_only_root_can_reach() {
+    let Some(root) = Caller::root_with("root_may_show_what_only_root_can_reach", 21) else { return };
+    let directory = directory();
+    fs::create_dir(directory.path().join("inner")).expect("mkdir");
+    fs::write(directory.path().join("inner/file"), "here\n").expect("write");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).expect("chmod");
+    let inner = directory.path().join("inner");
+    assert_eq!(text(root, &["--ro-bind", inner.to_str().expect("text"), "/w"], "cat /w/file"), "here\n");
+    // Another user of the host, with its files.
+    let shown = text(root, &["--reuid=12345", "--regid=12346", "--groups=7"], "id -u; id -g; id -G");
+    assert_eq!(shown, "12345\n12346\n12346 7\n");
+}
+
+#[test]
+fn symbolic_link_at_a_mount_point_stays_in_the_sandbox() {
+    let directory = directory();
+    let (outside, inside) = (directory.path().join("outside"), directory.path().join("inside"));
+    for path in [&outside, &inside] {
+        fs::create_dir(path).expect("mkdir");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");
+    }
+    fs::write(outside.join("file"), "here\n").expect("write");
+    symlink(&outside, inside.join("link")).expect("a link");
+    for caller in Caller::with_user_namespaces("symbolic_link_at_a_mount_point_stays_in_the_sandbox") {
+        let inside = inside.to_str().expect("text");
+        let output = run(caller, &["--bind", inside, "/w", "--tmpfs", "/w/link"], "ls /w/link/");
+        // Where the link leads does not exist in the sandbox.
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert_eq!(fs::read_dir(&outside).expect("a directory").count(), 1, "{caller:?}");
+    }
+}
+
+#[test]
+fn hidden_working_directory_is_an_error_with_the_remedy() {
+    let directory = directory();
+    for caller in Caller::with_user_namespaces("hidden_working_directory_is_an_error_with_the_remedy") {
+        let here = |options: &[&str]| {
+            let mut command = caller.forkless(&[&["--sandbox"], options, &["pwd"]].concat());
+            command.current_dir(directory.path()).output().expect("it starts")
+        };
+        let output = here(&[]);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(125) && words.contains("--ro-bind"), "{output:?}");
+        let wanted = format!("{}\n", directory.path().display());
+        assert_eq!(String::from_utf8_lossy(&here(&["--ro-bind", ".", "."]).stdout), wanted);
+        assert_eq!(here(&["--chdir", "/"]).stdout, b"/\n");
+    }
+}
+
+#[test]
+fn environment_is_a_documented_list() {
+    for caller in Caller::with_user_namespaces("environment_is_a_documented_list") {
+        let names = |options: &[&str]| {
+            let mut command = caller.forkless(&[&["--sandbox"], options, &["env"]].concat());
+            command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/root").env("LC_ALL", "C").env("SECRET", "x");
+            let output = command.env("TERM", "dumb").env("LD_PRELOAD", "").output().expect("it starts");
+            let mut lines: Vec<_> =
+                String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(names(&[]), ["HOME=/tmp", "LC_ALL=C", "PATH=/usr/bin:/bin", "TERM=dumb"]);
+        assert!(names(&["--keep-env=SECRET,OTHER"]).contains(&"SECRET=x".to_owned()));
+        assert!(names(&["--env=NEW=1"]).contains(&"NEW=1".to_owned()));
+        assert_eq!(names(&["--ignore-environment", "--env=NEW=1"]), ["NEW=1"]);
+    }
+}
+
+#[test]
+fn share_net_keeps_the_network_of_the_caller() {
+    let devices = fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
+    for caller in Caller::with_user_namespaces("share_net_keeps_the_network_of_the_caller") {
+        let count = |options: &[&str]| text(caller, options, "cat /proc/net/dev").lines().count();
+        assert_eq!((count(&[]), count(&["--share-net"])), (3, devices), "{caller:?}");
+    }
+}
+
+#[test]
+fn strict_executes_nothing_from_writable_directories() {
+    for caller in Caller::with_user_namespaces("strict_executes_nothing_from_writable_directories") {
+        let script = "cp /bin/true /tmp/true && /tmp/true";
+        assert_eq!(run(caller, &[], script).status.code(), Some(0));
+        let output = caller.output(&["--sandbox=strict", "sh", "-c", script]);
+        if output.status.code() == Some(125) {
+            skipped(
+                "strict_executes_nothing_from_writable_directories",
+                "this kernel has no Landlock, or an older one",
+            );
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(126), "{output:?}");
+    }
+}
+
+#[test]
+fn options_that_would_weaken_the_sandbox_silently_are_refused() {
+    for caller in Caller::with_user_namespaces("options_that_would_weaken_the_sandbox_silently_are_refused") {
+        for option in ["--best-effort=landlock", "--launcher=fork", "--map-root-user", "--chroot=/usr", "--foreground"]
+        {
+            let words = caller.failure(&["--sandbox", option, "true"]);
+            assert!(words.contains("--sandbox"), "{option}: {words}");
+        }
+        // A second filter adds to the first one.
+        let output = run(caller, &["--system-call-filter=~uname"], "uname; unshare -U true");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).matches("ermitted").count(), 2, "{output:?}");
+    }
+}
+
+#[test]
+fn terminal_of_the_caller_is_not_that_of_the_program() {
+    for caller in Caller::with_user_namespaces("terminal_of_the_caller_is_not_that_of_the_program") {
+        let look = "if (: </dev/tty) 2>/dev/null; then echo has; else echo has not; fi";
+        assert_eq!(caller.stdout(&["--pty", "sh", "-c", look]).trim(), "has");
+        let words = ["--pty", "--inherit-all", binary(), "run", "--sandbox", "sh", "-c", look];
+        assert_eq!(caller.stdout(&words).trim(), "has not");
+    }
+}

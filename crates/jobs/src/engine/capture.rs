@@ -1,0 +1,221 @@
+//! Captured output on its way: from the pipes, through the order of the jobs, to the sink.
+
+use super::{Engine, Finished};
+use crate::options::Output;
+use crate::output::{self, Capture, Way};
+use crate::slot::{Running, Slot};
+use crate::wake::{Kind, Token};
+use rustix::io::ioctl_fionread;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// For so long the pipes of a new job are not watched. What a short job writes fits into its pipe, and is read when the
+/// job has ended: without this, each write would wake the run.
+pub(super) const QUIET: Duration = Duration::from_millis(4);
+
+impl Engine<'_> {
+    /// Watches the pipes of a job: at once where its lines are passed on as they come.
+    pub(super) fn watch_output(&mut self, slot: usize, launched: Instant) {
+        let Slot::Running(running) = &self.slots[slot] else { return };
+        let turn = running.turn;
+        if self.options.output == Output::Lines {
+            self.watch_pipes(slot, turn);
+        } else {
+            self.output.quiet.push_back((launched, slot, turn));
+        }
+    }
+
+    /// Watches the pipes of jobs that have run for a while.
+    pub(super) fn watch_the_long(&mut self, now: Instant) {
+        while let Some(&(launched, slot, turn)) = self.output.quiet.front() {
+            let runs = matches!(&self.slots[slot], Slot::Running(running) if running.turn == turn);
+            if runs && now.saturating_duration_since(launched) < QUIET {
+                break;
+            }
+            self.output.quiet.pop_front();
+            if runs {
+                self.watch_pipes(slot, turn);
+            }
+        }
+    }
+
+    fn watch_pipes(&mut self, slot: usize, turn: u32) {
+        let Slot::Running(running) = &self.slots[slot] else { return };
+        let Some(capture) = &running.capture else { return };
+        let mut unwatched = false;
+        for (kind, one) in [Kind::Out, Kind::Err].into_iter().zip(&capture.streams) {
+            let Some(pipe) = &one.pipe else { continue };
+            match self.wake.add(pipe, Token { kind, slot, turn }) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) => unwatched = true,
+            }
+        }
+        if unwatched {
+            // The kernel has no memory for the watch: the pipes are read from time to time.
+            self.output.quiet.push_back((Instant::now(), slot, turn));
+            for index in [0, 1] {
+                self.read_if_any(slot, index);
+            }
+        }
+    }
+
+    fn read_if_any(&mut self, slot: usize, index: usize) {
+        let Slot::Running(running) = &self.slots[slot] else { return };
+        let pipe = running.capture.as_ref().and_then(|capture| capture.streams[index].pipe.as_ref());
+        if pipe.is_some_and(|pipe| ioctl_fionread(pipe).is_ok_and(|count| count > 0)) {
+            self.read(slot, index);
+        }
+    }
+
+    /// Whether a job's output may be written now.
+    fn is_turn(&self, seq: u64) -> bool {
+        !self.options.keep_order || seq == self.output.due
+    }
+
+    /// Reads from a pipe that is readable.
+    pub(super) fn read(&mut self, slot: usize, index: usize) {
+        let turn = matches!(&self.slots[slot], Slot::Running(running) if self.is_turn(running.place.seq));
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        let Running { job, place, capture: Some(capture), .. } = &mut **running else { return };
+        let Some(pipe) = &capture.streams[index].pipe else { return };
+        let Some(count) = output::read(pipe, &mut self.output.scratch) else { return };
+        if count == 0 {
+            capture.streams[index].pipe = None;
+            return;
+        }
+        let way = Way { seq: place.seq, job, sink: self.sink, spill: &mut self.output.spill };
+        let lines = self.options.output == Output::Lines;
+        if let Err(error) = capture.take(index, &self.output.scratch[..count], lines, way, turn) {
+            self.sink_failed(error);
+        }
+    }
+
+    /// Writes to a job's standard input.
+    pub(super) fn feed(&mut self, slot: usize) {
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        let Some(feed) = &mut running.feed else { return };
+        loop {
+            if feed.at == feed.bytes.len() {
+                break;
+            }
+            match forkless::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
+                Ok(count) => feed.at += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let token = Token { kind: Kind::In, slot, turn: running.turn };
+                    match self.wake.add(&feed.pipe, token) {
+                        Ok(()) => return,
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return,
+                        Err(error) => {
+                            self.fail(error);
+                            break;
+                        }
+                    }
+                }
+                // It does not want the rest.
+                Err(_) => break,
+            }
+        }
+        if let Slot::Running(running) = &mut self.slots[slot] {
+            running.feed = None;
+        }
+    }
+
+    /// Handles the output of the jobs that have ended.
+    pub(super) fn settle(&mut self) {
+        for mut finished in std::mem::take(&mut self.ended) {
+            let seq = finished.ended.place.seq;
+            let turn = self.is_turn(seq);
+            if turn {
+                self.write_out(finished);
+                if self.options.keep_order {
+                    self.advance();
+                }
+                continue;
+            }
+            self.take_rest(&mut finished, false);
+            self.log(&finished.ended);
+            finished.logged = true;
+            self.output.held.insert(seq, Some(finished));
+        }
+    }
+
+    /// Reads what is left in the job's pipes.
+    fn take_rest(&mut self, finished: &mut Finished, turn: bool) {
+        let Finished { ended, capture, .. } = finished;
+        let Some(capture) = capture else { return };
+        let way = Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
+        let answer = capture.finish(&mut self.output.scratch, way, turn);
+        ended.received = capture.received;
+        if let Err(error) = answer {
+            self.sink_failed(error);
+        }
+    }
+
+    /// Writes the output of a job whose turn has come.
+    pub(super) fn write_out(&mut self, mut finished: Finished) {
+        self.take_rest(&mut finished, true);
+        let Finished { ended, capture, logged } = finished;
+        if capture.is_none() {
+            let way =
+                &mut Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
+            if let Err(error) = output::head(way) {
+                self.sink_failed(error);
+            }
+        }
+        if let Err(error) = self.sink.written(&ended) {
+            self.sink_failed(error);
+        }
+        if !logged {
+            self.log(&ended);
+        }
+    }
+
+    /// A job without output has had its turn.
+    pub(super) fn pass_over(&mut self, seq: u64) {
+        self.summary.done_before += 1;
+        if self.options.keep_order {
+            if seq == self.output.due {
+                self.advance();
+            } else {
+                self.output.held.insert(seq, None);
+            }
+        }
+    }
+
+    /// The output that was due has been written: writes what has waited for that.
+    fn advance(&mut self) {
+        self.output.due += 1;
+        while let Some(held) = self.output.held.remove(&self.output.due) {
+            if let Some(finished) = held {
+                self.write_out(finished);
+            }
+            self.output.due += 1;
+        }
+        if self.options.output == Output::Lines {
+            self.write_lines_of_due();
+        }
+    }
+
+    /// Writes the lines of a job that runs, and whose turn has come.
+    fn write_lines_of_due(&mut self) {
+        let due = self.output.due;
+        let found = self.slots.iter_mut().find_map(|slot| match slot {
+            Slot::Running(running) if running.place.seq == due => Some(running),
+            _ => None,
+        });
+        let Some(Running { job, capture: Some(capture), .. }) = found.map(|running| &mut **running) else { return };
+        let way = Way { seq: due, job, sink: self.sink, spill: &mut self.output.spill };
+        if let Err(error) = capture.write(way) {
+            self.sink_failed(error);
+        }
+    }
+
+    /// Forgets the output of a try that failed.
+    pub(super) fn discard(&mut self, capture: Option<Box<Capture>>) {
+        if let Some(capture) = capture {
+            capture.discard(&mut self.output.spill);
+        }
+    }
+}

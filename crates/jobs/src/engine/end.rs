@@ -1,0 +1,129 @@
+//! The ends of jobs.
+
+use super::{Engine, Finished};
+use crate::job::{Run, Stdin};
+use crate::launch::{is_lack, is_of_launch};
+use crate::options::{HaltOn, HaltWhen, Limit};
+use crate::output::Capture;
+use crate::slot::{Running, Slot, Waiting};
+use crate::source::Flow;
+use crate::summary::{Ended, Ending};
+use std::os::unix::process::ExitStatusExt;
+
+const KILL: i32 = 9;
+
+impl Engine<'_> {
+    pub(super) fn ask_unwatched(&mut self) {
+        for slot in 0..self.slots.len() {
+            if matches!(&self.slots[slot], Slot::Running(job) if !job.watched) {
+                self.reap(slot);
+            }
+        }
+    }
+
+    /// Reaps the job in a slot, if it has ended.
+    pub(super) fn reap(&mut self, slot: usize) {
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        if running.killing.is_some() && self.options.groups && running.has_ended() {
+            // Not reaped yet, so no other group can have its number.
+            let _ = running.child.signal_group(KILL);
+        }
+        let status = match running.child.try_wait() {
+            Ok(None) => return,
+            Ok(Some(status)) => match &running.shell {
+                Some(ending) => ending.status(status),
+                None => Ok(status),
+            },
+            Err(error) => Err(error),
+        };
+        let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
+        self.running -= 1;
+        self.unwatched -= usize::from(!running.watched);
+        // What was missing for a launch may be there now.
+        self.not_before = None;
+        let Running { job, place, tries, started, clock, capture, timed_out, killing, .. } = *running;
+        let ending = match status {
+            Ok(status) => match status.code() {
+                Some(code) => Ending::Exited(code),
+                None => Ending::Killed(status.signal().unwrap_or(0)),
+            },
+            Err(error) if is_lack(&error) && killing.is_none() => {
+                self.discard(capture);
+                self.hold(Waiting { job, place, tries: tries - 1, since: None }, error);
+                return;
+            }
+            Err(error) if is_of_launch(&error) => Ending::NotStarted(error),
+            Err(error) => Ending::Lost(error),
+        };
+        let runtime = started.elapsed();
+        if ending.is_success() {
+            self.runtimes.add(runtime);
+        }
+        self.end(Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 }, capture);
+    }
+
+    /// A job has ended, in one way or another.
+    pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>) {
+        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue {
+            self.events.again(&ended);
+            self.discard(capture);
+            let slot = ended.place.slot - 1;
+            let Ended { job, place, tries, .. } = ended;
+            self.slots[slot] = Slot::Waiting(Box::new(Waiting { job, place, tries, since: None }));
+            self.waiting += 1;
+            return;
+        }
+        match ended.ending {
+            Ending::NotStarted(_) => self.summary.not_started += 1,
+            _ => self.summary.ran += 1,
+        }
+        self.summary.failed += u64::from(ended.is_failure());
+        let flow = self.events.finished(&ended);
+        self.stop(flow);
+        self.halt(&ended);
+        // It may wait for its turn for long.
+        ended.job.run = Run::default();
+        ended.job.stdin = Stdin::Null;
+        ended.job.env = Vec::new();
+        self.ended.push(Finished { ended, capture, logged: false });
+    }
+
+    /// Writes the job's line to the log.
+    pub(super) fn log(&mut self, ended: &Ended) {
+        if let Some(Err(error)) = self.options.log.as_mut().map(|log| log.write(ended)) {
+            self.fail(error);
+        }
+    }
+
+    /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.
+    fn halt(&mut self, ended: &Ended) {
+        let Some(halt) = self.options.halt else { return };
+        let counts = match halt.on {
+            HaltOn::Fail => ended.is_failure(),
+            HaltOn::Success => !ended.is_failure(),
+            HaltOn::Done => true,
+        };
+        if !counts || self.summary.halted_by.is_some() {
+            return;
+        }
+        let ended_so_far = self.summary.ran + self.summary.not_started;
+        let count = match halt.on {
+            HaltOn::Fail => self.summary.failed,
+            HaltOn::Success => ended_so_far - self.summary.failed,
+            HaltOn::Done => ended_so_far,
+        };
+        let limit = match halt.limit {
+            Limit::Count(limit) => limit as f64,
+            Limit::Percent(percent) => {
+                self.source.total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0)
+            }
+        };
+        if count as f64 >= limit {
+            self.summary.halted_by = Some(ended.ending.numbers());
+            self.stop(match halt.when {
+                HaltWhen::Soon => Flow::Soon,
+                HaltWhen::Now => Flow::Now,
+            });
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Times: delays, limits of a job's time, and the signals that end a job.
+
+use super::Engine;
+use crate::options::Timeout;
+use crate::slot::{Killing, Slot};
+use std::time::{Duration, Instant};
+
+/// The times that jobs have taken.
+#[derive(Default)]
+pub(super) struct Runtimes {
+    /// Sorted.
+    kept: Vec<Duration>,
+    seen: u64,
+    random: u64,
+}
+
+/// So many times are kept. Later ones replace earlier ones at random.
+const KEPT: usize = 1000;
+
+impl Runtimes {
+    pub(super) fn add(&mut self, time: Duration) {
+        self.seen += 1;
+        if self.kept.len() == KEPT {
+            self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Each of all times is kept with the same probability.
+            if (self.random >> 16) % self.seen >= KEPT as u64 {
+                return;
+            }
+            self.kept.remove((self.random >> 32) as usize % KEPT);
+        }
+        let at = self.kept.partition_point(|known| *known < time);
+        self.kept.insert(at, time);
+    }
+
+    /// The median, once there are three.
+    fn median(&self) -> Option<Duration> {
+        if self.seen < 3 { None } else { self.kept.get(self.kept.len() / 2).copied() }
+    }
+}
+
+impl Engine<'_> {
+    /// Whether a job may be launched now, as far as the options and the kernel's resources are concerned.
+    pub(super) fn may_start(&mut self) -> bool {
+        for time in [&mut self.not_before, &mut self.delayed] {
+            if time.is_some_and(|time| Instant::now() < time) {
+                return false;
+            }
+            *time = None;
+        }
+        true
+    }
+
+    /// A job has been launched.
+    pub(super) fn launched(&mut self, at: Instant) {
+        if !self.options.delay.is_zero() {
+            // From now: the launch itself may have taken a while.
+            self.delayed = Some(Instant::now() + self.options.delay);
+        }
+        if let Some(limit) = self.time_limit() {
+            self.due_at(at + limit);
+        }
+    }
+
+    fn due_at(&mut self, time: Instant) {
+        self.deadline = Some(self.deadline.map_or(time, |known| known.min(time)));
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        match self.options.timeout? {
+            Timeout::After(limit) => Some(limit),
+            Timeout::Percent(percent) => self.runtimes.median().map(|median| median.mul_f64(percent.max(0.0) / 100.0)),
+        }
+    }
+
+    /// Does what is due now.
+    pub(super) fn look_at_the_clock(&mut self) {
+        let percent = matches!(self.options.timeout, Some(Timeout::Percent(_)));
+        if self.deadline.is_none() && self.next_tick.is_none() && self.output.quiet.is_empty() && !percent {
+            return;
+        }
+        let now = Instant::now();
+        self.watch_the_long(now);
+        if percent || self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.end_the_late(now);
+        }
+        if self.next_tick.is_some_and(|tick| tick <= now) {
+            self.next_tick = self.options.tick.map(|tick| now + tick);
+            let progress = self.progress();
+            self.events.tick(&progress);
+        }
+    }
+
+    /// Sends the signals that are due, and finds the next time that something is.
+    fn end_the_late(&mut self, now: Instant) {
+        let limit = self.time_limit();
+        self.deadline = None;
+        for slot in 0..self.slots.len() {
+            let Slot::Running(running) = &mut self.slots[slot] else { continue };
+            let next = match (&running.killing, limit) {
+                (Some(killing), _) => killing.next,
+                (None, Some(limit)) => running.started.checked_add(limit),
+                (None, None) => None,
+            };
+            let Some(next) = next else { continue };
+            if next > now {
+                self.due_at(next);
+                continue;
+            }
+            running.timed_out |= running.killing.is_none();
+            self.send_next(slot, now);
+        }
+    }
+
+    /// Begins to end all jobs that run.
+    pub(super) fn end_all(&mut self) {
+        let now = Instant::now();
+        for slot in 0..self.slots.len() {
+            if matches!(&self.slots[slot], Slot::Running(running) if running.killing.is_none()) {
+                self.send_next(slot, now);
+            }
+        }
+    }
+
+    /// Sends the next signal of the sequence that ends a job.
+    fn send_next(&mut self, slot: usize, now: Instant) {
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        let sent = running.killing.as_ref().map_or(0, |killing| killing.sent);
+        let next = self.options.termination.get(sent).map(|&(signal, pause)| {
+            running.send(signal);
+            now + pause
+        });
+        // The last pause is followed by nothing.
+        let next = next.filter(|_| sent + 1 < self.options.termination.len());
+        running.killing = Some(Killing { sent: sent + 1, next });
+        if let Some(next) = next {
+            self.due_at(next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_many_times_is_near_that_of_those_kept() {
+        let mut times = Runtimes::default();
+        assert!(times.median().is_none());
+        for n in 0..100_000 {
+            times.add(Duration::from_millis(n % 1001));
+        }
+        assert_eq!(times.kept.len(), KEPT);
+        let median = times.median().expect("a median").as_millis();
+        assert!((400..600).contains(&median), "{median}");
+    }
+}

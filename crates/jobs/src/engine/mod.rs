@@ -1,0 +1,311 @@
+//! The loop: launch, write, sleep, reap.
+
+use crate::control::Control;
+use crate::launch::Launcher;
+use crate::log::Log;
+use crate::options::{Options, Output};
+use crate::output::spill::Spill;
+use crate::output::{Capture, PIECE};
+use crate::slot::Slot;
+use crate::source::{Events, Flow, Sink, Source};
+use crate::summary::{Ended, Progress, Summary};
+use crate::wake::{Kind, Token, Wake};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::time::{Duration, Instant};
+
+mod start;
+
+mod end;
+
+mod capture;
+
+mod limits;
+
+/// Runs all jobs of a source.
+///
+/// Returns when every job that was launched has ended, and its output has been written.
+///
+/// # Errors
+/// The descriptors that the run itself needs cannot be made. All that goes wrong later is in the summary.
+pub fn run(
+    options: Options,
+    source: &mut dyn Source,
+    events: &mut dyn Events,
+    sink: &mut dyn Sink,
+) -> io::Result<Summary> {
+    let mut engine = Engine::new(options, source, events, sink)?;
+    engine.run()?;
+    Ok(engine.summary)
+}
+
+/// The shortest wait before a launch is tried again that the kernel had no resources for. It doubles up to a second.
+const PAUSE: Duration = Duration::from_millis(10);
+
+struct Engine<'a> {
+    options: Options,
+    source: &'a mut dyn Source,
+    events: &'a mut dyn Events,
+    sink: &'a mut dyn Sink,
+    control: Control,
+    wake: Wake,
+    launcher: Launcher,
+    slots: Vec<Slot>,
+    running: usize,
+    waiting: usize,
+    /// How many of those that run have no watched pidfd.
+    unwatched: usize,
+    /// The number of the last job.
+    seq: u64,
+    turn: u32,
+    input: Supply,
+    flow: Flow,
+    /// No launch before this, because the kernel had no resources.
+    not_before: Option<Instant>,
+    /// The next such wait.
+    pause: Duration,
+    /// No launch before this, because of the options.
+    delayed: Option<Instant>,
+    /// Jobs that have ended, and whose output has not been handled.
+    ended: Vec<Finished>,
+    output: Waiters,
+    /// When a signal or a time limit is due.
+    deadline: Option<Instant>,
+    runtimes: limits::Runtimes,
+    begun: Instant,
+    next_tick: Option<Instant>,
+    summary: Summary,
+}
+
+/// Whether the source has jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Supply {
+    MayHave,
+    /// It waits for its descriptor.
+    Later,
+    End,
+}
+
+/// A job that has ended, and what it wrote.
+struct Finished {
+    ended: Ended,
+    capture: Option<Box<Capture>>,
+    logged: bool,
+}
+
+/// Captured output that waits, and what it waits in.
+struct Waiters {
+    /// The number of the job whose output is due, if it comes in order.
+    due: u64,
+    /// Jobs that have ended before that one. `None`: a job without output.
+    held: BTreeMap<u64, Option<Finished>>,
+    spill: Spill,
+    scratch: Vec<u8>,
+    /// Jobs whose pipes are not watched yet: the time of the launch, slot and turn.
+    quiet: VecDeque<(Instant, usize, u32)>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        mut options: Options,
+        source: &'a mut dyn Source,
+        events: &'a mut dyn Events,
+        sink: &'a mut dyn Sink,
+    ) -> io::Result<Self> {
+        let control = options.control.take().map_or_else(Control::new, Ok)?;
+        let wake = Wake::new()?;
+        wake.add(&control, Token::of_run(Kind::Control))?;
+        options.slots = options.slots.max(1);
+        let captures = options.output != Output::Inherit;
+        let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
+        let scratch = vec![0; if captures { PIECE } else { 0 }];
+        let begun = Instant::now();
+        Ok(Self {
+            control,
+            wake,
+            launcher: Launcher::default(),
+            slots: Vec::new(),
+            running: 0,
+            waiting: 0,
+            unwatched: 0,
+            seq: 0,
+            turn: 0,
+            input: Supply::MayHave,
+            flow: Flow::Continue,
+            not_before: None,
+            pause: PAUSE,
+            delayed: None,
+            ended: Vec::new(),
+            output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new() },
+            deadline: None,
+            runtimes: limits::Runtimes::default(),
+            begun,
+            next_tick: options.tick.map(|tick| begun + tick),
+            summary: Summary::default(),
+            options,
+            source,
+            events,
+            sink,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        loop {
+            self.obey();
+            // The next jobs first: they run while the output of the last ones is handled.
+            let more = self.start();
+            let was_full = self.is_window_full();
+            self.settle();
+            self.look_at_the_clock();
+            if more || was_full && !self.is_window_full() {
+                continue;
+            }
+            if let Err(error) = self.sink.flush() {
+                self.sink_failed(error);
+            }
+            if self.is_over() {
+                break;
+            }
+            self.wake.sleep(self.limit(), &mut ready)?;
+            for token in &ready {
+                self.handle(*token);
+            }
+            if self.unwatched > 0 {
+                self.ask_unwatched();
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Whether so many jobs are ahead of the one whose output is due that no further one may be launched.
+    fn is_window_full(&self) -> bool {
+        self.options.keep_order && self.output.held.len() >= self.options.window
+    }
+
+    fn is_over(&self) -> bool {
+        self.running == 0
+            && self.ended.is_empty()
+            && (self.flow > Flow::Continue || self.input == Supply::End && self.waiting == 0)
+    }
+
+    /// How long to sleep at most.
+    fn limit(&self) -> Option<Duration> {
+        /// How often jobs are asked for their end whose pidfds cannot be watched.
+        const ASK: Duration = Duration::from_millis(10);
+        let launches = self.flow == Flow::Continue;
+        let times = [
+            self.not_before.filter(|_| launches),
+            self.delayed.filter(|_| launches),
+            self.deadline,
+            self.next_tick,
+            self.output.quiet.front().map(|(launched, ..)| *launched + capture::QUIET),
+        ];
+        let first = times.into_iter().flatten().min();
+        let now = first.map(|_| Instant::now());
+        let left = first.zip(now).map(|(first, now)| first.saturating_duration_since(now));
+        let ask = (self.unwatched > 0).then_some(ASK);
+        [left, ask].into_iter().flatten().min()
+    }
+
+    fn handle(&mut self, token: Token) {
+        match token.kind {
+            Kind::Control => self.control.slept(),
+            Kind::Source => {
+                if let Some(fd) = self.source.waits_for() {
+                    self.wake.remove(fd);
+                }
+                self.input = Supply::MayHave;
+            }
+            kind if matches!(&self.slots[token.slot], Slot::Running(job) if job.turn == token.turn) => match kind {
+                Kind::Child => self.reap(token.slot),
+                Kind::In => self.feed(token.slot),
+                Kind::Err => self.read(token.slot, 1),
+                _ => self.read(token.slot, 0),
+            },
+            _ => {}
+        }
+    }
+
+    /// Does what the [`Control`] asks for.
+    fn obey(&mut self) {
+        self.options.slots = self.control.slots(self.options.slots);
+        self.stop(self.control.flow());
+        if let Some(signal) = self.control.take_signal() {
+            for slot in &mut self.slots {
+                if let Slot::Running(running) = slot {
+                    running.send(signal);
+                }
+            }
+        }
+    }
+
+    /// Stops the run, if that is more than it has been stopped already.
+    fn stop(&mut self, flow: Flow) {
+        if flow > self.flow {
+            self.flow = flow;
+            self.summary.stopped = Some(flow);
+            if flow == Flow::Now {
+                self.end_all();
+            }
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        // The same error may come again for each job.
+        let words = error.to_string();
+        if !self.summary.errors.iter().any(|known| known.to_string() == words) {
+            self.summary.errors.push(error);
+        }
+    }
+
+    fn sink_failed(&mut self, error: io::Error) {
+        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        self.fail(error);
+        self.stop(if closed { Flow::Now } else { Flow::Soon });
+    }
+
+    /// Counts what was not run, and writes what waited for a job that was not run.
+    fn finish(&mut self) {
+        while let Some((seq, held)) = self.output.held.pop_first() {
+            self.output.due = seq;
+            if let Some(finished) = held {
+                self.write_out(finished);
+            }
+        }
+        if let Err(error) = self.sink.flush() {
+            self.sink_failed(error);
+        }
+        if let Some(Err(error)) = self.options.log.as_mut().map(Log::end) {
+            self.fail(error);
+        }
+        self.summary.skipped += self.waiting as u64;
+        self.summary.total = self.seq;
+        if self.input != Supply::End && !self.summary.unread {
+            match self.source.left() {
+                Some(left) => {
+                    self.summary.skipped += left;
+                    self.summary.total += left;
+                }
+                None => self.summary.unread = true,
+            }
+        }
+        if self.options.tick.is_some() {
+            let progress = self.progress();
+            self.events.tick(&progress);
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        Progress {
+            total: self.source.total(),
+            ended: self.summary.ran + self.summary.not_started,
+            failed: self.summary.failed,
+            done_before: self.summary.done_before,
+            running: self.running,
+            slots: self.options.slots,
+            elapsed: self.begun.elapsed(),
+        }
+    }
+}

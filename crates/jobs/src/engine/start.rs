@@ -1,0 +1,225 @@
+//! Taking jobs from the source, and launching them.
+
+use super::{Engine, PAUSE, Supply};
+use crate::launch::is_lack;
+use crate::options::Output;
+use crate::output::Capture;
+use crate::slot::{Feed, Running, Slot, Waiting};
+use crate::source::{Flow, Next, Place};
+use crate::summary::{Ended, Ending};
+use crate::wake::{Kind, Token};
+use forkless::Child;
+use rustix::fs::{OFlags, fcntl_setfl};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime};
+
+/// So many jobs without a process (in a dry run, not found, done before) may end before the others are looked after.
+const AT_ONCE: usize = 64;
+
+impl Engine<'_> {
+    /// Launches jobs while slots are free. Returns whether more could be started at once.
+    pub(super) fn start(&mut self) -> bool {
+        if self.flow > Flow::Continue || !self.may_start() {
+            return false;
+        }
+        for slot in 0..self.slots.len() {
+            if self.waiting == 0 {
+                break;
+            }
+            if !matches!(self.slots[slot], Slot::Waiting(_)) {
+                continue;
+            }
+            if let Slot::Waiting(waiting) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
+                self.waiting -= 1;
+                if !self.launch(*waiting) || !self.may_start() {
+                    return false;
+                }
+            }
+        }
+        let mut done = 0;
+        while self.flow == Flow::Continue
+            && self.input == Supply::MayHave
+            && self.running + self.waiting < self.options.slots
+            && !self.is_window_full()
+        {
+            if self.ended.len() >= AT_ONCE || done >= 64 * AT_ONCE {
+                return true;
+            }
+            let Some(slot) = self.free_slot() else { break };
+            if !self.may_start() {
+                break;
+            }
+            let place = Place { seq: self.seq + 1, slot: slot + 1 };
+            match self.source.next(place) {
+                Ok(Next::Job(job)) => {
+                    self.seq += 1;
+                    if self.options.done.contains(place.seq) {
+                        done += 1;
+                        self.pass_over(place.seq);
+                    } else if !self.launch(Waiting { job, place, tries: 0, since: None }) {
+                        break;
+                    }
+                }
+                Ok(Next::Later) => self.wait_for_source(),
+                Ok(Next::End) => self.input = Supply::End,
+                Err(error) => self.source_failed(error),
+            }
+        }
+        // A job that failed without a process is tried again.
+        self.waiting > 0 && self.flow == Flow::Continue && self.may_start()
+    }
+
+    /// The lowest free slot; `None`: all that are free are above the limit.
+    fn free_slot(&mut self) -> Option<usize> {
+        let free = self.slots.iter().position(|slot| matches!(slot, Slot::Free));
+        let free = free.unwrap_or_else(|| {
+            self.slots.push(Slot::Free);
+            self.slots.len() - 1
+        });
+        (free < self.options.slots).then_some(free)
+    }
+
+    fn source_failed(&mut self, error: io::Error) {
+        self.fail(error);
+        self.stop(Flow::Soon);
+        self.summary.unread = true;
+    }
+
+    fn wait_for_source(&mut self) {
+        let answer = match self.source.waits_for() {
+            Some(fd) => self.wake.add(fd, Token::of_run(Kind::Source)),
+            None => Err(io::Error::other("the source of the jobs waits for nothing")),
+        };
+        match answer {
+            Ok(()) => self.input = Supply::Later,
+            // A regular file is always readable.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => self.source_failed(error),
+        }
+    }
+
+    /// Launches a job. False if the kernel has no resources for it: it waits then.
+    fn launch(&mut self, waiting: Waiting) -> bool {
+        if self.options.dry_run {
+            return self.pretend(waiting);
+        }
+        let slot = waiting.place.slot - 1;
+        let (clock, started) = (SystemTime::now(), Instant::now());
+        let launched = match self.launcher.launch(&waiting.job, &mut self.options) {
+            Ok(launched) => launched,
+            Err(error) if is_lack(&error) => return self.hold(waiting, error),
+            Err(error) => {
+                self.end_unstarted(waiting, Ending::NotStarted(error));
+                return true;
+            }
+        };
+        self.pause = PAUSE;
+        self.turn = self.turn.wrapping_add(1);
+        let Waiting { mut job, place, tries, .. } = waiting;
+        let mut child = launched.child;
+        self.events.started(&job, place, child.id());
+        let token = Token { kind: Kind::Child, slot, turn: self.turn };
+        let watched = child.pidfd().is_some_and(|pidfd| self.wake.add(pidfd, token).is_ok());
+        self.unwatched += usize::from(!watched);
+        self.running += 1;
+        let capture = self.capture(&job, place.seq, &mut child);
+        let feed = self.feed_of(&mut job, &mut child);
+        let (turn, fed) = (self.turn, feed.is_some());
+        let captured = capture.is_some();
+        self.slots[slot] = Slot::Running(Box::new(Running {
+            job,
+            place,
+            tries: tries + 1,
+            turn,
+            child,
+            shell: launched.shell,
+            started,
+            clock,
+            watched,
+            capture,
+            feed,
+            killing: None,
+            timed_out: false,
+        }));
+        if captured {
+            self.watch_output(slot, started);
+        }
+        if fed {
+            self.feed(slot);
+        }
+        self.launched(started);
+        true
+    }
+
+    /// Makes the place for a job's output.
+    fn capture(&mut self, job: &crate::Job, seq: u64, child: &mut Child) -> Option<Box<Capture>> {
+        if self.options.output == Output::Inherit {
+            return None;
+        }
+        let (out, err) = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
+        let copies = job.results.as_ref().map(|directory| {
+            std::fs::create_dir_all(directory)?;
+            std::fs::write(directory.join("seq"), seq.to_string())?;
+            io::Result::Ok([File::create(directory.join("stdout"))?, File::create(directory.join("stderr"))?])
+        });
+        let copies = match copies.transpose() {
+            Ok(copies) => copies.map_or([None, None], |copies| copies.map(Some)),
+            Err(error) => {
+                self.fail(io::Error::new(error.kind(), format!("the results of job {seq}: {error}")));
+                [None, None]
+            }
+        };
+        Some(Box::new(Capture::new(out, err, copies)))
+    }
+
+    /// What is to be written to the job's standard input.
+    fn feed_of(&mut self, job: &mut crate::Job, child: &mut Child) -> Option<Feed> {
+        let pipe = child.stdin.take()?;
+        let crate::Stdin::Bytes(bytes) = &mut job.stdin else { return None };
+        if let Err(error) = fcntl_setfl(&pipe, OFlags::NONBLOCK) {
+            self.fail(error.into());
+            return None;
+        }
+        // Only a job that may be tried again needs them again.
+        let bytes = if self.options.tries > 1 { bytes.clone() } else { std::mem::take(bytes) };
+        Some(Feed { pipe, bytes, at: 0 })
+    }
+
+    /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.
+    pub(super) fn hold(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
+        let now = Instant::now();
+        if self.running > 0 {
+            // The end of another job may give what is missing.
+            waiting.since = None;
+        }
+        let since = *waiting.since.get_or_insert(now);
+        if self.running == 0 && now.saturating_duration_since(since) >= self.options.patience {
+            self.end_unstarted(waiting, Ending::NotStarted(error));
+            self.stop(Flow::Soon);
+            return false;
+        }
+        self.not_before = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+        self.waiting += 1;
+        let slot = waiting.place.slot - 1;
+        self.slots[slot] = Slot::Waiting(Box::new(waiting));
+        false
+    }
+
+    /// Shows a job in a dry run.
+    fn pretend(&mut self, mut waiting: Waiting) -> bool {
+        waiting.job.head = std::mem::take(&mut waiting.job.text);
+        waiting.job.head.push(b'\n');
+        self.end_unstarted(waiting, Ending::Exited(0));
+        true
+    }
+
+    fn end_unstarted(&mut self, waiting: Waiting, ending: Ending) {
+        let Waiting { job, place, tries, .. } = waiting;
+        let (started, runtime) = (SystemTime::now(), Duration::ZERO);
+        let ended = Ended { job, place, ending, timed_out: false, started, runtime, tries: tries + 1, received: 0 };
+        self.end(ended, None);
+    }
+}

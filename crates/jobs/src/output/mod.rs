@@ -1,0 +1,208 @@
+//! Captured output: reading it, keeping it until its turn comes, and writing it with its tags.
+
+pub(crate) mod kept;
+
+pub(crate) mod spill;
+
+use crate::job::Job;
+use crate::source::{Sink, Stream};
+use kept::Kept;
+use rustix::io::{Errno, ioctl_fionread};
+use spill::Spill;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+/// How much is read at once.
+pub(crate) const PIECE: usize = 64 * 1024;
+
+/// A line that is longer is passed on in pieces.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// The output of one job.
+pub(crate) struct Capture {
+    pub(crate) streams: [Captured; 2],
+    /// The job's head has been written.
+    headed: bool,
+    pub(crate) received: u64,
+}
+
+/// One of its streams.
+pub(crate) struct Captured {
+    stream: Stream,
+    pub(crate) pipe: Option<OwnedFd>,
+    kept: Kept,
+    /// The beginning of a line, where whole lines are passed on.
+    line: Vec<u8>,
+    /// The next byte begins a line, and needs a tag before it.
+    fresh: bool,
+    /// A second copy, for the results.
+    copy: Option<File>,
+}
+
+/// Where output goes whose turn has come.
+pub(crate) struct Way<'a> {
+    pub(crate) seq: u64,
+    pub(crate) job: &'a Job,
+    pub(crate) sink: &'a mut dyn Sink,
+    pub(crate) spill: &'a mut Spill,
+}
+
+impl Capture {
+    pub(crate) fn new(out: Option<OwnedFd>, err: Option<OwnedFd>, copies: [Option<File>; 2]) -> Self {
+        let [first, second] = copies;
+        let captured =
+            |stream, pipe, copy| Captured { stream, pipe, kept: Kept::default(), line: Vec::new(), fresh: true, copy };
+        let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
+        Self { streams, headed: false, received: 0 }
+    }
+
+    /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
+    /// writing or keeping them.
+    pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
+        self.received += bytes.len() as u64;
+        let one = &mut self.streams[index];
+        let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
+        if copied.is_err() {
+            one.copy = None;
+        }
+        if !lines {
+            one.kept.push(bytes, way.spill)?;
+            return copied;
+        }
+        let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => end + 1,
+            None if one.line.len() + bytes.len() > LONGEST_LINE => bytes.len(),
+            None => 0,
+        };
+        if whole > 0 {
+            let line = std::mem::take(&mut one.line);
+            one.kept.push(&line, way.spill)?;
+            one.kept.push(&bytes[..whole], way.spill)?;
+        }
+        one.line.extend_from_slice(&bytes[whole..]);
+        if turn && whole > 0 {
+            self.write(way)?;
+        }
+        copied
+    }
+
+    /// Writes what is kept.
+    pub(crate) fn write(&mut self, mut way: Way<'_>) -> io::Result<()> {
+        if !self.headed {
+            self.headed = true;
+            head(&mut way)?;
+        }
+        self.streams.iter_mut().try_for_each(|one| one.write(&mut way))
+    }
+
+    /// Frees what is kept.
+    pub(crate) fn discard(self, spill: &mut Spill) {
+        self.streams.into_iter().for_each(|one| one.kept.discard(spill));
+    }
+
+    /// The job has ended: closes the pipes, after what they hold has been read. Each stream's rest is written if its
+    /// turn has come.
+    pub(crate) fn finish(&mut self, scratch: &mut [u8], mut way: Way<'_>, turn: bool) -> io::Result<()> {
+        if turn && !self.headed {
+            self.headed = true;
+            head(&mut way)?;
+        }
+        let mut answer = Ok(());
+        for one in &mut self.streams {
+            let pipe = one.pipe.take();
+            let line = std::mem::take(&mut one.line);
+            answer = answer.and(one.kept.push(&line, way.spill));
+            if turn {
+                answer = answer.and(one.write(&mut way));
+            }
+            let Some(pipe) = pipe else { continue };
+            // Only what is in the pipe now: another process may hold it open, and write for ever.
+            let mut left = ioctl_fionread(&pipe).unwrap_or(0);
+            while left > 0 {
+                let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let Some(count) = read(&pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
+                left -= count as u64;
+                let bytes = &scratch[..count];
+                self.received += count as u64;
+                if let Some(copy) = &mut one.copy {
+                    answer = answer.and(copy.write_all(bytes));
+                }
+                let taken = if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) };
+                answer = answer.and(taken);
+            }
+        }
+        answer
+    }
+}
+
+impl Captured {
+    fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
+        let kept = std::mem::take(&mut self.kept);
+        let Self { stream, fresh, .. } = self;
+        let Way { seq, job, sink, spill } = way;
+        kept.drain(spill, |bytes| tagged(&job.tag, fresh, bytes, |piece| sink.write(*seq, *stream, piece)))
+    }
+
+    fn emit(&mut self, bytes: &[u8], way: &mut Way<'_>) -> io::Result<()> {
+        let stream = self.stream;
+        tagged(&way.job.tag, &mut self.fresh, bytes, |piece| way.sink.write(way.seq, stream, piece))
+    }
+}
+
+/// Writes the job's head.
+pub(crate) fn head(way: &mut Way<'_>) -> io::Result<()> {
+    if way.job.head.is_empty() { Ok(()) } else { way.sink.write(way.seq, Stream::Out, &way.job.head) }
+}
+
+/// Reads what is there; `None`: nothing for now. To be called only when the pipe is known to be readable.
+pub(crate) fn read(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
+    match rustix::io::read(pipe, scratch) {
+        Ok(count) => Some(count),
+        Err(Errno::INTR | Errno::AGAIN) => None,
+        // The end, for what it matters.
+        Err(_) => Some(0),
+    }
+}
+
+/// Passes bytes on with the tag before each line.
+fn tagged(
+    tag: &[u8],
+    fresh: &mut bool,
+    bytes: &[u8],
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if tag.is_empty() || bytes.is_empty() {
+        return if bytes.is_empty() { Ok(()) } else { write(bytes) };
+    }
+    let mut text = Vec::with_capacity(bytes.len() + 16 * tag.len());
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        if *fresh {
+            text.extend_from_slice(tag);
+        }
+        text.extend_from_slice(line);
+        *fresh = line.ends_with(b"\n");
+    }
+    write(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_comes_before_each_line_however_it_is_cut() {
+        let text = b"one\n\ntwo\nthree";
+        for cut in 0..text.len() {
+            let (mut fresh, mut found) = (true, Vec::new());
+            for part in [&text[..cut], &text[cut..]] {
+                let collect = |piece: &[u8]| {
+                    found.extend_from_slice(piece);
+                    Ok(())
+                };
+                tagged(b"t\t", &mut fresh, part, collect).expect("written");
+            }
+            assert_eq!(found, b"t\tone\nt\t\nt\ttwo\nt\tthree");
+        }
+    }
+}

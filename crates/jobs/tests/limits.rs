@@ -1,0 +1,227 @@
+//! Limits of time and of the kernel's resources, the log, and what is left when a run ends early.
+
+use forkless_jobs::{
+    Done, Ended, Ending, Events, Flow, Halt, HaltOn, HaltWhen, Job, Limit, Log, Nothing, Options, Output, Standard,
+    Summary, Timeout, from_iter, run,
+};
+use std::time::Duration;
+
+fn sh(script: impl AsRef<str>) -> Job {
+    Job::program("sh", ["-c", script.as_ref()])
+}
+
+#[derive(Default)]
+struct Ends(Vec<(u64, (i32, i32), bool)>);
+
+impl Events for Ends {
+    fn finished(&mut self, ended: &Ended) -> Flow {
+        self.0.push((ended.place.seq, ended.ending.numbers(), ended.timed_out));
+        Flow::Continue
+    }
+}
+
+fn run_all(options: Options, jobs: impl IntoIterator<Item = Job>) -> (Summary, Ends) {
+    let mut ends = Ends::default();
+    let summary = run(options, &mut from_iter(jobs), &mut ends, &mut Standard::new()).expect("a run");
+    (summary, ends)
+}
+
+/// The shell, which ignores SIGTERM, and its child, which waits with it.
+#[test]
+fn a_timeout_ends_the_whole_group() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("pid");
+    let script = format!("trap '' TERM; sleep 1000 & echo $! > {}; wait; wait; sleep 1000", file.display());
+    let mut options = Options::default().slots(2);
+    options.groups = true;
+    options.timeout = Some(Timeout::After(Duration::from_millis(500)));
+    options.termination = vec![(15, Duration::from_millis(50)), (9, Duration::ZERO)];
+    let (summary, ends) = run_all(options, [sh(script), sh("exit 0")]);
+    assert_eq!((summary.ran, summary.failed), (2, 1));
+    assert_eq!(ends.0, [(2, (0, 0), false), (1, (0, 9), true)]);
+    let child: i32 = std::fs::read_to_string(file).expect("a pid").trim().parse().expect("a number");
+    // The signal has been sent. The process may take a moment to go.
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().unwrap_or_default().trim().chars().next()
+    };
+    while !matches!(state(), None | Some('Z' | 'X')) {
+        std::thread::yield_now();
+    }
+}
+
+/// The shell ends at SIGTERM; what it has started ignores that, and is killed.
+#[test]
+fn nothing_of_a_group_is_left_when_its_leader_ends_first() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut options = Options::default().slots(1);
+    options.groups = true;
+    options.timeout = Some(Timeout::After(Duration::from_millis(300)));
+    let mut writer = Some(writer);
+    options.setup = Some(Box::new(move |command, _| {
+        command.fd(writer.take().expect("one job"), 5);
+    }));
+    let (summary, _) = run_all(options, [sh("(trap '' TERM; sleep 1000) & wait")]);
+    assert_eq!(summary.failed, 1);
+    // The last process that has the pipe is gone.
+    assert_eq!(std::io::read_to_string(reader).expect("the end"), "");
+}
+
+#[test]
+fn a_job_that_stops_itself_is_ended_by_the_timeout() {
+    let mut options = Options::default().slots(1);
+    options.timeout = Some(Timeout::After(Duration::from_millis(200)));
+    let (summary, ends) = run_all(options, [sh("kill -STOP $$"), sh("exit 0")]);
+    assert_eq!((summary.ran, ends.0[0].1, ends.0[0].2), (2, (0, 9), true));
+}
+
+#[test]
+fn a_timeout_in_percent_follows_the_median() {
+    let mut options = Options::default().slots(1);
+    options.timeout = Some(Timeout::Percent(300.0));
+    let jobs = ["sleep 0.1", "sleep 0.1", "sleep 0.1", "sleep 60", "exit 0"].map(sh);
+    let (summary, ends) = run_all(options, jobs);
+    assert_eq!((summary.ran, summary.failed), (5, 1));
+    assert!(ends.0[3].2);
+}
+
+#[test]
+fn a_run_halts_at_its_limit() {
+    let halt = |when, on, limit| Some(Halt { when, on, limit });
+    let scripts = ["exit 0", "exit 3", "exit 0", "exit 4", "exit 0", "exit 5"];
+    let cases = [
+        (halt(HaltWhen::Soon, HaltOn::Fail, Limit::Count(2)), 4, Some((4, 0))),
+        (halt(HaltWhen::Now, HaltOn::Success, Limit::Count(2)), 3, Some((0, 0))),
+        (halt(HaltWhen::Now, HaltOn::Done, Limit::Count(5)), 5, Some((0, 0))),
+        (halt(HaltWhen::Now, HaltOn::Fail, Limit::Count(4)), 6, None),
+        // The number of jobs of an iterator is not known.
+        (halt(HaltWhen::Now, HaltOn::Fail, Limit::Percent(1.0)), 6, None),
+    ];
+    for (halt, ran, by) in cases {
+        let mut options = Options::default().slots(1);
+        options.halt = halt;
+        let (summary, _) = run_all(options, scripts.map(sh));
+        assert_eq!((summary.ran, summary.halted_by), (ran, by), "{halt:?}");
+        assert_eq!(summary.is_complete(), ran == 6, "{halt:?}");
+    }
+}
+
+#[test]
+fn halt_now_ends_the_jobs_that_run() {
+    let mut options = Options::default().slots(3);
+    options.groups = true;
+    options.halt = Some(Halt { when: HaltWhen::Now, on: HaltOn::Fail, limit: Limit::Count(1) });
+    let (summary, ends) = run_all(options, ["sleep 60", "sleep 60", "sleep 0.1; exit 3"].map(sh));
+    assert_eq!((summary.ran, summary.failed, summary.halted_by), (3, 3, Some((3, 0))));
+    assert_eq!(ends.0[0].1, (3, 0));
+    assert!(ends.0[1..].iter().all(|end| end.1 == (0, 15)), "{:?}", ends.0);
+}
+
+#[test]
+fn a_log_has_a_line_for_each_job_and_a_second_run_does_the_rest() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let jobs = || ["exit 0", "exit 3", "echo a\necho b", "kill -9 $$", "exit 0"].map(sh);
+    let mut options = Options::default().slots(1).output(Output::Group);
+    options.log = Some(Log::create(&path).expect("a log"));
+    options.halt = Some(Halt { when: HaltWhen::Soon, on: HaltOn::Done, limit: Limit::Count(4) });
+    run_all(options, jobs());
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let columns: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(columns[0].join(" "), "Seq Host Starttime JobRuntime Send Receive Exitval Signal Command");
+    let found: Vec<_> = columns[1..].iter().map(|of| (of[0], of[1], of[4], of[5], of[6], of[7], of[8])).collect();
+    assert_eq!(
+        found,
+        [
+            ("1", ":", "0", "0", "0", "0", "sh -c exit 0"),
+            ("2", ":", "0", "0", "3", "0", "sh -c exit 3"),
+            ("3", ":", "0", "4", "0", "0", "sh -c echo a\0echo b"),
+            ("4", ":", "0", "0", "0", "9", "sh -c kill -9 $$"),
+        ]
+    );
+    for (succeeded, expected) in [(false, vec![5]), (true, vec![2, 4])] {
+        let mut options = Options::default().slots(1);
+        options.done = Done::read(&path, succeeded).expect("the log");
+        options.log = Some(Log::append(&path).expect("the log"));
+        let (summary, ends) = run_all(options, jobs());
+        assert_eq!(ends.0.iter().map(|end| end.0).collect::<Vec<_>>(), expected);
+        assert_eq!(summary.done_before, 5 - expected.len() as u64);
+        assert!(summary.is_complete());
+    }
+}
+
+#[test]
+fn a_timeout_is_minus_one_in_the_log() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let mut options = Options::default().slots(1);
+    options.timeout = Some(Timeout::After(Duration::from_millis(50)));
+    options.log = Some(Log::create(&path).expect("a log").host("shard-3"));
+    run_all(options, [Job::program("sleep", ["60"])]);
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let columns: Vec<&str> = text.lines().nth(1).expect("a line").split('\t').collect();
+    assert_eq!((columns[1], columns[6], columns[7]), ("shard-3", "-1", "15"));
+}
+
+/// `/dev/full` takes nothing: the jobs run all the same, and the run tells at its end.
+#[test]
+fn a_full_disk_under_the_log_loses_no_job() {
+    let mut options = Options::default().slots(2);
+    options.log = Some(Log::append("/dev/full").expect("a log"));
+    let (summary, ends) = run_all(options, (0..20).map(|_| sh("exit 0")));
+    assert_eq!((summary.ran, summary.failed, ends.0.len()), (20, 0, 20));
+    assert!(summary.errors.len() == 1 && !summary.is_success(), "{summary:?}");
+}
+
+#[test]
+fn a_delay_separates_the_launches() {
+    struct Starts(Vec<std::time::Instant>);
+    impl Events for Starts {
+        fn started(&mut self, _: &Job, _: forkless_jobs::Place, _: u32) {
+            self.0.push(std::time::Instant::now());
+        }
+    }
+    let mut options = Options::default().slots(4);
+    options.delay = Duration::from_millis(30);
+    let mut starts = Starts(Vec::new());
+    run(options, &mut from_iter((0..4).map(|_| sh("exit 0"))), &mut starts, &mut Standard::new()).expect("a run");
+    assert!(starts.0.windows(2).all(|two| two[1] - two[0] >= Duration::from_millis(30)), "{:?}", starts.0);
+}
+
+#[test]
+fn the_end_of_a_source_that_fails_is_reported() {
+    struct Broken(u32);
+    impl forkless_jobs::Source for Broken {
+        fn next(&mut self, _: forkless_jobs::Place) -> std::io::Result<forkless_jobs::Next> {
+            self.0 += 1;
+            if self.0 < 4 { Ok(forkless_jobs::Next::Job(sh("exit 0"))) } else { Err(std::io::Error::other("broken")) }
+        }
+    }
+    let options = Options::default().slots(1);
+    let summary = run(options, &mut Broken(0), &mut Nothing, &mut Standard::new()).expect("a run");
+    assert_eq!((summary.ran, summary.unread, summary.errors.len()), (3, true, 1));
+    assert!(!summary.is_success());
+}
+
+/// A program that is missing is tried as often as one that fails.
+#[test]
+fn a_missing_program_is_tried_again() {
+    struct Tries(u32, u32);
+    impl Events for Tries {
+        fn again(&mut self, _: &Ended) {
+            self.0 += 1;
+        }
+
+        fn finished(&mut self, ended: &Ended) -> Flow {
+            assert!(matches!(ended.ending, Ending::NotStarted(_)));
+            self.1 = ended.tries;
+            Flow::Continue
+        }
+    }
+    let mut options = Options::default().slots(1);
+    options.tries = 3;
+    let mut tries = Tries(0, 0);
+    let jobs = [Job::program("no-such-program-at-all", [""; 0])];
+    run(options, &mut from_iter(jobs), &mut tries, &mut Standard::new()).expect("a run");
+    assert_eq!((tries.0, tries.1), (2, 3));
+}

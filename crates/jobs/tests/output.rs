@@ -1,0 +1,272 @@
+//! Captured output: its order, its bounds, and jobs that make it difficult.
+
+use forkless_jobs::{
+    Control, Ended, Events, Flow, Job, Nothing, Options, Output, Sink, Stdin, Stream, Summary, from_iter, run,
+};
+use std::io;
+use std::time::Duration;
+
+fn sh(script: impl AsRef<str>) -> Job {
+    Job::program("sh", ["-c", script.as_ref()])
+}
+
+/// Keeps what is written, and in which order jobs have been written.
+#[derive(Default)]
+struct Collect {
+    pieces: Vec<(u64, bool, Vec<u8>)>,
+    written: Vec<u64>,
+}
+
+impl Collect {
+    fn text(&self, err: bool) -> String {
+        let bytes = self.pieces.iter().filter(|piece| piece.1 == err).flat_map(|piece| piece.2.clone()).collect();
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+}
+
+impl Sink for Collect {
+    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        self.pieces.push((seq, stream == Stream::Err, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn written(&mut self, ended: &Ended) -> io::Result<()> {
+        self.written.push(ended.place.seq);
+        Ok(())
+    }
+}
+
+fn collect(options: Options, jobs: impl IntoIterator<Item = Job>) -> (Summary, Collect) {
+    let mut sink = Collect::default();
+    let summary = run(options, &mut from_iter(jobs), &mut Nothing, &mut sink).expect("a run");
+    (summary, sink)
+}
+
+fn ordered(slots: usize) -> Options {
+    let mut options = Options::default().slots(slots).output(Output::Group);
+    options.keep_order = true;
+    options
+}
+
+/// Sizes from nothing to more than a pipe and the memory for output, the first jobs being the slowest.
+#[test]
+fn output_comes_in_order_whatever_its_size() {
+    let sizes: Vec<usize> = (0..120).map(|n| [0, 1, 10, 4096, 65_536, 65_537, 300_000, 7][n % 8]).collect();
+    let job = |(n, size): (usize, &usize)| {
+        let pause = if n.is_multiple_of(16) { "sleep 0.05; " } else { "" };
+        sh(format!("{pause}printf '%s\\n' {n}; head -c {size} /dev/zero | tr '\\0' x; echo; echo e{n} >&2"))
+    };
+    let mut options = ordered(8);
+    options.memory = 100_000;
+    let (summary, sink) = collect(options, sizes.iter().enumerate().map(job));
+    assert!(summary.is_success(), "{summary:?}");
+    assert_eq!(sink.written, (1..=120).collect::<Vec<_>>());
+    let expected: String = sizes.iter().enumerate().map(|(n, &size)| format!("{n}\n{}\n", "x".repeat(size))).collect();
+    assert!(sink.text(false) == expected);
+    assert_eq!(sink.text(true), (0..120).map(|n| format!("e{n}\n")).collect::<String>());
+}
+
+/// A few jobs may be ahead of the slow one, and no more.
+#[test]
+fn the_window_bounds_how_far_jobs_run_ahead() {
+    struct Ahead {
+        first_ended: bool,
+        ended: usize,
+    }
+    impl Events for Ahead {
+        fn finished(&mut self, ended: &Ended) -> Flow {
+            self.first_ended |= ended.place.seq == 1;
+            self.ended += 1;
+            assert!(self.first_ended || self.ended <= 6, "{} jobs have ended before the first", self.ended);
+            Flow::Continue
+        }
+    }
+    let mut options = ordered(2);
+    options.window = 5;
+    let jobs = (0..30).map(|n| sh(if n == 0 { "sleep 0.3; echo 0".to_owned() } else { format!("echo {n}") }));
+    let mut sink = Collect::default();
+    let mut events = Ahead { first_ended: false, ended: 0 };
+    let summary = run(options, &mut from_iter(jobs), &mut events, &mut sink).expect("a run");
+    assert!(summary.is_success());
+    assert_eq!(sink.text(false), (0..30).map(|n| format!("{n}\n")).collect::<String>());
+}
+
+#[test]
+fn without_order_the_output_of_a_job_is_in_one_piece() {
+    let jobs = (0..20).map(|n| sh(format!("for i in 1 2 3; do echo {n}; done; echo {n} >&2")));
+    let (summary, sink) = collect(Options::default().slots(4).output(Output::Group), jobs);
+    assert!(summary.is_success());
+    let lines: Vec<String> = sink.text(false).lines().map(str::to_owned).collect();
+    assert!(lines.chunks(3).all(|three| three.iter().all(|line| *line == three[0])), "{lines:?}");
+    assert_eq!(lines.len(), 60);
+}
+
+/// The job is over although a process that it has left behind holds its output open, and writes for ever.
+#[test]
+fn a_job_ends_with_its_process_whoever_holds_its_output() {
+    let script = "echo first; (trap '' PIPE; while echo more 2>/dev/null; do :; done) & echo last; kill -9 $$";
+    let (summary, sink) = collect(ordered(1), [sh(script), sh("sleep 60 & echo second")]);
+    assert_eq!((summary.ran, summary.failed), (2, 1));
+    let text = sink.text(false);
+    assert!(text.starts_with("first\n") && text.contains("last\n") && text.ends_with("second\n"), "{text}");
+}
+
+#[test]
+fn a_job_that_closes_its_output_is_waited_for() {
+    let (summary, sink) =
+        collect(ordered(2), [sh("echo a; exec >&- 2>&-; sleep 0.1; exit 3"), sh("printf 'half\\0line'")]);
+    assert_eq!((summary.ran, summary.failed), (2, 1));
+    assert_eq!(sink.text(false), "a\nhalf\0line");
+}
+
+#[test]
+fn tags_come_before_each_line() {
+    let mut jobs: Vec<Job> = ["echo one; echo two", "printf three"].map(sh).into();
+    jobs[0].tag = b"A\t".to_vec();
+    jobs[1].tag = b"B\t".to_vec();
+    jobs[1].head = b"the second:\n".to_vec();
+    let (_, sink) = collect(ordered(2), jobs);
+    assert_eq!(sink.text(false), "A\tone\nA\ttwo\nthe second:\nB\tthree");
+}
+
+/// Half lines of two jobs that write in turn never mix.
+#[test]
+fn lines_come_whole_and_as_they_are_written() {
+    let place = tempfile::tempdir().expect("a directory");
+    let turn = place.path().display().to_string();
+    let wait = |name: &str| format!("until test -e {turn}/{name}; do sleep 0.01; done");
+    let one = format!("printf 'one '; touch {turn}/a; {}; echo more; echo last >&2; touch {turn}/c", wait("b"));
+    let two = format!("{}; printf 'two '; touch {turn}/b; {}; printf 'end'", wait("a"), wait("c"));
+    let (summary, sink) = collect(Options::default().slots(2).output(Output::Lines), [sh(one), sh(two)]);
+    assert!(summary.is_success());
+    assert_eq!((sink.text(false).as_str(), sink.text(true).as_str()), ("one more\ntwo end", "last\n"));
+}
+
+/// The job that is due writes at once; the other one's lines wait, and come when the first one has ended.
+#[test]
+fn lines_in_order_wait_only_for_earlier_jobs() {
+    struct Wait<'a>(Collect, &'a std::path::Path);
+    impl Sink for Wait<'_> {
+        fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+            if self.0.text(false).is_empty() {
+                std::fs::write(self.1, "").expect("a mark");
+            }
+            self.0.write(seq, stream, bytes)
+        }
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mark = place.path().join("written");
+    let first = format!("echo first; until test -e {}; do sleep 0.01; done; echo rest", mark.display());
+    let mut options = ordered(2).output(Output::Lines);
+    options.keep_order = true;
+    let mut sink = Wait(Collect::default(), &mark);
+    let jobs = [sh(first), sh("echo second; printf third")];
+    let summary = run(options, &mut from_iter(jobs), &mut Nothing, &mut sink).expect("a run");
+    assert!(summary.is_success());
+    assert_eq!(sink.0.text(false), "first\nrest\nsecond\nthird");
+}
+
+#[test]
+fn a_job_reads_what_it_is_given() {
+    let bytes = |n: usize| (0..n).map(|n| b'a' + (n % 23) as u8).collect::<Vec<_>>();
+    let sizes = [0, 10, 65_536, 1_000_000];
+    let jobs = sizes.map(|size| Job { stdin: Stdin::Bytes(bytes(size)), ..sh("cat; echo") });
+    // It wants none of it.
+    let deaf = Job { stdin: Stdin::Bytes(bytes(1_000_000)), ..sh("echo deaf") };
+    let (summary, sink) = collect(ordered(3), jobs.into_iter().chain([deaf]));
+    assert!(summary.is_success(), "{summary:?}");
+    let expected: Vec<u8> = sizes.iter().flat_map(|&size| [bytes(size), b"\n".to_vec()].concat()).collect();
+    assert!(sink.text(false).into_bytes() == [expected, b"deaf\n".to_vec()].concat());
+}
+
+#[test]
+fn results_are_kept_in_files_too() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("deep/er");
+    let job = Job { results: Some(directory.clone()), tag: b"t\t".to_vec(), ..sh("echo out; echo err >&2") };
+    let (summary, sink) = collect(ordered(1), [job]);
+    assert!(summary.is_success());
+    assert_eq!(sink.text(false), "t\tout\n");
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect("a file");
+    assert_eq!((read("stdout").as_str(), read("stderr").as_str(), read("seq").as_str()), ("out\n", "err\n", "1"));
+}
+
+/// The output of the tries that failed does not come.
+#[test]
+fn only_the_last_try_is_heard() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("tries").display().to_string();
+    let script = format!("echo x >> {file}; wc -l < {file}; test $(wc -l < {file}) -ge 3");
+    let mut options = ordered(2);
+    options.tries = 4;
+    let (summary, sink) = collect(options, [sh(script), sh("echo other")]);
+    assert_eq!((summary.ran, summary.failed), (2, 0));
+    assert_eq!(sink.text(false), "3\nother\n");
+}
+
+#[test]
+fn a_dry_run_shows_the_jobs_and_runs_none() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("ran").display().to_string();
+    let mut options = ordered(2);
+    options.dry_run = true;
+    let (summary, sink) = collect(options, (0..500).map(|n| sh(format!("echo {n} > {file}"))));
+    assert_eq!(summary.total, 500);
+    let expected: String = (0..500).map(|n| format!("sh -c echo {n} > {file}\n")).collect();
+    assert_eq!(sink.text(false), expected);
+    assert!(!std::path::Path::new(&file).exists());
+}
+
+/// A sink that is closed ends the run, and the jobs with it.
+#[test]
+fn a_closed_sink_ends_the_run() {
+    struct Closed;
+    impl Sink for Closed {
+        fn write(&mut self, _: u64, _: Stream, _: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+    let mut options = ordered(2).output(Output::Group);
+    options.groups = true;
+    let jobs = [sh("echo x"), sh("sleep 60"), sh("sleep 60")];
+    let summary = run(options, &mut from_iter(jobs), &mut Nothing, &mut Closed).expect("a run");
+    assert_eq!(summary.stopped, Some(Flow::Now));
+    assert_eq!(summary.errors.len(), 1);
+    assert!(!summary.is_success());
+}
+
+/// A temporary file that cannot be made: nothing is lost, no further job starts, and the run tells.
+#[test]
+fn output_without_a_place_is_kept_and_reported() {
+    let mut options = ordered(2);
+    (options.memory, options.temporary) = (10, "/no/such/directory".into());
+    let jobs = (0..50).map(|n| sh(format!("{}head -c 100000 /dev/zero", if n == 0 { "sleep 0.3;" } else { "" })));
+    let (summary, sink) = collect(options, jobs);
+    assert_eq!(sink.text(false).len() as u64, summary.ran * 100_000);
+    assert!(summary.ran < 50 && !summary.is_complete() && summary.errors.len() == 1, "{summary:?}");
+}
+
+/// What waits for a job that is killed is still written.
+#[test]
+fn output_that_waits_is_written_when_the_run_is_stopped() {
+    let control = Control::new().expect("a control");
+    struct Stop(Control, u32);
+    impl Events for Stop {
+        fn finished(&mut self, _: &Ended) -> Flow {
+            self.1 += 1;
+            if self.1 == 3 {
+                self.0.stop_now();
+            }
+            Flow::Continue
+        }
+    }
+    let mut options = ordered(2);
+    options.groups = true;
+    options.control = Some(control.clone());
+    options.termination = vec![(15, Duration::from_secs(20)), (9, Duration::ZERO)];
+    let mut sink = Collect::default();
+    let jobs = ["sleep 60", "echo 2", "echo 3", "echo 4", "echo 5"].map(sh);
+    let summary = run(options, &mut from_iter(jobs), &mut Stop(control, 0), &mut sink).expect("a run");
+    assert!(sink.text(false).starts_with("2\n3\n4\n"), "{}", sink.text(false));
+    assert_eq!((summary.failed, summary.unread), (1, true), "{summary:?}");
+}

@@ -1,0 +1,196 @@
+//! Measures runners of many short commands, in turn: [bench/METHODOLOGY.md](../../../bench/METHODOLOGY.md#runners) says how.
+
+mod contestants;
+mod measure;
+mod picture;
+mod record;
+
+pub use contestants::Built;
+
+use crate::dist;
+use anyhow::{Context, Result, ensure};
+use contestants::{Places, Runner, Work};
+use measure::{Run, Tools};
+use record::{Case, Record, Row, Start};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What to measure, and where to write the record.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Make fewer jobs and rounds: takes about a minute
+    #[arg(long)]
+    quick: bool,
+    /// Make more rounds, and runs of a million jobs
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Write the record to bench/record/DATE-runners
+    #[arg(long, conflicts_with = "out")]
+    record: bool,
+    /// Write runners.md, runners.json and runners.svg to DIR
+    #[arg(long, value_name = "DIR", default_value = "target/runners/record")]
+    out: PathBuf,
+}
+
+/// How much to measure.
+struct Effort {
+    jobs: u64,
+    rounds: usize,
+    starts: usize,
+    calls: [u64; 2],
+    million: Option<u64>,
+}
+
+impl Effort {
+    fn of(options: &Options) -> Effort {
+        let usual = Effort { jobs: 20_000, rounds: 5, starts: 200, calls: [200, 1_200], million: None };
+        match (options.quick, options.full) {
+            (true, _) => Effort { jobs: 2_000, rounds: 3, starts: 50, ..usual },
+            (_, true) => Effort { rounds: 9, starts: 300, million: Some(1_000_000), ..usual },
+            _ => usual,
+        }
+    }
+}
+
+/// Builds, measures, writes the record and prints its tables.
+///
+/// # Errors
+/// If cargo or cc fails, or a runner fails or loses a job.
+pub fn compare(options: &Options, target: &Path) -> Result<()> {
+    let built = Built::release(target)?;
+    let place = std::path::absolute(target)?.join("runners");
+    let out = if options.record {
+        let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
+        dist::root().join(format!("bench/record/{}-runners", String::from_utf8(date.stdout)?.trim()))
+    } else {
+        options.out.clone()
+    };
+    let record = measure_all(&Effort::of(options), &place, built, true)?;
+    record.write(&out)?;
+    println!("{}", record.markdown());
+    Ok(())
+}
+
+/// The same with few jobs and without installing anything, for tests. Returns what cannot be measured here.
+///
+/// # Errors
+/// As [`compare`].
+pub fn smoke(built: Built, out: &Path, place: &Path) -> Result<Vec<String>> {
+    let effort = Effort { jobs: 40, rounds: 2, starts: 2, calls: [10, 30], million: Some(50) };
+    let record = measure_all(&effort, place, built, false)?;
+    record.write(out)?;
+    Ok(record.skipped)
+}
+
+fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -> Result<Record> {
+    let tools = Tools::build(place)?;
+    let places = Places::find(tools.place(), built, may_install);
+    let mut record = Record::new(effort.jobs, effort.rounds, places.versions());
+    let mut runners = Vec::new();
+    for runner in Runner::ALL {
+        match places.lacks(runner) {
+            None => runners.push(runner),
+            Some(why) => record.skip(format!("{} because {why}", runner.name())),
+        }
+    }
+    record.skip("rush (of Go) because no package manager has a version that can be fetched".to_owned());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    eprintln!("marks");
+    for &runner in &runners {
+        tools.check_marks(&places, runner, cores, runner.share(effort.jobs))?;
+    }
+    record.checked = true;
+    let field = Field { effort, tools: &tools, places: &places, runners: &runners };
+    for case in cases(cores) {
+        record.rows.extend(field.race(case)?);
+    }
+    record.starts = field.starts()?;
+    for &runner in runners.iter().filter(|runner| !runner.times_itself()) {
+        if let Some(calls) = tools.calls(&places, runner, effort.calls)? {
+            record.calls.push((runner.name().to_owned(), calls));
+        }
+    }
+    if let Some(jobs) = effort.million {
+        record.million = field.million(jobs, cores)?;
+    }
+    record.judge();
+    Ok(record)
+}
+
+/// The programs, each with as many slots as CPUs and with eight.
+fn cases(cores: usize) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for program in ["/bin/true", "exit0"] {
+        cases.push(Case { program, slots: cores });
+        if cores != 8 {
+            cases.push(Case { program, slots: 8 });
+        }
+    }
+    cases.push(Case { program: "/bin/echo", slots: cores });
+    cases
+}
+
+/// All runners that take part.
+struct Field<'a> {
+    effort: &'a Effort,
+    tools: &'a Tools,
+    places: &'a Places,
+    runners: &'a [Runner],
+}
+
+impl Field<'_> {
+    fn program(&self, case: Case) -> PathBuf {
+        if case.program == "exit0" { self.tools.exit0() } else { PathBuf::from(case.program) }
+    }
+
+    /// All runners in turn, round by round. None always follows the same one, nor is always first.
+    fn race(&self, case: Case) -> Result<Vec<Row>> {
+        let count = self.runners.len();
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); count];
+        let program = self.program(case);
+        for round in 0..self.effort.rounds {
+            eprintln!("{}, -j{}: round {} of {}", case.program, case.slots, round + 1, self.effort.rounds);
+            for turn in 0..count {
+                let index =
+                    if round % 2 == 0 { (turn + round) % count } else { (2 * count - turn - round % count) % count };
+                let runner = self.runners[index];
+                let work = Work { program: &program, slots: case.slots, jobs: runner.share(self.effort.jobs) };
+                runs[index].push(self.tools.run(self.places, runner, work)?);
+                if case.program == "/bin/echo" {
+                    self.tools.check_output(runner, work.jobs)?;
+                }
+            }
+        }
+        let baseline = record::median(runs[0].iter().map(Run::us_per_job));
+        ensure!(self.runners[0] == Runner::Loop && baseline > 0.0, "no baseline");
+        Ok(self.runners.iter().zip(&runs).map(|(runner, runs)| Row::new(case, *runner, runs, baseline)).collect())
+    }
+
+    /// The wall time of a run with a single job, beside a shell that starts it.
+    fn starts(&self) -> Result<Vec<Start>> {
+        eprintln!("starts of one job");
+        let one = Work { program: &self.tools.exit0(), slots: 1, jobs: 1 };
+        let entrants: Vec<Runner> = self.runners.iter().filter(|runner| !runner.times_itself()).copied().collect();
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); entrants.len() + 1];
+        for _ in 0..self.effort.starts {
+            for (index, runner) in entrants.iter().enumerate() {
+                times[index].push(self.tools.run(self.places, *runner, one)?.wall_ns / 1e6);
+            }
+            times[entrants.len()].push(self.tools.shell()? / 1e6);
+        }
+        let names = entrants.iter().map(|runner| runner.name()).chain(["sh -c"]);
+        Ok(names.zip(times).map(|(name, times)| Start::new(name, times)).collect())
+    }
+
+    /// The largest resident size with so many jobs.
+    fn million(&self, jobs: u64, slots: usize) -> Result<Vec<(String, u64)>> {
+        let wanted = [Runner::Loop, Runner::Xargs, Runner::ForklessXargs, Runner::ForklessParallelOrdered];
+        let mut sizes = Vec::new();
+        for runner in wanted.into_iter().filter(|runner| self.runners.contains(runner)) {
+            eprintln!("{jobs} jobs of {}", runner.name());
+            let run = self.tools.run(self.places, runner, Work { program: &self.tools.exit0(), slots, jobs })?;
+            sizes.push((runner.name().to_owned(), run.rss_kib));
+        }
+        Ok(sizes)
+    }
+}
