@@ -62,7 +62,7 @@ fn command() -> clap::Command {
 }
 
 fn usage_error(error: &clap::Error) -> ExitCode {
-    usage::print(error);
+    usage::print(error, command);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
