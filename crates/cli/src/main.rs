@@ -94,7 +94,7 @@ fn command() -> clap::Command {
 }
 
 fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {
-    usage::print(error);
+    usage::print(error, command);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }

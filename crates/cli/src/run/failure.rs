@@ -9,15 +9,10 @@ use std::{
 
 use forkless::Step;
 
-use super::{options::RunOptions, remedy};
-
 /// The exit codes of env(1): forkless failed, the program cannot be executed, the program was not found.
 pub(crate) const FAILED: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
-
-/// A message of this length leaves no room for a remedy on its line.
-const LONG: usize = 160;
 
 /// Why the program did not run, with the exit code of forkless.
 #[derive(Debug)]
@@ -25,20 +20,10 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
     /// The error of a launch.
-    launch: Option<forkless::Error>,
+    pub(crate) launch: Option<forkless::Error>,
 }
 
 impl Failure {
-    /// The message with the remedy.
-    pub(crate) fn words(&self, options: &RunOptions) -> String {
-        let remedy = self.launch.as_ref().map(|error| remedy::of(error, options)).unwrap_or_default();
-        // A long PATH would hide the remedy.
-        match remedy.strip_prefix("; ") {
-            Some(alone) if self.message.len() > LONG => format!("{}\nforkless: {alone}", self.message),
-            _ => format!("{}{remedy}", self.message),
-        }
-    }
-
     /// An error before the launch.
     pub(crate) fn before(message: impl fmt::Display) -> Self {
         Self { code: FAILED, message: message.to_string(), launch: None }

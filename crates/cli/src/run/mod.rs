@@ -44,7 +44,7 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
             ExitCode::from(supervised::shell_code(signal))
         }
         Err(failure) => {
-            say(failure.words(options));
+            say(remedy::words(&failure, options));
             ExitCode::from(failure.code)
         }
     }

@@ -1,7 +1,7 @@
 //! What to do about a launch that failed, as far as this command line and this machine show it.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs,
     io::Read,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::ExitStatusExt},
@@ -18,7 +18,20 @@ use crate::{
     usage::option_before_program,
 };
 
-use super::{filter, options::RunOptions};
+use super::{failure::Failure, filter, options::RunOptions};
+
+/// A message of this length leaves no room for a remedy on its line.
+const LONG: usize = 160;
+
+/// The message of a failure with the remedy.
+pub(crate) fn words(failure: &Failure, options: &RunOptions) -> String {
+    let remedy = failure.launch.as_ref().map(|error| of(error, options)).unwrap_or_default();
+    // A long PATH would hide the remedy.
+    match remedy.strip_prefix("; ") {
+        Some(alone) if failure.message.len() > LONG => format!("{}\nforkless: {alone}", failure.message),
+        _ => format!("{}{remedy}", failure.message),
+    }
+}
 
 /// What a seccomp filter has to do with the program's death, if one is set. The kernel reports the call only in its log.
 pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions) -> Option<String> {
@@ -255,7 +268,7 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
     if text.is_empty() {
         return Some("write the name of a program after the options".to_owned());
     }
-    if let Some(option) = option_before_program() {
+    if let Some(option) = option_before_program(<RunOptions as clap::Args>::augment_args(clap::Command::new("run"))) {
         return Some(format!("{option} takes its value after =, as in {option}={text}"));
     }
     if text.starts_with('-') {
@@ -413,9 +426,4 @@ fn no_format(path: &Path) -> Option<String> {
         return Some("here it is a damaged ELF file, or no program".to_owned());
     }
     Some(format!("here it is a program for {machine}, and this machine is {ours}"))
-}
-
-/// The value of PATH for the search.
-pub(crate) fn search_path(assigned: Option<OsString>) -> Option<OsString> {
-    assigned.or_else(|| std::env::var_os("PATH")).filter(|path| !path.as_bytes().is_empty())
 }

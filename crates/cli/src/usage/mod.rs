@@ -9,6 +9,7 @@ mod scan;
 use std::{
     error::Error as _,
     ffi::{OsStr, OsString},
+    io::Write as _,
     num::{IntErrorKind, ParseIntError},
 };
 
@@ -22,21 +23,21 @@ use crate::near::{did_you_mean, near};
 use self::scan::{Scan, Use, scan};
 
 /// Prints the error, or the text that was asked for by an option such as `--help`.
-pub(crate) fn print(error: &clap::Error) {
+pub(crate) fn print(error: &clap::Error, all: fn() -> Command) {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match error.use_stderr().then(|| message(error, crate::command(), &words)).flatten() {
-        Some(text) => crate::run::say(text),
+    match error.use_stderr().then(|| message(error, all(), &words)).flatten() {
+        Some(text) => _ = writeln!(std::io::stderr(), "forkless: {text}"),
         None => _ = error.print(),
     }
 }
 
 /// The option right before the program, if it takes a value only after `=`, and the program may be meant as that value. Returns
 /// the option as typed.
-pub(crate) fn option_before_program() -> Option<String> {
+pub(crate) fn option_before_program(mut run: Command) -> Option<String> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let mut all = crate::command();
-    all.build();
-    let place = Place::of(&all, &words);
+    let words: Vec<OsString> = words.into_iter().skip(1).collect();
+    run.build();
+    let place = Place::of(&run, &words);
     let used = place.found.uses.last().filter(|used| Some(used.end) == place.found.program)?;
     (used.requires_equals() && !place.own()[used.at].to_string_lossy().contains('=')).then(|| used.typed.clone())
 }

@@ -28,7 +28,6 @@ use super::{
     captured::When,
     failure::Failure,
     parse::{self, Assignment, FdRequest, Source},
-    remedy,
 };
 
 pub(crate) use cgroup::OwnGroup;
@@ -231,7 +230,7 @@ impl RunOptions {
     /// The PATH that was searched.
     pub(crate) fn path(&self) -> Option<OsString> {
         let given = self.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        remedy::search_path(given)
+        given.or_else(|| std::env::var_os("PATH")).filter(|path| !path.is_empty())
     }
 
     /// Describes the setting that was skipped before the child was created (`--best-effort`).

@@ -164,7 +164,7 @@ impl<'a> Sandbox<'a> {
             let code = match ended {
                 Ok(Ok(code)) => code,
                 Ok(Err(failure)) => {
-                    say(failure.words(self.options));
+                    say(super::remedy::words(&failure, self.options));
                     failure.code
                 }
                 Err(_) => FAILED,
