@@ -5,14 +5,19 @@
     rustdoc::broken_intra_doc_links,
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
+// The main function is in `start`. A test has that of the test harness, and musl gives the arguments to Rust's alone.
+#![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod start;
+#[cfg(not(test))]
+mod math;
 mod near;
 mod usage;
 mod run;
 mod doctor;
 mod help;
 
-use std::{ffi::OsStr, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -36,11 +41,24 @@ enum Command {
     Zygote,
 }
 
+/// The main function without `start`.
+#[cfg(any(test, not(target_env = "gnu")))]
 fn main() -> ExitCode {
+    start::prepare();
+    begin()
+}
+
+/// The whole command.
+fn begin() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let runs = words.first().is_some_and(|name| name == "run");
+    if let Some(options) = words.get(1..).filter(|_| runs).and_then(run::quick) {
+        return run::main(&options);
+    }
     let cli = match help::parse::<Cli>() {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error),
+        Err(error) => return usage_error(&error, runs),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
@@ -61,11 +79,10 @@ fn command() -> clap::Command {
     help::attach(Cli::command)
 }
 
-fn usage_error(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error, runs: bool) -> ExitCode {
     usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let runs = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("run"));
     ExitCode::from(if runs { 125 } else { 2 })
 }
