@@ -63,6 +63,12 @@ impl<'a> Sandbox<'a> {
     /// The sandbox that the options request.
     pub(crate) fn of(options: &'a RunOptions) -> Result<Option<Self>, Failure> {
         let Some(profile) = options.sandbox.sandbox else { return Ok(None) };
+        if options.mounts.targets().any(|target| absolute(target) == Path::new("/")) {
+            return Err(failed(
+                "root",
+                "a mount at / would replace it; show directories below it, such as --bind /srv /srv",
+            ));
+        }
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let ids = match options.identity.outside()? {
             Some(ids) => ids,
@@ -236,7 +242,12 @@ impl<'a> Sandbox<'a> {
             }
         }
         let (name, error) = found;
-        failed(&format!("{name} namespace"), error)
+        let remedy = match error.raw_os_error() {
+            Some(libc::EPERM) => "; AppArmor, a sysctl or the filter of a container forbids it",
+            Some(libc::ENOSPC) => "; the limit in /proc/sys/user is reached",
+            _ => "",
+        };
+        failed(&format!("{name} namespace"), format_args!("{error}{remedy}"))
     }
 
     /// Maps the IDs of the program to themselves, as only a process outside can do.
