@@ -11,8 +11,8 @@ use forkless::{BpfInstruction, Command};
 use forkless_core::sys;
 
 use super::{
-    super::failure::Failure,
-    Ids, Sandbox, Status, failed, filter,
+    super::{failure::Failure, options::Ids},
+    Sandbox, Status, failed, filter,
     root::{self, Trees},
 };
 

@@ -33,20 +33,11 @@ use forkless_core::sys;
 
 use super::{
     failure::{FAILED, Failure, say},
-    options::{OwnGroup, Profile, RunOptions},
+    options::{Ids, OwnGroup, Profile, RunOptions},
 };
 
 /// The user and group of the program if root starts it: the overflow IDs, called nobody.
 const NOBODY: u32 = 65534;
-
-/// The IDs that the program has, inside as outside. No other ones exist in its user namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// None: those of the caller stay, because only root can drop them.
-    pub(crate) groups: Option<Vec<u32>>,
-}
 
 /// The preset with the options that change it.
 pub(crate) struct Sandbox<'a> {
@@ -203,7 +194,7 @@ impl<'a> Sandbox<'a> {
     fn capture(&self, command: &mut Command) -> Result<[Option<OwnedFd>; 2], Failure> {
         let mut ends = [None, None];
         for (number, end) in (1..).zip(&mut ends).filter(|_| self.options.capture.is_some()) {
-            if !super::supervised::taken(self.options)[number as usize - 1] {
+            if !self.options.sets_fd(number) {
                 let (read, write) =
                     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed("pipe", error))?;
                 command.fd(write, number);
