@@ -334,6 +334,8 @@ fn options_that_would_weaken_the_sandbox_silently_are_refused() {
             let words = caller.failure(&["--sandbox", option, "true"]);
             assert!(words.contains("--sandbox"), "{option}: {words}");
         }
+        let words = caller.failure(&["--sandbox", "--bind", "/usr", "/../", "true"]);
+        assert!(words.contains("sandbox: root"), "{words}");
         // A second filter adds to the first one.
         let output = run(caller, &["--system-call-filter=~uname"], "uname; unshare -U true");
         assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -137,7 +137,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
 }
 
 /// Are standard output and standard error redirected, so that they cannot be captured?
-pub(super) fn taken(options: &RunOptions) -> [bool; 2] {
+fn taken(options: &RunOptions) -> [bool; 2] {
     [options.sets_fd(1), options.sets_fd(2)]
 }
 

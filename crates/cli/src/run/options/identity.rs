@@ -15,7 +15,6 @@ use nix::unistd::{Group, User};
 use super::super::{
     failure::Failure,
     parse::{octal, split},
-    sandbox::Ids,
 };
 use crate::near::did_you_mean;
 
@@ -72,6 +71,15 @@ fn user(word: OsString) -> Result<NewUser, String> {
         return Err("must be USER or USER:GROUP".to_owned());
     }
     Ok(NewUser { name, group })
+}
+
+/// The IDs of a sandboxed program, inside as outside. No other ones exist in its user namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// None: those of the caller stay, because only root can drop them.
+    pub(crate) groups: Option<Vec<u32>>,
 }
 
 impl Identity {

@@ -2,7 +2,6 @@
 //! everything that is left in the sandbox.
 
 use std::{
-    ffi::CStr,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     sync::atomic::Ordering,
@@ -12,8 +11,8 @@ use forkless::{BpfInstruction, Command};
 use forkless_core::sys;
 
 use super::{
-    super::failure::Failure,
-    Ids, Sandbox, Status, failed, filter,
+    super::{failure::Failure, options::Ids},
+    Sandbox, Status, failed, filter,
     root::{self, Trees},
 };
 
@@ -192,9 +191,4 @@ fn forward(program: i32, signal: i32) {
 fn code(status: i32) -> u8 {
     let code = if libc::WIFSIGNALED(status) { SIGNALLED + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
     code as u8
-}
-
-/// A name for system calls that take C strings.
-pub(super) fn name(text: &CStr) -> usize {
-    text.as_ptr() as usize
 }

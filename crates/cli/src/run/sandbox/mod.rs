@@ -33,20 +33,11 @@ use forkless_core::sys;
 
 use super::{
     failure::{FAILED, Failure, say},
-    options::{OwnGroup, Profile, RunOptions},
+    options::{Ids, OwnGroup, Profile, RunOptions},
 };
 
 /// The user and group of the program if root starts it: the overflow IDs, called nobody.
 const NOBODY: u32 = 65534;
-
-/// The IDs that the program has, inside as outside. No other ones exist in its user namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// None: those of the caller stay, because only root can drop them.
-    pub(crate) groups: Option<Vec<u32>>,
-}
 
 /// The preset with the options that change it.
 pub(crate) struct Sandbox<'a> {
@@ -63,6 +54,12 @@ impl<'a> Sandbox<'a> {
     /// The sandbox that the options request.
     pub(crate) fn of(options: &'a RunOptions) -> Result<Option<Self>, Failure> {
         let Some(profile) = options.sandbox.sandbox else { return Ok(None) };
+        if options.mounts.targets().any(|target| absolute(target) == Path::new("/")) {
+            return Err(failed(
+                "root",
+                "a mount at / would replace it; show directories below it, such as --bind /srv /srv",
+            ));
+        }
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let ids = match options.identity.outside()? {
             Some(ids) => ids,
@@ -197,7 +194,7 @@ impl<'a> Sandbox<'a> {
     fn capture(&self, command: &mut Command) -> Result<[Option<OwnedFd>; 2], Failure> {
         let mut ends = [None, None];
         for (number, end) in (1..).zip(&mut ends).filter(|_| self.options.capture.is_some()) {
-            if !super::supervised::taken(self.options)[number as usize - 1] {
+            if !self.options.sets_fd(number) {
                 let (read, write) =
                     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| failed("pipe", error))?;
                 command.fd(write, number);
@@ -236,7 +233,12 @@ impl<'a> Sandbox<'a> {
             }
         }
         let (name, error) = found;
-        failed(&format!("{name} namespace"), error)
+        let remedy = match error.raw_os_error() {
+            Some(libc::EPERM) => "; AppArmor, a sysctl or the filter of a container forbids it",
+            Some(libc::ENOSPC) => "; the limit in /proc/sys/user is reached",
+            _ => "",
+        };
+        failed(&format!("{name} namespace"), format_args!("{error}{remedy}"))
     }
 
     /// Maps the IDs of the program to themselves, as only a process outside can do.

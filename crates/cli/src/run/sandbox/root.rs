@@ -4,7 +4,7 @@
 //! reach it, and so that Landlock rules can name it. The plan of the program attaches them, and makes the root the root.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -318,6 +318,11 @@ fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
     unsafe { sys::syscall(number as u32, args) }.map_err(Errno::from_raw_os_error)
 }
 
+/// A string as the argument of a system call.
+fn address(text: &CStr) -> usize {
+    text.as_ptr() as usize
+}
+
 fn descriptor(number: usize) -> OwnedFd {
     // SAFETY: the system call has just returned this descriptor, so nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(number as i32) }
@@ -334,7 +339,7 @@ fn tree(source: &Path, set: u64) -> Result<OwnedFd, (String, Errno)> {
     let explained = |error| (format!("bind mount of {source:?}"), error);
     let name = CString::new(source.as_os_str().as_bytes()).map_err(|_| explained(Errno::INVAL))?;
     let flags = OPEN_TREE_CLONE | AT_RECURSIVE | libc::O_CLOEXEC as usize;
-    let args = [libc::AT_FDCWD as usize, super::init::name(&name), flags, 0, 0, 0];
+    let args = [libc::AT_FDCWD as usize, address(&name), flags, 0, 0, 0];
     let tree = descriptor(call(libc::SYS_open_tree, args).map_err(explained)?);
     set_attributes(&tree, set).map_err(explained)?;
     Ok(tree)
@@ -346,7 +351,7 @@ fn set_attributes(tree: &OwnedFd, set: u64) -> Result<(), Errno> {
     let attributes = [set, 0, 0, 0];
     let args = [
         tree.as_raw_fd() as usize,
-        super::init::name(c""),
+        address(c""),
         AT_EMPTY_PATH_RECURSIVE,
         attributes.as_ptr() as usize,
         size_of_val(&attributes),
@@ -362,12 +367,12 @@ fn tmpfs(what: &str, parameters: &[(&str, &str)], attributes: u64) -> Result<Own
     const CREATE: usize = 6;
     let failed = |error: Errno| failed(&format!("tmpfs for {what}"), error);
     let text = |text: &str| CString::new(text).map_err(|_| failed(Errno::INVAL));
-    let context = [super::init::name(c"tmpfs"), CLOEXEC, 0, 0, 0, 0];
+    let context = [address(c"tmpfs"), CLOEXEC, 0, 0, 0, 0];
     let context = descriptor(call(libc::SYS_fsopen, context).map_err(failed)?);
     let number = context.as_raw_fd() as usize;
     for (key, value) in parameters {
         let (key, value) = (text(key)?, text(value)?);
-        let args = [number, SET_STRING, super::init::name(&key), super::init::name(&value), 0, 0];
+        let args = [number, SET_STRING, address(&key), address(&value), 0, 0];
         call(libc::SYS_fsconfig, args).map_err(failed)?;
     }
     call(libc::SYS_fsconfig, [number, CREATE, 0, 0, 0, 0]).map_err(failed)?;
