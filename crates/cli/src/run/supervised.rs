@@ -29,6 +29,7 @@ const SIGNALLED: u8 = 128;
 
 /// Connects the program to forkless: the pseudo-terminal of `--pty`, the pipes of `--capture`.
 pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
+    command.launched_once(true);
     let terminal = open_terminal(command, options)?;
     if options.capture.is_some() && !Captured::ask(command, taken(options)) {
         return Err(Failure::before("--capture: both standard output and standard error are redirected"));
@@ -123,7 +124,7 @@ fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) 
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
-    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let place = if is_sandboxed { Place::Sandbox } else { options.child.place() };
     let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
