@@ -316,8 +316,3 @@ fn background_start_without_a_terminal() {
     let output = Command::new("setsid").args(["sh", "-c", script, BINARY]).output().expect("setsid");
     assert_eq!(output.status.code(), Some(5));
 }
-
-#[test]
-fn documentation_has_the_table_of_signals() {
-    assert!(include_str!("../../../docs/run.md").contains(include_str!("../src/run/signals.md")));
-}

@@ -22,7 +22,7 @@ impl Tmux {
     fn start() -> Self {
         let tmux = Self { directory: tempfile::tempdir().expect("a directory"), recording: String::new() };
         let shell = format!("env -u TMUX PS1='$ ' HISTFILE= F={BINARY} INPUTRC=/dev/null bash --norc --noprofile -i");
-        tmux.call(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "12", &shell]);
+        tmux.call(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "12", &shell]);
         tmux
     }
 

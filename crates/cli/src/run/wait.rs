@@ -55,7 +55,7 @@ struct Clock {
     sent: Option<i32>,
 }
 
-/// Supervises a program. The table of signals is in `signals.md`.
+/// Supervises a program. The table of signals is in docs/run.md.
 ///
 /// Create it before the launch, so that no signal is lost in between.
 pub(crate) struct Watch {
