@@ -114,7 +114,7 @@ pub(super) fn run(
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
-    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let place = if is_sandboxed { Place::Sandbox } else { options.child.place() };
     let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);

@@ -77,7 +77,7 @@ impl Watch {
         let left = if pty { &[SIGTTIN, SIGTTOU][..] } else { &[] };
         let signals = Signals::take(left)?;
         let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
-        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession) };
+        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession | Place::Sandbox) };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
         Ok(Self { foreground, signals, place, to, hung_up: false })
     }
@@ -138,7 +138,9 @@ impl Watch {
         match (signal.number, terminal) {
             (SIGWINCH, Some(terminal)) => terminal.fit()?,
             (SIGCONT, Some(terminal)) => terminal.continued()?,
-            (number, terminal) if self.place == Place::OwnSession && STOPS.contains(&number) => {
+            (number, terminal)
+                if matches!(self.place, Place::OwnSession | Place::Sandbox) && STOPS.contains(&number) =>
+            {
                 return self.stop_both(child, terminal);
             }
             (SIGCONT, None) => self.foreground.iter_mut().for_each(Foreground::continued),
@@ -168,7 +170,7 @@ impl Watch {
             Place::Beside => true,
             Place::OwnGroup | Place::OtherGroup => self.foreground.as_ref().is_some_and(Foreground::is_lent),
             // Its own terminal gets the new size, and signals the program.
-            Place::OwnSession => signal.number == SIGWINCH,
+            Place::OwnSession | Place::Sandbox => signal.number == SIGWINCH,
         };
         !(signal.is_from_terminal() && has_terminal)
     }
@@ -230,7 +232,9 @@ impl Watch {
     /// Stops forkless and its program in another session, where the kernel discards the other stop signals, until forkless
     /// is continued.
     fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
-        let _ = self.to.send(child, SIGSTOP, None);
+        // A SIGSTOP would stop only init, which stops the program instead.
+        let stop = if self.place == Place::Sandbox { SIGTSTP } else { SIGSTOP };
+        let _ = self.to.send(child, stop, None);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         self.signals.stop(SIGTSTP, false);
         let _ = self.to.send(child, SIGCONT, None);

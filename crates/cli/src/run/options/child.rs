@@ -131,6 +131,8 @@ pub(crate) enum Place {
     OtherGroup,
     /// A new session.
     OwnSession,
+    /// A new session below the init of a sandbox, which takes the signals for the program.
+    Sandbox,
 }
 
 impl ChildOptions {

@@ -40,11 +40,6 @@ pub(crate) struct SignalOptions {
 }
 
 impl SignalOptions {
-    /// Does the program start with no signals blocked but those of `--block-signal`?
-    pub(crate) fn empties_mask(&self) -> bool {
-        self.empty_signal_mask
-    }
-
     /// A listed signal overrides "all": `--ignore-signal --default-signal=TERM` ignores all signals except TERM.
     pub(crate) fn apply(&self, command: &mut Command) {
         let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
