@@ -16,6 +16,7 @@ pub mod runners;
 pub mod settings;
 pub mod soak;
 pub mod trust;
+pub mod wrappers;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".
 pub fn count(counts: &str, word: &str) -> u64 {

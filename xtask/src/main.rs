@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, runners, settings,
-    soak, trust,
+    soak, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -56,6 +56,8 @@ enum Task {
     Background(background::Options),
     /// Boot real kernels in qemu and run the tests in them
     Kernels(kernels::Options),
+    /// Compare forkless run with env, nice, setpriv, prlimit, timeout and bwrap
+    Wrappers(wrappers::Options),
     /// Launch in all forms from many threads of one process, for hours
     Soak(soak::Options),
     /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
@@ -88,6 +90,7 @@ fn main() -> Result<()> {
         Task::Runners(options) => return runners::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
+        Task::Wrappers(options) => return wrappers::compare(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return settings::write(&dist::root()),
