@@ -14,6 +14,7 @@ mod math;
 mod near;
 mod usage;
 mod run;
+mod parallel;
 mod doctor;
 mod xargs;
 mod help;
@@ -37,6 +38,10 @@ struct Cli {
 enum Command {
     Run(Box<run::RunOptions>),
     Xargs(Box<xargs::XargsOptions>),
+    Parallel(Box<parallel::ParallelOptions>),
+    /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
+    #[command(hide = true)]
+    Sem(Box<parallel::ParallelOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
@@ -56,18 +61,21 @@ fn main() -> ExitCode {
 /// The whole command.
 fn begin() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let runs = words.first().is_some_and(|name| name == "run");
-    if let Some(options) = words.get(1..).filter(|_| runs).and_then(run::quick) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let subcommand = words.get(1).cloned().unwrap_or_default();
+    if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
         return run::main(&options);
     }
-    let cli = match help::parse::<Cli>() {
+    let words = parallel::with_defaults(xargs::arguments(words.into_iter()).into_iter());
+    let cli = match help::parse::<Cli>(words) {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error, words.first().map(OsString::as_os_str)),
+        Err(error) => return usage_error(&error, &subcommand),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Xargs(options) => xargs::main(*options),
+        Command::Parallel(mut options) => parallel::main(&mut options, false),
+        Command::Sem(mut options) => parallel::main(&mut options, true),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),
         Command::Man(options) => help::man(Cli::command, &options),
@@ -85,14 +93,15 @@ fn command() -> clap::Command {
     help::attach(Cli::command)
 }
 
-fn usage_error(error: &clap::Error, subcommand: Option<&OsStr>) -> ExitCode {
+fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {
     usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(match subcommand.and_then(|name| name.to_str()) {
+    ExitCode::from(match subcommand.to_str() {
         Some("run") => 125,
         Some("xargs") => 1,
+        Some("parallel" | "sem") => parallel::FAILED,
         _ => 2,
     })
 }

@@ -35,6 +35,7 @@ pub(crate) struct ManOptions {
 const TEXTS: &[(&str, &str)] = &[
     ("forkless", include_str!("man/forkless.md")),
     ("run", include_str!("man/run.md")),
+    ("parallel", include_str!("man/parallel.md")),
     ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
     ("xargs", include_str!("man/xargs.md")),
