@@ -1,0 +1,128 @@
+//! The command line before clap sees it: short options whose value is optional, as in `-l3` and `-i`.
+//!
+//! Such a value is attached to its option. clap knows that only as `--max-lines=3`, so these options are rewritten to
+//! their long names. All other words stay as they are.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+};
+
+/// Options without a value.
+const FLAGS: &[u8] = b"0oprtx";
+/// Options whose value may be attached, or is the next word.
+const VALUES: &[u8] = b"aEdILnPs";
+/// Options whose value, if any, is attached.
+const OPTIONAL: &[(u8, &str)] = &[(b'e', "--eof"), (b'i', "--replace"), (b'l', "--max-lines")];
+
+/// Long options whose value may be the next word.
+const LONG_VALUES: [&str; 6] = ["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"];
+
+/// Rewrites the words of `forkless xargs`; those of other subcommands stay.
+pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.get(1).is_none_or(|word| word != "xargs") {
+        return words;
+    }
+    let mut rest = words.split_off(2).into_iter();
+    let mut replaces = false;
+    while let Some(word) = rest.next() {
+        let bytes = word.as_bytes();
+        if bytes == b"--" || !bytes.starts_with(b"-") || bytes == b"-" {
+            words.push(word);
+            break;
+        }
+        if let Some(long) = bytes.strip_prefix(b"--") {
+            replaces |= long.starts_with(b"repl");
+            let takes_next = !long.contains(&b'=') && takes_value(long);
+            let value = if takes_next { rest.next() } else { None };
+            let is_one = value.as_deref() == Some(OsStr::new("1")) || bytes.ends_with(b"=1");
+            if replaces && is_one && b"max-args".starts_with(name_of(long)) {
+                continue;
+            }
+            words.push(word);
+            words.extend(value);
+            continue;
+        }
+        cluster(bytes, &mut rest, &mut words, &mut replaces);
+    }
+    words.extend(rest);
+    words
+}
+
+fn name_of(long: &[u8]) -> &[u8] {
+    long.split(|&byte| byte == b'=').next().unwrap_or(long)
+}
+
+/// Whether this long option, perhaps abbreviated, has a value in the next word.
+fn takes_value(long: &[u8]) -> bool {
+    !long.is_empty() && LONG_VALUES.iter().any(|name| name.as_bytes().starts_with(long))
+}
+
+/// Rewrites one word of short options, such as `-0n5`.
+fn cluster(bytes: &[u8], rest: &mut impl Iterator<Item = OsString>, words: &mut Vec<OsString>, replaces: &mut bool) {
+    let mut at = 1;
+    while at < bytes.len() {
+        let letter = bytes[at];
+        let attached = &bytes[at + 1..];
+        if let Some((_, long)) = OPTIONAL.iter().find(|(short, _)| *short == letter) {
+            *replaces |= letter == b'i';
+            let value = if attached.is_empty() { Vec::new() } else { [b"=", attached].concat() };
+            words.push(OsString::from_vec([long.as_bytes(), &value].concat()));
+            return;
+        }
+        let option = OsString::from_vec(vec![b'-', letter]);
+        if VALUES.contains(&letter) {
+            *replaces |= letter == b'I';
+            let value = if attached.is_empty() { rest.next() } else { Some(OsString::from_vec(attached.to_vec())) };
+            // With a replacement, each command has one line anyway.
+            if !(letter == b'n' && *replaces && value.as_deref() == Some(OsStr::new("1"))) {
+                words.push(option);
+                words.extend(value);
+            }
+            return;
+        }
+        if !FLAGS.contains(&letter) {
+            // For clap to report.
+            words.push(OsString::from_vec([b"-", &bytes[at..]].concat()));
+            return;
+        }
+        words.push(option);
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(line: &str) -> String {
+        let words = ["forkless", "xargs"].into_iter().chain(line.split(' ')).map(OsString::from);
+        let words = arguments(words).into_iter().skip(2).map(|word| word.to_string_lossy().into_owned());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn values_that_are_attached_get_long_names() {
+        for (line, expected) in [
+            ("-0i echo -i", "-0 --replace echo -i"),
+            ("-l3 -eEND x", "--max-lines=3 --eof=END x"),
+            ("-ri{} -P4 cat -l", "-r --replace={} -P 4 cat -l"),
+            ("-n 1 -I X -n1 echo", "-n 1 -I X echo"),
+            ("-I X -n2 echo", "-I X -n 2 echo"),
+            ("--replace --max-args 1 e", "--replace e"),
+            ("--max-args 1 -i e", "--max-args 1 --replace e"),
+            ("--max-p 3 -l -- -i", "--max-p 3 --max-lines -- -i"),
+            ("-0Z echo", "-0 -Z echo"),
+            ("-E -i echo", "-E -i echo"),
+        ] {
+            assert_eq!(rewritten(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_of_other_subcommands_stay() {
+        let words = ["forkless", "run", "-i", "env"].map(OsString::from);
+        assert_eq!(arguments(words.clone().into_iter()), words);
+    }
+}
