@@ -39,7 +39,7 @@ impl Change {
     /// Applies it to a value.
     pub(super) fn apply<'a>(&self, value: &'a [u8]) -> Cow<'a, [u8]> {
         match self {
-            Self::None => value.into(),
+            Self::None => value,
             Self::NoExtension(count) => &value[..extensions(value, *count).unwrap_or(value.len())],
             Self::Base => base(value),
             Self::Directory => directory(value),

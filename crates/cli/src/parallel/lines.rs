@@ -33,6 +33,8 @@ pub(super) struct Maker {
     pub(super) env: Vec<(OsString, OsString)>,
     /// Nothing is run: the tag comes before the command.
     pub(super) is_dry: bool,
+    /// Only these jobs are made.
+    pub(super) shard: Option<Shard>,
 }
 
 impl Maker {
@@ -101,7 +103,6 @@ pub(super) struct Lines {
     pub(super) supply: Supply,
     pub(super) template: Template,
     pub(super) maker: Maker,
-    pub(super) shard: Option<Shard>,
     /// So many sets of arguments were taken.
     pub(super) taken: u64,
     pub(super) total: Option<u64>,
@@ -115,7 +116,7 @@ impl Lines {
                 Supply::Known(rows) => rows.next().map_or(Pull::End, Pull::Item),
                 Supply::Again(_) => Pull::End,
             };
-            if let (Pull::Item(_), Some(shard)) = (&pulled, self.shard) {
+            if let (Pull::Item(_), Some(shard)) = (&pulled, self.maker.shard) {
                 self.taken += 1;
                 if !shard.contains(self.taken - 1) {
                     continue;
@@ -145,7 +146,7 @@ impl Lines {
         }
         self.maker.total = rows.len() as u64;
         self.total = Some(rows.len() as u64);
-        self.shard = None;
+        self.maker.shard = None;
         self.supply = Supply::Known(rows.into_iter());
         Ok(())
     }

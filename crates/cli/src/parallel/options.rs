@@ -24,7 +24,7 @@ const SEMAPHORE: &str = "Semaphore";
     infer_long_args = true,
     args_override_self = true,
     after_help = AFTER,
-    override_usage = "forkless parallel [OPTIONS] [COMMAND [ARGS]...] [(:::|:::+|::::|::::+) VALUES]..."
+    override_usage = "forkless parallel [OPTIONS] [COMMAND [ARGS]...] [::: VALUES]..."
 )]
 pub(crate) struct ParallelOptions {
     /// Read values from FILE, - for standard input; may be repeated

@@ -63,7 +63,7 @@ impl Plan {
         let log = LogFile::of(given, shard)?;
         let again = log.as_ref().map(|log| log.open(given, &mut options)).transpose()?.flatten();
         let (source, total) = match sources {
-            Some(sources) => lines(given, &asked, &strings, sources, maker, shard, options.halt, again)?,
+            Some(sources) => lines(given, &asked, &strings, sources, maker, options.halt, again)?,
             None => (blocks(given, &asked, &strings, maker, shard)?, None),
         };
         let report = Report {
@@ -286,6 +286,7 @@ fn maker(
         slot_variable: given.process_slot_var.clone(),
         env,
         is_dry: given.dry_run,
+        shard,
     })
 }
 
@@ -379,7 +380,6 @@ fn lines(
     strings: &Strings,
     sources: Sources,
     maker: Maker,
-    shard: Option<Shard>,
     halt: Option<forkless_jobs::Halt>,
     again: Option<BTreeMap<u64, Vec<u8>>>,
 ) -> Result<(Box<dyn Source>, Option<u64>), String> {
@@ -390,7 +390,6 @@ fn lines(
     let mut lines = Lines {
         template,
         maker,
-        shard,
         taken: 0,
         total: None,
         supply: again.map_or_else(|| Supply::Packed(Box::new(packer)), Supply::Again),
