@@ -5,15 +5,24 @@
     rustdoc::broken_intra_doc_links,
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
+// The main function is in `start`. A test has that of the test harness, and musl gives the arguments to Rust's alone.
+#![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod start;
+#[cfg(not(test))]
+mod math;
 mod near;
 mod usage;
 mod run;
+mod parallel;
 mod doctor;
 mod xargs;
 mod help;
 
-use std::{ffi::OsStr, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -29,6 +38,10 @@ struct Cli {
 enum Command {
     Run(Box<run::RunOptions>),
     Xargs(Box<xargs::XargsOptions>),
+    Parallel(Box<parallel::ParallelOptions>),
+    /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
+    #[command(hide = true)]
+    Sem(Box<parallel::ParallelOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
@@ -38,15 +51,31 @@ enum Command {
     Zygote,
 }
 
+/// The main function without `start`.
+#[cfg(any(test, not(target_env = "gnu")))]
 fn main() -> ExitCode {
+    start::prepare();
+    begin()
+}
+
+/// The whole command.
+fn begin() -> ExitCode {
     forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
-    let cli = match help::parse::<Cli>() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let subcommand = words.get(1).cloned().unwrap_or_default();
+    if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
+        return run::main(&options);
+    }
+    let words = parallel::with_defaults(xargs::arguments(words.into_iter()).into_iter());
+    let cli = match help::parse::<Cli>(words) {
         Ok(cli) => cli,
-        Err(error) => return usage_error(&error),
+        Err(error) => return usage_error(&error, &subcommand),
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
         Command::Xargs(options) => xargs::main(*options),
+        Command::Parallel(mut options) => parallel::main(&mut options, false),
+        Command::Sem(mut options) => parallel::main(&mut options, true),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),
         Command::Man(options) => help::man(Cli::command, &options),
@@ -64,15 +93,15 @@ fn command() -> clap::Command {
     help::attach(Cli::command)
 }
 
-fn usage_error(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {
     usage::print(error);
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let subcommand = std::env::args_os().nth(1);
-    ExitCode::from(match subcommand.as_deref().and_then(OsStr::to_str) {
+    ExitCode::from(match subcommand.to_str() {
         Some("run") => 125,
         Some("xargs") => 1,
+        Some("parallel" | "sem") => parallel::FAILED,
         _ => 2,
     })
 }

@@ -5,12 +5,14 @@ pub(crate) fn did_you_mean<S: AsRef<str> + std::fmt::Debug>(word: &str, names: i
     near(word, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
-/// The nearest of `names`, if few enough letters differ. Case counts less than letters. Of equally near names, the first.
+/// The nearest of `names`, if few enough letters differ. Case counts less than letters. Of equally near names, one that begins with the same letter.
 pub(crate) fn near<S: AsRef<str>>(word: &str, names: impl IntoIterator<Item = S>) -> Option<S> {
     let folded = word.to_ascii_lowercase();
     let measured = names.into_iter().filter_map(|name| {
         let far = distance(&folded, &name.as_ref().to_ascii_lowercase());
-        (name.as_ref() != word && far <= allowed(word, name.as_ref())).then_some((far, name))
+        // The first letter is seldom wrong.
+        let begins_the_same = folded.chars().next() == name.as_ref().to_ascii_lowercase().chars().next();
+        (name.as_ref() != word && far <= allowed(word, name.as_ref())).then_some(((far, !begins_the_same), name))
     });
     measured.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
@@ -71,6 +73,7 @@ mod tests {
         assert_eq!(near("TIMEOUT", names), Some("timeout"));
         assert_eq!(near("kill_aftr", names), Some("kill-after"));
         assert_eq!(near("cid", names), Some("uid"));
+        assert_eq!(near("fsh", ["zsh", "fish"]), Some("fish"));
         for word in ["", "x", "verbose", "cap-drop", "timeout"] {
             assert_eq!(near(word, names), None, "{word}");
         }

@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use callers::{Caller, binary, skipped};
+use callers::{Caller, binary, shown, skipped};
 
 const CAP_SETUID: u32 = 7;
 
@@ -132,7 +132,7 @@ fn new_cgroup_is_removed_when_forkless_is_signalled() {
         assert!(!has_ended(&stubborn), "{stubborn}");
         // SAFETY: the child has not been waited for.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
-        assert_eq!(child.wait().expect("ends").code(), Some(code));
+        assert_eq!(shown(child.wait().expect("ends")), code);
         assert!(has_ended(&stubborn), "{stubborn}");
         assert_eq!(group.below(), [""; 0].map(PathBuf::from));
     }

@@ -142,12 +142,16 @@ fn bash_hands_the_rest_of_the_line_to_the_completion_of_the_program() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "offset 6\n", "{output:?}");
 }
 
+/// A line that the completion of `some-command-of-ours` completes: it knows one word.
+const DELEGATED: (&str, &str) = ("forkless run -i -u B some-command-of-ours ze", "zebra");
+
 #[test]
 fn fish_completes() {
     let place = Place::new();
     let Some(script) = script(&place, "fish", "forkless.fish") else { return };
-    for (line, wanted) in LINES {
-        let ask = "source $argv[1]; complete -C $argv[2]";
+    let delegated = [(DELEGATED.0, &[DELEGATED.1][..])];
+    for (line, wanted) in LINES.into_iter().chain(delegated) {
+        let ask = "source $argv[1]; complete -c some-command-of-ours -f -a zebra; complete -C $argv[2]";
         let output = place.run("fish", &["--no-config", "-c", ask, &script, line]);
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(output.stderr.is_empty(), "{line:?}: {output:?}");
@@ -165,36 +169,47 @@ fn zsh_completes() {
     if script(&place, "zsh", "_forkless").is_none() {
         return;
     }
-    let single: Vec<(&str, &str)> =
+    let mut single: Vec<(&str, &str)> =
         LINES.iter().filter(|(_, wanted)| wanted.len() == 1).map(|(line, wanted)| (*line, wanted[0])).collect();
-    for (line, wanted) in single {
-        let output = place.run("zsh", &["-f", "-c", ZSH, "zsh", line]);
-        let printed = String::from_utf8_lossy(&output.stdout);
+    single.push(DELEGATED);
+    let lines = single.iter().map(|(line, _)| *line);
+    let output = place.run("zsh", &["-f", "-c", ZSH, "zsh"].into_iter().chain(lines).collect::<Vec<_>>());
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed.lines().count(), single.len(), "{output:?}");
+    for ((line, wanted), found) in single.into_iter().zip(printed.lines()) {
         let (start, _) = line.rsplit_once(' ').expect("words");
-        assert_eq!(printed.trim_end(), format!("{start} {wanted}"), "{line:?}: {output:?}");
+        assert_eq!(found.trim_end(), format!("{start} {wanted}"), "{line:?}: {output:?}");
     }
 }
 
-/// Types the line and Tab into an interactive zsh, and prints the line that results.
+/// Types each line and Tab into an interactive zsh, and prints the line that results.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 print -r -- 'PROMPT= RPROMPT=
 fpath=($PWD $fpath)
 autoload -Uz compinit
 compinit -u -D
+_ours() { compadd zebra }
+compdef _ours some-command-of-ours
 LISTMAX=0
 unsetopt beep
-dump() { print -r -- "$BUFFER" >line.new; mv line.new line; }
+dump() { print -r -- "$BUFFER" >line.new; BUFFER=; mv line.new line; }
 zle -N dump
 bindkey "^X" dump
 bindkey "^I" complete-word
 : >ready' >setup
+wait_for() {
+    local try
+    for try in {1..1200}; do [[ -e $1 ]] && break; zpty -r -t shell >/dev/null; sleep 0.05; done
+    cat $1
+    rm -f $1
+}
 zpty shell zsh -f -i
 zpty -w shell '. ./setup'
-for try in {1..600}; do [[ -e ready ]] && break; zpty -r -t shell >/dev/null; sleep 0.05; done
-zpty -n -w shell "$1"$'\t\C-X'
-for try in {1..600}; do [[ -e line ]] && break; zpty -r -t shell >/dev/null; sleep 0.05; done
-cat line
+wait_for ready
+for typed in "$@"; do
+    zpty -n -w shell "$typed"$'\t\C-X'
+    wait_for line
+done
 zpty -d shell
-rm -f line ready
 "#;

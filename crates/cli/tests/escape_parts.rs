@@ -112,7 +112,7 @@ fn exit_code_and_output_are_those_of_the_program() {
     for caller in Caller::with_user_namespaces("exit_code_and_output_are_those_of_the_program") {
         let code = |script: &str| run(caller, &[], script).status.code();
         assert_eq!(code("exit 7"), Some(7));
-        assert_eq!(code("kill -9 $$"), Some(137));
+        assert_eq!(run(caller, &[], "kill -9 $$").status.signal(), Some(libc::SIGKILL));
         assert_eq!(caller.output(&["--sandbox", "/no/such/program"]).status.code(), Some(127));
         assert_eq!(caller.output(&["--sandbox", "/etc/passwd"]).status.code(), Some(126));
         assert_eq!(caller.output(&["--sandbox", "--timeout=100ms", "sleep", "600"]).status.code(), Some(124));
@@ -143,6 +143,43 @@ fn signal_sent_to_forkless_reaches_the_program() {
         let mut rest = String::new();
         output.read_to_string(&mut rest).expect("text");
         assert_eq!((rest.as_str(), child.wait().expect("ends").code()), ("got\n", Some(9)), "{caller:?}");
+    }
+}
+
+#[test]
+fn stopped_forkless_stops_the_program_until_it_continues() {
+    for caller in Caller::with_user_namespaces("stopped_forkless_stops_the_program_until_it_continues") {
+        let directory = directory();
+        let file = directory.path().join("file");
+        let path = directory.path().to_str().expect("text");
+        let script = format!("echo ready; while :; do echo >>{path}/file; sleep 0.01; done");
+        let mut command = caller.forkless(&["--sandbox", "--bind", path, path, "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let size = || fs::metadata(&file).map_or(0, |data| data.len());
+        let grows = |from: u64| {
+            while size() <= from {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        grows(0);
+        let pid = child.id() as i32;
+        forkless_core::sys::kill(pid, libc::SIGTSTP).expect("a signal");
+        let mut status = 0;
+        forkless_core::sys::wait4(pid, &mut status, libc::WUNTRACED as u32, None).expect("it stops");
+        assert!(libc::WIFSTOPPED(status), "{status}");
+        // Init may have yet to stop the program.
+        let mut before = size();
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            match size() {
+                now if now == before => break,
+                now => before = now,
+            }
+        }
+        forkless_core::sys::kill(pid, libc::SIGCONT).expect("a signal");
+        grows(before);
+        forkless_core::sys::kill(pid, libc::SIGTERM).expect("a signal");
+        assert_eq!(child.wait().expect("ends").signal(), Some(libc::SIGTERM), "{caller:?}");
     }
 }
 
@@ -311,5 +348,42 @@ fn terminal_of_the_caller_is_not_that_of_the_program() {
         assert_eq!(caller.stdout(&["--pty", "sh", "-c", look]).trim(), "has");
         let words = ["--pty", "--inherit-all", binary(), "run", "--sandbox", "sh", "-c", look];
         assert_eq!(caller.stdout(&words).trim(), "has not");
+    }
+}
+
+#[test]
+fn mounts_are_read_only_except_those_of_the_program() {
+    const WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
+    for caller in Caller::with_user_namespaces("mounts_are_read_only_except_those_of_the_program") {
+        let mounts = text(caller, &[], "cat /proc/self/mounts");
+        assert!(mounts.lines().count() > 8, "{mounts}");
+        for line in mounts.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let (place, options): (_, Vec<_>) = (words[1], words[3].split(',').collect());
+            let has = |option: &str| options.contains(&option);
+            let is_device = place.starts_with("/dev") || place.starts_with("/proc/");
+            // A device, whose mount has one file, and pseudo-terminals can be written to on any mount.
+            let is_open = WRITABLE.contains(&place) || place.starts_with("/dev/");
+            assert!(has("ro") || is_open, "{caller:?}: {line}");
+            assert!(has("nosuid") || place.starts_with("/proc/"), "{caller:?}: {line}");
+            assert!(has("nodev") || is_device, "{caller:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn init_has_no_privileges_and_a_filter() {
+    for caller in Caller::with_user_namespaces("init_has_no_privileges_and_a_filter") {
+        // It gives them up while the program starts.
+        let script = "until grep -q '^Seccomp:.2' /proc/1/status; do sleep 0.02; done; cat /proc/1/status";
+        let status = text(caller, &[], script);
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(field(&status, set).as_deref(), Some("0000000000000000"), "{set}");
+        }
+        assert_eq!(field(&status, "NoNewPrivs").as_deref(), Some("1"));
+        // The program itself is another process in another session.
+        let ids = text(caller, &[], "cut -d' ' -f1,6 /proc/self/stat /proc/1/stat");
+        let ids: Vec<_> = ids.lines().map(|line| line.split_once(' ').expect("two numbers")).collect();
+        assert!(ids[0].1 != ids[1].1 && ids[1] == ("1", "1"), "{ids:?}");
     }
 }

@@ -154,7 +154,9 @@ fn version_is_printed_for_each_subcommand() {
 
 #[test]
 fn names_of_other_tools_are_accepted() {
-    let table = include_str!("../../../docs/run.md").split("## Coming from other tools").nth(1).expect("the table");
+    let document = include_str!("../../../docs/run.md");
+    let section = document.split("## Coming from other tools").nth(1).expect("the table");
+    let table = section.split("\n## ").next().expect("a section");
     let rows: Vec<Vec<&str>> = table
         .lines()
         .filter(|line| line.starts_with("| `"))
@@ -259,6 +261,8 @@ fn man_pages_are_written_for_all_subcommands() {
     for section in ["\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES", "NOTES"] {
         assert!(run.contains(&format!("\n.SH {section}\n")), "{section}");
     }
+    let document = include_str!("../../../docs/run.md");
+    assert_eq!(run.contains("\n.SH SIGNALS\n"), document.contains("\n## Signals"));
     for code in ["124", "125", "126", "127", "128+n"] {
         assert!(run.contains(&format!(".TP\n\\fB{code}\\fR\n")), "{code}");
     }

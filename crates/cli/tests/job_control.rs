@@ -10,6 +10,7 @@ use std::{
 
 use forkless::{Command, Pty, PtySize};
 use jobs::{BINARY, CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, Session, has, shells};
+use rustix::process::{Signal, kill_process};
 
 /// A supervised program in the group of forkless.
 const PLAIN: &str = "$F run --timeout 100";
@@ -209,6 +210,28 @@ fn ctrl_z_in_a_pipeline_stops_all_of_it() {
     });
 }
 
+#[test]
+fn pty_is_stopped_by_a_signal_and_leaves_the_terminal_as_it_was() {
+    with_shells("pty_is_stopped_by_a_signal_and_leaves_the_terminal_as_it_was", |session, _| {
+        session.line("$F run --timeout 100 --pty sh -c 'echo is-u''p; read word; stty size'");
+        session.expect("is-up");
+        for signal in [Signal::TSTP, Signal::STOP] {
+            kill_process(session.first_child(), signal).expect("a job");
+            session.expect("Stopped");
+            session.prompt();
+            // Typed lines are shown again: the mode is not the raw one.
+            session.run("echo between");
+            session.pty.resize(PtySize::new(12, 34)).expect("resize");
+            session.line("fg");
+            session.expect("stty size");
+        }
+        session.keys("\r");
+        session.expect("12 34");
+        session.prompt();
+        assert_eq!(session.status(), 0);
+    });
+}
+
 // ---- the terminal is given back ----
 
 #[test]
@@ -292,13 +315,13 @@ fn own_group_in_a_script_uses_the_terminal() {
 fn change_of_the_size_reaches_the_program_once() {
     with_shells("change_of_the_size_reaches_the_program_once", |session, _| {
         for (index, run) in [PLAIN, GROUP, FOREGROUND].into_iter().enumerate() {
-            let script =
-                r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty" }; print "is-u" . "p\n"; sleep 1 while 1"#;
+            let script = r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty"; print "fi" . "n\n" }; print "is-u" . "p\n"; sleep 1 while 1"#;
             session.line(&format!("{run} perl -e '{script}'"));
             session.expect("is-up");
             let rows = 30 + index as u16;
             session.pty.resize(PtySize::new(rows, 90)).expect("resize");
             session.expect(&format!("{rows} 90"));
+            session.expect("fin");
             session.keys(CTRL_C);
             let text = session.prompt();
             assert!(!text.contains(" 90"), "{run}: {text}");
@@ -316,6 +339,8 @@ fn closed_and_full_pipes() {
             session.line(&format!("{run} sh -c 'exec yes 2>&-' 2>&1 >&2 | (head -c 1 >/dev/null; exit 9)"));
             session.prompt();
             assert_eq!(session.status(), 9);
+        }
+        for run in [PLAIN, GROUP] {
             // Nobody reads: the program waits, and can be stopped and ended.
             session.line(&format!("{run} yes | {ALIVE}"));
             session.expect("is-up");
@@ -326,8 +351,6 @@ fn closed_and_full_pipes() {
             session.expect("back");
             session.keys(CTRL_C);
             session.prompt();
-        }
-        for run in [PLAIN, GROUP] {
             session.run(&format!("{run} cat <&-"));
             session.run(&format!("{run} cat </dev/null"));
             assert_eq!(session.status(), 0);

@@ -7,8 +7,8 @@ mod places;
 mod table;
 
 use std::{
-    os::unix::process::CommandExt,
-    process::{Command, Output, Stdio},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Command, ExitStatus, Output, Stdio},
 };
 
 use callers::{Caller, binary, skipped};
@@ -30,7 +30,7 @@ enum Need {
     UserNamespaces,
 }
 
-/// Who, what is needed, the words, the exit code, what is wrong, and what would be right. In the last two, `|` separates
+/// Who, what is needed, the words, the exit code as a shell shows it, what is wrong, and what would be right. In the last two, `|` separates
 /// alternatives that depend on the machine.
 type Row = (Who, Need, &'static str, i32, &'static [&'static str], &'static [&'static str]);
 
@@ -69,7 +69,7 @@ fn complaints(caller: Caller, place: &Place, row: &Row) -> Option<String> {
     let ours = || words.lines().filter(|line| line.starts_with("forkless: "));
     let any = |alternatives: &str| alternatives.split('|').any(|one| ours().any(|line| line.contains(one)));
     let mut wrong = Vec::new();
-    if output.status.code() != Some(*code) {
+    if shown(output.status) != *code {
         wrong.push(format!("{} instead of exit code {code}", output.status));
     }
     wrong.extend(names.iter().chain(*suggests).filter(|part| !any(part)).map(|part| format!("{part:?} is missing")));
@@ -81,6 +81,11 @@ fn complaints(caller: Caller, place: &Place, row: &Row) -> Option<String> {
         wrong.push("lines that are not messages of forkless".to_owned());
     }
     (!wrong.is_empty()).then(|| format!("{caller:?}: forkless {line}\n  {}\n  {words:?}", wrong.join(", ")))
+}
+
+/// The exit code as a shell shows it: forkless dies by the signal that its program died of.
+fn shown(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).expect("an ending")
 }
 
 fn run(caller: Caller, place: &Place, line: &str) -> Output {
@@ -166,7 +171,7 @@ fn filter_that_lets_the_program_start_is_not_blamed() {
     {
         let filter = format!("--system-call-filter={filter}");
         let output = Caller::Ordinary.output(&["--no-new-privs", "--supervise", &filter, "sh", "-c", script]);
-        assert_eq!((output.status.code(), &output.stderr[..]), (Some(code), &b""[..]), "{filter}: {output:?}");
+        assert_eq!((shown(output.status), &output.stderr[..]), (code, &b""[..]), "{filter}: {output:?}");
     }
 }
 

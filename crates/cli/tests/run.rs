@@ -3,10 +3,10 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     os::unix::{ffi::OsStringExt, fs::PermissionsExt, process::ExitStatusExt},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -21,9 +21,13 @@ fn output(words: &[&str]) -> Output {
     forkless(words).output().expect("forkless starts")
 }
 
+/// The exit status as a shell shows it: 128+n after signal n.
 fn code(words: &[&str]) -> i32 {
-    let output = output(words);
-    output.status.code().unwrap_or_else(|| panic!("{words:?}: {output:?}"))
+    shown(output(words).status)
+}
+
+fn shown(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).expect("an end")
 }
 
 /// Its output, after checking that it exited with 0.
@@ -62,9 +66,24 @@ fn exit_code_is_that_of_the_program() {
 }
 
 #[test]
-fn program_killed_by_a_signal_exits_with_128_plus_its_number() {
-    assert_eq!(code(&["--supervise", "sh", "-c", "kill -TERM $$"]), 143);
-    assert_eq!(code(&["--supervise", "sh", "-c", "kill -KILL $$"]), 137);
+fn forkless_dies_by_the_signal_that_killed_its_program() {
+    for (name, number) in [("TERM", libc::SIGTERM), ("KILL", libc::SIGKILL), ("PIPE", libc::SIGPIPE), ("40", 40)] {
+        let script = format!("ulimit -c 0; kill -{name} $$");
+        let ended = |options: &[&str]| output(&[options, &["sh", "-c", &script]].concat()).status;
+        assert_eq!(ended(&["--supervise"]).signal(), Some(number));
+        assert_eq!(ended(&["--signal-exit-code"]).code(), Some(128 + number));
+        assert_eq!(ended(&["--supervise", "--signal-exit-code", "--timeout=60"]).code(), Some(128 + number));
+    }
+    // forkless itself dumps no core, where it could.
+    let directory = directory();
+    let script = format!(
+        "ulimit -c 1000; cd {}; {} run --supervise sh -c 'ulimit -c 0; kill -QUIT $$'",
+        text(directory.path()),
+        env!("CARGO_BIN_EXE_forkless")
+    );
+    let status = Command::new("sh").args(["-c", &format!("{script}; exit $?")]).status().expect("a shell");
+    assert_eq!(status.code(), Some(131));
+    assert_eq!(fs::read_dir(directory.path()).expect("list").count(), 0);
 }
 
 #[test]
@@ -243,7 +262,7 @@ fn capture_on_failure_prints_output_only_after_a_failure() {
     assert_eq!((quiet.status.code(), quiet.stdout.len(), quiet.stderr.len()), (Some(0), 0, 0), "{quiet:?}");
     for (end, code) in [("exit 7", 7), ("kill -TERM $$", 143)] {
         let output = script(end);
-        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(shown(output.status), code);
         assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()), "{end}");
     }
     let late = timed_out(&["--capture=on-failure"], "echo out; exec sleep 60");
@@ -433,27 +452,6 @@ fn kill(child: &std::process::Child, signal: i32) {
     let pid = rustix::process::Pid::from_child(child);
     let signal = rustix::process::Signal::from_named_raw(signal).expect("a signal");
     rustix::process::kill_process(pid, signal).expect("alive");
-}
-
-#[test]
-fn term_and_hup_are_relayed_to_the_program() {
-    for signal in [libc::SIGTERM, libc::SIGHUP] {
-        let script = "trap 'exit 9' TERM HUP; echo ready; while :; do sleep 0.02; done";
-        let (mut child, _reader) = started(&["--supervise", "sh", "-c", script]);
-        kill(&child, signal);
-        assert_eq!(child.wait().expect("ends").code(), Some(9));
-    }
-}
-
-#[test]
-fn int_and_quit_do_not_end_forkless_before_the_program() {
-    let (mut child, mut reader) = started(&["--supervise", "sh", "-c", "echo ready; sleep 0.3; echo done; exit 5"]);
-    kill(&child, libc::SIGINT);
-    kill(&child, libc::SIGQUIT);
-    let mut rest = String::new();
-    reader.read_to_string(&mut rest).expect("the rest");
-    assert_eq!(rest, "done\n");
-    assert_eq!(child.wait().expect("ends").code(), Some(5));
 }
 
 #[test]

@@ -34,5 +34,6 @@ fn every_installed_runner_has_figures() {
     let (markdown, picture) = (read("runners.md"), read("runners.svg"));
     assert!(markdown.contains("| posix_spawn loop | ") && markdown.contains("## Targets"), "{markdown}");
     assert_eq!(picture.matches("× loop)").count(), rows.len());
-    assert!(Path::new("/usr/bin/strace").exists() == !record["calls"].as_array().expect("calls").is_empty());
+    let counted = record["calls"].as_array().expect("calls").len();
+    assert_eq!(Path::new("/usr/bin/strace").exists(), counted > 0);
 }

@@ -280,7 +280,10 @@ fn last_words(caller: Caller, options: &[&str]) -> String {
 fn pdeathsig_kills_the_program_when_forkless_dies() {
     for caller in Caller::all("pdeathsig_kills_the_program_when_forkless_dies") {
         assert_eq!(last_words(caller, &["--pdeathsig=KILL"]), "");
-        assert_eq!(last_words(caller, &["--supervise"]), "late\n");
+        // The default where forkless is the parent.
+        assert_eq!(last_words(caller, &["--supervise"]), "");
+        assert_eq!(last_words(caller, &["--supervise", "--pdeathsig=none"]), "late\n");
+        assert_eq!(last_words(caller, &["--supervise", "--pdeathsig=WINCH"]), "late\n");
     }
 }
 

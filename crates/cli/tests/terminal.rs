@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use callers::{Caller, skipped};
+use callers::{Caller, shown, skipped};
 use forkless::{Child, Command, Pty, PtySize};
 use rustix::{
     io::ioctl_fionread,
@@ -116,7 +116,7 @@ impl Session {
     fn end(mut self, modes: &str) -> (String, i32) {
         let text = self.rest();
         assert_eq!(modes, self.modes());
-        (text, self.child.wait().expect("wait").code().expect("an exit"))
+        (text, shown(self.child.wait().expect("wait")))
     }
 
     fn modes(&self) -> String {
@@ -160,7 +160,7 @@ fn pty_does_not_change_exit_codes() {
     let Some(caller) = callers.last() else { return };
     let code = |words: &[&str]| {
         let output = caller.forkless(words).stdin(Stdio::null()).output().expect("starts");
-        output.status.code().unwrap_or_else(|| panic!("{words:?}: {output:?}"))
+        shown(output.status)
     };
     assert_eq!(code(&["--pty", "sh", "-c", "exit 255"]), 255);
     assert_eq!(code(&["--pty", "sh", "-c", "kill -TERM $$"]), 143);
@@ -228,7 +228,7 @@ fn program_gets_sighup_when_the_output_is_closed() {
     let mut child =
         caller.forkless(&["--pty", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
     child.stdout.take().expect("a pipe").read_exact(&mut [0; 4]).expect("read");
-    assert_eq!(child.wait().expect("wait").code(), Some(128 + 1));
+    assert_eq!(shown(child.wait().expect("wait")), 128 + 1);
     let full = File::options().write(true).open("/dev/full").expect("open");
     let output =
         caller.forkless(&["--pty", "echo", "x"]).stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output();
@@ -261,7 +261,7 @@ fn signals_work_while_the_output_is_full() {
             break status;
         }
     };
-    assert_eq!(status.code(), Some(143));
+    assert_eq!(shown(status), 143);
 }
 
 // ---- forkless on a terminal ----
@@ -340,31 +340,27 @@ fn resize_of_the_terminal_is_relayed() {
     assert!(session.end(&new_modes()).0.ends_with("5 6\r\n"));
 }
 
+/// Stopped by a signal that it can catch, forkless also restores the modes: `job_control`, which has a shell for that.
 #[test]
-fn stopping_forkless_restores_the_terminal_modes() {
-    let (callers, _bound) = callers("stopping_forkless_restores_the_terminal_modes");
+fn forkless_continues_in_raw_mode() {
+    let (callers, _bound) = callers("forkless_continues_in_raw_mode");
     let Some(&caller) = callers.last() else { return };
-    for stop in [Signal::TSTP, Signal::STOP] {
-        let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; read word; stty size"]);
-        session.expect("ready\r\n");
-        session.wait_until(true);
-        let raw = session.modes();
-        session.signal(stop);
-        let stopped = waitid(WaitId::Pid(session.pid()), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("wait");
-        assert!(stopped.is_some_and(|status| status.stopped()));
-        if stop == Signal::TSTP {
-            assert_eq!(session.modes(), new_modes());
-        }
-        // A shell may change modes and size meanwhile.
-        session.pty.copy_modes(Pty::open(PtySize::default()).expect("a terminal")).expect("modes");
-        session.pty.resize(PtySize::new(12, 34)).expect("resize");
-        session.signal(Signal::CONT);
-        session.wait_until(true);
-        assert_eq!(session.modes(), raw);
-        session.type_in("\r");
-        let (text, code) = session.end(&new_modes());
-        assert!(text.ends_with("12 34\r\n") && code == 0, "{text} {code}");
-    }
+    let mut session = Session::start(caller, &["--pty", "sh", "-c", "echo ready; read word; stty size"]);
+    session.expect("ready\r\n");
+    session.wait_until(true);
+    let raw = session.modes();
+    session.signal(Signal::STOP);
+    let stopped = waitid(WaitId::Pid(session.pid()), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("wait");
+    assert!(stopped.is_some_and(|status| status.stopped()));
+    // A shell may change modes and size meanwhile.
+    session.pty.copy_modes(Pty::open(PtySize::default()).expect("a terminal")).expect("modes");
+    session.pty.resize(PtySize::new(12, 34)).expect("resize");
+    session.signal(Signal::CONT);
+    session.wait_until(true);
+    assert_eq!(session.modes(), raw);
+    session.type_in("\r");
+    let (text, code) = session.end(&new_modes());
+    assert!(text.ends_with("12 34\r\n") && code == 0, "{text} {code}");
 }
 
 #[test]
@@ -376,7 +372,7 @@ fn hangup_of_the_terminal_ends_the_program() {
     session.wait_until(true);
     let Session { pty, mut child } = session;
     drop(pty);
-    assert_eq!(child.wait().expect("wait").code(), Some(129));
+    assert_eq!(shown(child.wait().expect("wait")), 129);
 }
 
 /// A background job does not touch the terminal and is not stopped; it takes the terminal in the foreground.

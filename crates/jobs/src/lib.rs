@@ -35,6 +35,8 @@
 //! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
 //! - Standard output is closed (EPIPE): the run stops at once.
+//! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
+//!   run with the same log runs them again.
 //! - This process is killed: the log has a line for each job that has ended, up to the last moment. A run with the same
 //!   log and [`Done::read`] runs the others.
 //!

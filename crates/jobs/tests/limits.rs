@@ -150,6 +150,25 @@ fn a_log_has_a_line_for_each_job_and_a_second_run_does_the_rest() {
     }
 }
 
+/// As with GNU parallel: they run again with the same log. One that still succeeds is done.
+#[test]
+fn jobs_that_the_end_of_the_run_cuts_short_are_not_in_the_log() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let mut options = Options::default().slots(3);
+    options.groups = true;
+    options.log = Some(Log::create(&path).expect("a log"));
+    options.halt = Some(Halt { when: HaltWhen::Now, on: HaltOn::Fail, limit: Limit::Count(1) });
+    let ready = place.path().join("ready");
+    let orderly = format!("trap 'exit 0' TERM; touch {0}; while :; do sleep 0.01; done", ready.display());
+    let failing = format!("until test -e {}; do sleep 0.01; done; exit 3", ready.display());
+    run_all(options, ["sleep 60", &orderly, &failing].map(sh));
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let mut logged: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split('\t').next()).collect();
+    logged.sort_unstable();
+    assert_eq!(logged, ["2", "3"], "{text}");
+}
+
 #[test]
 fn a_timeout_is_minus_one_in_the_log() {
     let place = tempfile::tempdir().expect("a directory");

@@ -70,7 +70,7 @@ impl Tools {
         measure.arg(self.numbers(work.jobs)?).arg(self.place.join("output")).arg(self.place.join("errors"));
         measure.args(places.words(runner, work)?).env("MARKS", self.place.join("marks"));
         // What GNU parallel remembers must not go to the user's directory.
-        measure.env("PARALLEL_HOME", self.place.join("gnu-parallel"));
+        measure.env("PARALLEL_HOME", self.place.join("gnu-parallel")).env("PARALLEL_SHELL", "/bin/sh");
         let output = measure.output().context("measure")?;
         ensure!(output.status.success(), "measure: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;
@@ -142,7 +142,7 @@ impl Tools {
             let report = self.place.join("calls");
             let mut strace = Command::new("strace");
             strace.args(["-c", "-o"]).arg(&report).args(places.words(runner, work)?);
-            strace.env("PARALLEL_HOME", self.place.join("gnu-parallel"));
+            strace.env("PARALLEL_HOME", self.place.join("gnu-parallel")).env("PARALLEL_SHELL", "/bin/sh");
             let output = match strace.stdin(fs::File::open(self.numbers(jobs)?)?).output() {
                 Err(_) => return Ok(None),
                 Ok(output) => output,

@@ -35,6 +35,7 @@ pub(crate) struct ManOptions {
 const TEXTS: &[(&str, &str)] = &[
     ("forkless", include_str!("man/forkless.md")),
     ("run", include_str!("man/run.md")),
+    ("parallel", include_str!("man/parallel.md")),
     ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
     ("xargs", include_str!("man/xargs.md")),
@@ -120,7 +121,10 @@ fn page(command: &Command, name: &str, version: &str, others: &[String]) -> Stri
     arguments(&mut page, command);
     subcommands(&mut page, command, name);
     if name == "forkless-run" {
-        markdown::document(&mut page, &section(RUN, "## Signals"));
+        let signals = section(RUN, "## Signals");
+        if !signals.is_empty() {
+            markdown::document(&mut page, &format!("## Signals\n{signals}"));
+        }
     }
     exit_status(&mut page, command);
     let text = TEXTS.iter().find(|(short, _)| *short == command.get_name()).map_or("", |(_, text)| text.trim_end());
@@ -278,11 +282,10 @@ fn flush(page: &mut Roff, text: &mut String) {
     }
 }
 
-/// A section of a document, with its heading; empty if there is none.
+/// The text of the section whose heading begins so; empty if there is none.
 fn section(document: &str, heading: &str) -> String {
-    let lines = document.lines().skip_while(|line| *line != heading);
-    let rest = lines.clone().skip(1).take_while(|line| !line.starts_with("## "));
-    lines.take(1).chain(rest).flat_map(|line| [line, "\n"]).collect()
+    let lines = document.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
+    lines.take_while(|line| !line.starts_with("## ")).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Today, or the day that a reproducible build gives.
@@ -327,8 +330,8 @@ mod tests {
 
     #[test]
     fn section_ends_at_the_next_heading() {
-        let document = "# A\n## Signals\n\none\n### two\n## Other\nthree\n";
-        assert_eq!(section(document, "## Signals"), "## Signals\n\none\n### two\n");
+        let document = "# A\n## Signals and jobs\n\none\n### two\n## Other\nthree\n";
+        assert_eq!(section(document, "## Signals"), "\none\n### two\n");
         assert_eq!(section(document, "## None"), "");
     }
 }

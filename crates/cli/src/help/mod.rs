@@ -9,7 +9,10 @@ mod markdown;
 mod pages;
 mod topics;
 
-use std::{ffi::OsStr, fmt};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+};
 
 use clap::{
     Arg, ArgAction, Command, Error, Parser,
@@ -24,9 +27,9 @@ pub(crate) use man::{ManOptions, man};
 pub(crate) type Definition = fn() -> Command;
 
 /// Parses the command line as [`Parser::try_parse`] does, with the help of this module.
-pub(crate) fn parse<P: Parser>() -> Result<P, Error> {
+pub(crate) fn parse<P: Parser>(words: Vec<OsString>) -> Result<P, Error> {
     let mut command = attach(P::command);
-    let mut matches = command.try_get_matches_from_mut(crate::xargs::arguments(std::env::args_os()))?;
+    let mut matches = command.try_get_matches_from_mut(words)?;
     P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 

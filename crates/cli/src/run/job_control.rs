@@ -47,11 +47,6 @@ impl Foreground {
         self.program = i32::try_from(group).ok().and_then(Pid::from_raw);
     }
 
-    /// Does the program's group have the terminal, as far as forkless knows?
-    pub(crate) fn is_lent(&self) -> bool {
-        self.lent
-    }
-
     /// Lends the terminal to the program's group. False if it is not forkless's to lend.
     pub(crate) fn lend(&mut self) -> bool {
         let (Some(terminal), Some(program)) = (&self.terminal, self.program) else { return false };

@@ -23,7 +23,7 @@ mod wait;
 use std::process::ExitCode;
 
 pub(crate) use failure::say;
-pub(crate) use options::{RunOptions, amount, step_names};
+pub(crate) use options::{RunOptions, amount, look, quick, step_names};
 
 use self::{failure::Failure, request::Asked, sandbox::Sandbox};
 

@@ -83,7 +83,7 @@ fn check(error: &Error) -> Option<String> {
 
 /// Remedies for steps other than exec, by step and errno.
 fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
-    let own_user = options.namespaces.changes_user();
+    let own_user = options.namespaces.changes_user() || options.sandbox.sandbox.is_some();
     Some(match (error.step(), errno) {
         (Step::Clone, libc::EPERM) if options.control_group.any() => return None,
         (Step::Clone | Step::Namespace, libc::EPERM | libc::ENOSPC | libc::EUSERS) if own_user => {
@@ -181,6 +181,7 @@ fn privilege(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
         Step::Chroot | Step::Capabilities | Step::Securebits | Step::Hostname | Step::Mount | Step::PivotRoot
     );
     match error.step() {
+        _ if options.sandbox.sandbox.is_some() => None,
         _ if in_namespace && !options.namespaces.changes_user() => {
             Some("run as root, or add --map-root-user".to_owned())
         }

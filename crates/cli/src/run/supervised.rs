@@ -7,7 +7,7 @@ use std::{
     os::unix::process::ExitStatusExt,
 };
 
-use forkless::{Command, Namespace, ShellRoute, Step, Usage};
+use forkless::{Child, Command, Namespace, ShellRoute, Step, Usage};
 
 use super::{
     Outcome,
@@ -29,6 +29,7 @@ const SIGNALLED: u8 = 128;
 
 /// Connects the program to forkless: the pseudo-terminal of `--pty`, the pipes of `--capture`.
 pub(super) fn connect(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
+    command.launched_once(true);
     let terminal = open_terminal(command, options)?;
     if options.capture.is_some() && !Captured::ask(command, taken(options)) {
         return Err(Failure::before("--capture: both standard output and standard error are redirected"));
@@ -51,7 +52,12 @@ pub(super) fn run(
     }
     let program = asked.settings().get_program().to_owned();
     let (mut child, told, inside) = match sandbox {
-        None => asked.launch().map(|(child, told)| (child, told, None))?,
+        None => match asked.launch() {
+            Ok((child, told)) => (child, told, None),
+            Err(error) => {
+                return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
+            }
+        },
         Some(sandbox) => {
             let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
             (child, None, Some(inside))
@@ -83,6 +89,20 @@ pub(super) fn run(
     if let Some(words) = remedy::of_death(&program, ending.status, options) {
         say(words);
     }
+    report_skipped(&child, trouble, options);
+    if options.usage {
+        if let Some(usage) = child.usage() {
+            let _ = write!(io::stderr(), "{}{group_usage}", UsageBlock { program: &program, usage });
+        }
+    }
+    if let Some(Err(error)) = group_end {
+        say(format_args!("cannot remove the cgroup: {error}"));
+    }
+    Ok(outcome)
+}
+
+/// Reports what was skipped, and what went wrong with the cgroup.
+fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) {
     let remark = |words: fmt::Arguments<'_>| {
         if !options.quiet {
             say(words);
@@ -99,21 +119,12 @@ pub(super) fn run(
     if let Some(words) = trouble {
         remark(format_args!("{words}"));
     }
-    if options.usage {
-        if let Some(usage) = child.usage() {
-            let _ = write!(io::stderr(), "{}{group_usage}", UsageBlock { program: &program, usage });
-        }
-    }
-    if let Some(Err(error)) = group_end {
-        say(format_args!("cannot remove the cgroup: {error}"));
-    }
-    Ok(outcome)
 }
 
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
-    let place = if is_sandboxed { Place::OwnSession } else { options.child.place() };
+    let place = if is_sandboxed { Place::Sandbox } else { options.child.place() };
     let watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);

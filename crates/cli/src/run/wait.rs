@@ -1,8 +1,9 @@
 //! Supervises the program: forwards signals, stops and continues with it, enforces the timeout, and waits for its end.
 
 use std::{
+    collections::BTreeSet,
     io,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::process::ExitStatusExt},
     process::ExitStatus,
     time::{Duration, Instant},
 };
@@ -63,6 +64,10 @@ pub(crate) struct Watch {
     signals: Signals,
     place: Place,
     to: Recipient,
+    /// As far as reported.
+    is_stopped: bool,
+    /// The signals that have arrived so far.
+    seen: BTreeSet<i32>,
     /// Was the program told that the shell of its terminal has gone?
     hung_up: bool,
 }
@@ -77,9 +82,9 @@ impl Watch {
         let left = if pty { &[SIGTTIN, SIGTTOU][..] } else { &[] };
         let signals = Signals::take(left)?;
         let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
-        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession) };
+        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession | Place::Sandbox) };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
-        Ok(Self { foreground, signals, place, to, hung_up: false })
+        Ok(Self { foreground, signals, place, to, is_stopped: false, seen: BTreeSet::new(), hung_up: false })
     }
 
     /// Starts the program with the signal mask of before.
@@ -96,62 +101,151 @@ impl Watch {
         &mut self,
         child: &mut Child,
         patience: Patience,
-        mut terminal: Option<Terminal>,
-        mut captured: Option<&mut Captured>,
+        terminal: Option<Terminal>,
+        captured: Option<&mut Captured>,
     ) -> io::Result<Ending> {
         let deadline = patience.timeout.and_then(|time| Instant::now().checked_add(time));
         let mut clock = Clock { patience, deadline, sent: None };
+        let status = match self.supervise(child, &mut clock, terminal, captured) {
+            Err(error) => self.killed_early(error, clock.sent)?,
+            Ok(status) => status,
+        };
+        Ok(Ending { status, timed_out: clock.sent })
+    }
+
+    /// The status of a child that a signal for the program has killed before it could execute the program.
+    ///
+    /// # Errors
+    /// The given error, if it is another one.
+    pub(crate) fn killed_early(&mut self, error: io::Error, sent: Option<i32>) -> io::Result<ExitStatus> {
+        // A terminal may have signalled both.
+        self.seen.extend(self.signals.arrived().iter().map(|signal| signal.number).chain(sent));
+        let killer = forkless::Error::of(&error).and_then(forkless::Error::signal);
+        match killer.filter(|signal| self.seen.contains(signal)) {
+            Some(signal) => Ok(ExitStatus::from_raw(signal)),
+            None => Err(error),
+        }
+    }
+
+    fn supervise(
+        &mut self,
+        child: &mut Child,
+        clock: &mut Clock,
+        mut terminal: Option<Terminal>,
+        mut captured: Option<&mut Captured>,
+    ) -> io::Result<ExitStatus> {
         if let (Some(foreground), Place::OwnGroup) = (&mut self.foreground, self.place) {
             foreground.launched(child.id());
         }
         // The size may have changed since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
+        // The terminal may have sent these before the program existed. If it has got them too, they are one: it has not run
+        // yet.
+        let mut arrived = self.signals.arrived();
+        let mut is_early = true;
         loop {
+            while !arrived.is_empty() {
+                arrived = self.take(&arrived, is_early, child, clock, terminal.as_mut())?;
+            }
+            is_early = false;
+            clock.strike(self.to, child);
             if let Some(status) = self.pause(child, clock.deadline, terminal.as_mut(), captured.as_deref_mut())? {
                 // Before the rest of the output, which nobody may read.
                 self.foreground = None;
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
                 captured.map_or(Ok(()), Captured::finish)?;
-                return Ok(Ending { status, timed_out: clock.sent });
+                return Ok(status);
             }
-            let mut arrived = self.signals.arrived();
-            while !arrived.is_empty() {
-                for signal in &arrived {
-                    self.handle(signal, child, terminal.as_mut())?;
-                }
-                let changed = arrived.iter().any(|signal| signal.number == SIGCHLD);
-                let is_to_stop = arrived.iter().any(|signal| STOPS.contains(&signal.number));
-                arrived.clear();
-                if let Some(signal) = changed.then(|| stopped(child)).transpose()?.flatten() {
-                    // Continued, a program that reads the terminal would forget about the stop that it just got.
-                    if !(self.lends_for(signal) && !is_to_stop && self.lend(child)) {
-                        arrived = self.stop_with(signal, child, &clock, terminal.as_mut())?;
-                    }
-                }
-            }
-            clock.strike(self.to, child);
+            arrived = self.signals.arrived();
         }
     }
 
+    /// Acts on the signals that have arrived. Returns those that have arrived since.
+    fn take(
+        &mut self,
+        arrived: &[Arrived],
+        is_early: bool,
+        child: &mut Child,
+        clock: &Clock,
+        mut terminal: Option<&mut Terminal>,
+    ) -> io::Result<Vec<Arrived>> {
+        self.seen.extend(arrived.iter().map(|signal| signal.number));
+        for signal in arrived {
+            self.handle(signal, is_early, child, terminal.as_deref_mut())?;
+        }
+        let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
+        let continues = self.place == Place::Beside && has(SIGCONT);
+        let news = if has(SIGCHLD) || continues { news(child)? } else { None };
+        match news {
+            Some(News::Stopped(signal)) => {
+                self.is_stopped = true;
+                if continues && !is_early {
+                    return self.stopped_or_continued(signal, child, clock, terminal);
+                }
+                // Continued, a program that reads the terminal would forget about the stop that it just got.
+                let is_to_stop = STOPS.into_iter().any(has);
+                if self.lends_for(signal) && !is_to_stop && self.lend(child) {
+                    return Ok(Vec::new());
+                }
+                self.stop_with(signal, child, clock, terminal)
+            }
+            Some(News::Continued) => {
+                self.is_stopped = false;
+                Ok(Vec::new())
+            }
+            None => {
+                if continues && self.is_stopped {
+                    let _ = self.to.send(child, SIGCONT, None);
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The program was found stopped when a SIGCONT had arrived. If a terminal has just stopped it again, it stays so.
+    fn stopped_or_continued(
+        &mut self,
+        signal: i32,
+        child: &mut Child,
+        clock: &Clock,
+        terminal: Option<&mut Terminal>,
+    ) -> io::Result<Vec<Arrived>> {
+        let mut later = self.signals.arrived();
+        if later.iter().any(|signal| STOPS.contains(&signal.number)) {
+            later.extend(self.stop_with(signal, child, clock, terminal)?);
+        } else {
+            let _ = self.to.send(child, SIGCONT, None);
+        }
+        Ok(later)
+    }
+
     /// Forwards a signal, if it is for the program.
-    fn handle(&mut self, signal: &Arrived, child: &mut Child, terminal: Option<&mut Terminal>) -> io::Result<()> {
+    fn handle(
+        &mut self,
+        signal: &Arrived,
+        is_early: bool,
+        child: &mut Child,
+        terminal: Option<&mut Terminal>,
+    ) -> io::Result<()> {
         match (signal.number, terminal) {
             (SIGWINCH, Some(terminal)) => terminal.fit()?,
             (SIGCONT, Some(terminal)) => terminal.continued()?,
-            (number, terminal) if self.place == Place::OwnSession && STOPS.contains(&number) => {
+            (number, terminal)
+                if matches!(self.place, Place::OwnSession | Place::Sandbox) && STOPS.contains(&number) =>
+            {
                 return self.stop_both(child, terminal);
             }
             (SIGCONT, None) => self.foreground.iter_mut().for_each(Foreground::continued),
             _ => {}
         }
-        if self.is_for_program(signal, child) {
+        if self.is_for_program(signal, is_early, child) {
             // forkless may not be allowed to signal a setuid program. Then nothing else can be done for the sender.
             let _ = self.to.send(child, signal.number, signal.value());
         }
         Ok(())
     }
 
-    fn is_for_program(&self, signal: &Arrived, child: &Child) -> bool {
+    fn is_for_program(&self, signal: &Arrived, is_early: bool, child: &Child) -> bool {
         // It has signalled its own group, and gets the signal anyway.
         let is_from_program = self.place == Place::Beside && signal.is_sent() && signal.sender == child.id();
         // Such as PIPE, when forkless itself writes to a closed pipe.
@@ -159,18 +253,22 @@ impl Watch {
         if signal.is_of_a_child() || signal.is_from_timer() || is_from_program || is_own {
             return false;
         }
+        // The shell sends it to the whole group, and the program may have been stopped again meanwhile: see `take`.
+        if self.place == Place::Beside && signal.number == SIGCONT {
+            return false;
+        }
         // A terminal that hangs up signals the leader of its session alone.
-        if [SIGHUP, SIGCONT].contains(&signal.number) && getsid(None) == Ok(getpid()) {
+        if signal.number == SIGHUP && getsid(None) == Ok(getpid()) {
             return true;
         }
         // Otherwise it signals all of its foreground group.
         let has_terminal = match self.place {
             Place::Beside => true,
-            Place::OwnGroup | Place::OtherGroup => self.foreground.as_ref().is_some_and(Foreground::is_lent),
+            Place::OwnGroup | Place::OtherGroup => false,
             // Its own terminal gets the new size, and signals the program.
-            Place::OwnSession => signal.number == SIGWINCH,
+            Place::OwnSession | Place::Sandbox => signal.number == SIGWINCH,
         };
-        !(signal.is_from_terminal() && has_terminal)
+        is_early || !(signal.is_from_terminal() && has_terminal)
     }
 
     /// Has the program stopped because it uses the terminal, which forkless can lend?
@@ -230,7 +328,9 @@ impl Watch {
     /// Stops forkless and its program in another session, where the kernel discards the other stop signals, until forkless
     /// is continued.
     fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
-        let _ = self.to.send(child, SIGSTOP, None);
+        // A SIGSTOP would stop only init, which stops the program instead.
+        let stop = if self.place == Place::Sandbox { SIGTSTP } else { SIGSTOP };
+        let _ = self.to.send(child, stop, None);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         self.signals.stop(SIGTSTP, false);
         let _ = self.to.send(child, SIGCONT, None);
@@ -317,16 +417,21 @@ impl Clock {
     }
 }
 
-/// The signal by which the program has stopped, if it has.
-fn stopped(child: &mut Child) -> io::Result<Option<i32>> {
-    let mut stopped = None;
-    // The program may have been continued since, or stopped again.
+/// The latest change of the program.
+enum News {
+    Stopped(i32),
+    Continued,
+}
+
+/// What has changed since the last look.
+fn news(child: &mut Child) -> io::Result<Option<News>> {
+    let mut news = None;
     loop {
         match child.wait_change(Some(Duration::ZERO))? {
-            Some(Change::Stopped(signal)) => stopped = Some(signal),
-            Some(Change::Continued) => stopped = None,
+            Some(Change::Stopped(signal)) => news = Some(News::Stopped(signal)),
+            Some(Change::Continued) => news = Some(News::Continued),
             // The next wait returns the end.
-            _ => return Ok(stopped),
+            _ => return Ok(news),
         }
     }
 }

@@ -114,7 +114,10 @@ fn strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
 
 /// `--pty[=<SIZE>]` as `--pty`.
 fn bare(arg: &str) -> &str {
-    if arg.starts_with('-') { arg.split([' ', '=', '[']).next().unwrap_or(arg) } else { arg }
+    if arg.starts_with('-') {
+        return arg.split([' ', '=', '[']).next().unwrap_or(arg);
+    }
+    arg.trim_end_matches("...").trim_matches(['<', '>', '[', ']'])
 }
 
 /// `a, b and c`.
@@ -199,7 +202,7 @@ impl<'a> Place<'a> {
         if args.iter().any(|arg| arg.contains("PROGRAM")) {
             return self.no_program();
         }
-        let names: Vec<String> = args.iter().map(|arg| bare(arg).trim_matches(['<', '>']).to_owned()).collect();
+        let names: Vec<String> = args.iter().map(|arg| bare(arg).to_owned()).collect();
         match self.culprit() {
             Some(option) => format!("{option} requires {}; add it, or leave out {option}", listed(&names)),
             None => format!("{} requires {} (see {} --help)", self.name, listed(&names), self.name),
@@ -301,7 +304,7 @@ impl<'a> Place<'a> {
         let (at, end) = (self.skipped + used.at, self.skipped + used.end);
         let joined =
             OsString::from(format!("{}{}{value}", used.typed, if used.typed.starts_with("--") { "=" } else { "" }));
-        let words = [&self.words[..at], &[joined.clone()], &self.words[end + 1..]].concat();
+        let words = [&self.words[..at], std::slice::from_ref(&joined), &self.words[end + 1..]].concat();
         match self.error_of(&words) {
             Some(error) if first(&error, ContextKind::InvalidValue) == Some(value) => {
                 message(&error, self.all.clone(), &words)

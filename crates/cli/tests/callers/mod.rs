@@ -4,8 +4,11 @@
 
 use std::{
     fs::{self, File},
-    os::{fd::AsRawFd, unix::process::CommandExt},
-    process::{Command, Output},
+    os::{
+        fd::AsRawFd,
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Command, ExitStatus, Output},
     sync::OnceLock,
 };
 
@@ -122,6 +125,11 @@ pub(crate) fn binary() -> &'static str {
         (format!("/proc/self/fd/{}", file.as_raw_fd()), file)
     });
     path
+}
+
+/// The exit status as a shell shows it: 128+n after signal n.
+pub(crate) fn shown(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).expect("an end")
 }
 
 pub(crate) fn skipped(what: &str, why: &str) {

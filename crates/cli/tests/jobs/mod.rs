@@ -14,10 +14,13 @@ use std::{
 };
 
 use forkless::{Child, Command, Pty, PtySize};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::{
+    process::Pid,
+    termios::{LocalModes, tcgetattr},
+};
 
 /// What ends a test that hangs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_forkless");
 
@@ -143,6 +146,14 @@ impl Session {
         self.wait_for("a stopped child", |states| states.contains(&'T'));
     }
 
+    /// The first child of the program, such as the job of a shell.
+    pub(crate) fn first_child(&self) -> Pid {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("alive");
+        let first = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        first.and_then(Pid::from_raw).expect("a child")
+    }
+
     /// Waits until the program has no children but zombies.
     pub(crate) fn children_end(&mut self) {
         self.wait_for("the end of all children", |states| states.iter().all(|state| *state == 'Z'));
@@ -164,10 +175,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let _ = self.child.kill();
         if thread::panicking() {
-            eprintln!("---- shown:\n{}\n----", self.transcript());
+            let session = self.child.id().to_string();
+            let processes = std::process::Command::new("ps")
+                .args(["-ww", "-o", "pid,pgid,tpgid,stat,args", "-s", &session])
+                .output()
+                .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+            eprintln!("---- shown:\n{}\n---- processes:\n{processes}----", self.transcript());
         }
+        let _ = self.child.kill();
     }
 }
 

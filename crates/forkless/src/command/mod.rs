@@ -129,6 +129,7 @@ pub struct Command {
     pub(crate) signals: Signals,
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
+    pub(crate) once: bool,
     pub(crate) autoreap: bool,
     pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
@@ -213,6 +214,7 @@ impl Command {
             signals: Signals { default: bit(SIGPIPE), ignore: 0, mask: 0, inherit_mask: true, bad: None },
             pidfd: None,
             kill_on_drop: false,
+            once: false,
             autoreap: false,
             pidfd_autokill: false,
             busy_ms: BUSY_MS,
@@ -651,6 +653,13 @@ impl Command {
     /// ```
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
+        self
+    }
+
+    /// The process launches nothing else, so a child that tests the kernel's features would cost more than it saves.
+    #[doc(hidden)]
+    pub fn launched_once(&mut self, once: bool) -> &mut Self {
+        self.once = once;
         self
     }
 

@@ -104,6 +104,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
         is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
         kill_on_drop: command.kill_on_drop,
+        once: command.once,
         leads_group: command.setsid || command.process_group == Some(0),
         flags: launcher::flags(command),
         pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),

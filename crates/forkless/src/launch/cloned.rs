@@ -29,6 +29,9 @@ use std::time::Instant;
 struct Way {
     call: CloneCall,
     table: DescriptorTable,
+    /// The kernel was not probed: the child tries `close_range` in its copy of the table, and closes one by one if that is
+    /// refused.
+    unprobed: bool,
 }
 
 impl Way {
@@ -51,14 +54,19 @@ impl Way {
 
 /// Launches a plan by clone.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
-    let features = Features::get_to_launch(run.form != Form::Launch);
-    let mut features = features.map_err(|error| failure::probe_error(plan, error))?;
+    let probed = || {
+        let features = Features::get_to_launch(run.form != Form::Launch);
+        features.map_err(|error| failure::probe_error(plan, error))
+    };
+    let assumed = if plan.once { Features::unprobed() } else { None };
+    let mut unprobed = assumed.is_some();
+    let mut features = assumed.map_or_else(probed, Ok)?;
     let caller = Caller::of(plan, run);
     // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it,
     // and no child has it while the caller is non-dumpable.
     let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
     loop {
-        let way = best_way(plan, run, &caller, features, copy_sources);
+        let way = Way { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
         let closes = plan.changes_ids || caller.forbids_dumps;
         let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
             Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
@@ -71,6 +79,13 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         }
         let mut running = match attempt(plan, run, &caller, way) {
             Ok(running) => running,
+            // Emulators that do not share memory have no clone3: the probe finds that.
+            Err(Refused::Clone(error)) if unprobed && is_clone3_refusal(plan, error) => {
+                drop(keep_dumpable);
+                unprobed = false;
+                features = probed()?;
+                continue;
+            }
             Err(Refused::Clone(error)) if way.call == CloneCall::Clone3 && is_clone3_refusal(plan, error) => {
                 drop(keep_dumpable);
                 features = features.lose(Feature::Clone3, mark);
@@ -187,7 +202,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
     frame.only_pipes = run.only_pipes as u32;
     frame.announce = (passes_descriptors(plan, run, way) && run.form == Form::Launch) as u32;
     *frame.no_getfd.get_mut() = (way.passing() == Passing::Proc) as u32;
-    frame.no_close_range = (way.table == DescriptorTable::Copied) as u32;
+    frame.no_close_range = (way.table == DescriptorTable::Copied && !way.unprobed) as u32;
     frame.reset_handlers = 0;
     frame.hook = None;
     frame.has_caller_mask = caller.mask.is_some() as u32;
@@ -279,7 +294,7 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
     } else {
         DescriptorTable::PrivateBelow(highest as u32 + 1)
     };
-    Way { call, table }
+    Way { call, table, unprobed: false }
 }
 
 /// The features that a launch relied on.
@@ -340,9 +355,9 @@ pub(crate) fn late_error(
     if planted!("probe-for-a-forked-child") {
         let _ = Features::get();
     }
-    let known = matches!(route, Route::Clone { .. }).then(Features::get);
+    let known = (matches!(route, Route::Clone { .. }) && !plan.once).then(Features::get);
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
-        let way = Way { call, table };
+        let way = Way { call, table, unprobed: false };
         let (mut features, mut copy_sources) = (features, false);
         knows_better(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
     }

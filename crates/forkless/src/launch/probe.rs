@@ -18,7 +18,7 @@ use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
 use forkless_core::planted;
-use forkless_core::signals::blocked_in_caller;
+use forkless_core::signals::{blocked_in_caller, has_filter};
 use forkless_core::sys::{self, errno};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -85,6 +85,13 @@ impl Features {
     /// Otherwise only `clone3` is tried again: if another feature is still refused, the child fails.
     pub(super) fn get_to_launch(stays: bool) -> Result<Self, ProbeError> {
         Self::found(if stays { ALL } else { Feature::Clone3 as u32 })
+    }
+
+    /// Without a probe: only `clone3` is assumed. Nothing, if the result of a probe is known, or if a seccomp filter
+    /// may kill a child for its system calls.
+    pub(super) fn unprobed() -> Option<Self> {
+        let is_known = KNOWN.found.load(Ordering::Relaxed) & PROBED != 0;
+        (!is_known && !has_filter()).then_some(Self(Feature::Clone3 as u32))
     }
 
     fn found(tries: u32) -> Result<Self, ProbeError> {

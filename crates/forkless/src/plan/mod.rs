@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) creator: Creator,
     /// The child is killed when its handle is dropped.
     pub(crate) kill_on_drop: bool,
+    /// The caller launches nothing else: a probe of the kernel's features is not worth its child.
+    pub(crate) once: bool,
     /// The child leads a process group of its own.
     pub(crate) leads_group: bool,
     /// Flags of `clone3(2)`. If they cannot be set, no child is created.

@@ -59,11 +59,14 @@ impl Engine<'_> {
         if ending.is_success() {
             self.runtimes.add(runtime);
         }
-        self.end(Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 }, capture);
+        let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
+        // It must run again with the same log: the run has ended it, not the job itself.
+        let cut_short = killing.is_some() && !timed_out && ended.is_failure();
+        self.end(ended, capture, cut_short);
     }
 
-    /// A job has ended, in one way or another.
-    pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>) {
+    /// A job has ended, in one way or another. One that was `cut_short` by the end of the run has no line in the log.
+    pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>, cut_short: bool) {
         if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue {
             self.events.again(&ended);
             self.discard(capture);
@@ -85,7 +88,7 @@ impl Engine<'_> {
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();
-        self.ended.push(Finished { ended, capture, logged: false });
+        self.ended.push(Finished { ended, capture, logged: cut_short });
     }
 
     /// Writes the job's line to the log.

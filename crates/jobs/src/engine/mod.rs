@@ -90,6 +90,7 @@ enum Supply {
 struct Finished {
     ended: Ended,
     capture: Option<Box<Capture>>,
+    /// It has its line in the log, or gets none.
     logged: bool,
 }
 

@@ -220,6 +220,6 @@ impl Engine<'_> {
         let Waiting { job, place, tries, .. } = waiting;
         let (started, runtime) = (SystemTime::now(), Duration::ZERO);
         let ended = Ended { job, place, ending, timed_out: false, started, runtime, tries: tries + 1, received: 0 };
-        self.end(ended, None);
+        self.end(ended, None, false);
     }
 }

@@ -14,7 +14,7 @@ use forkless::{Cgroup, Command};
 use super::{super::failure::Failure, limits::amount};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Cgroup (version 2; any limit creates a new cgroup; suffixes K, M, G, T)")]
 pub(crate) struct ControlGroup {
     /// Start the program in the existing cgroup DIR

@@ -15,7 +15,7 @@ use super::{
 };
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Session and parent")]
 pub(crate) struct ChildOptions {
     /// Start a new session
@@ -23,23 +23,23 @@ pub(crate) struct ChildOptions {
     setsid: bool,
 
     /// Start a new session with standard input as its controlling terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sandbox")]
     ctty: bool,
 
     /// Run the program on a new pseudo-terminal (pty) and relay its input and output (default size: that of the current
     /// terminal)
     #[arg(long, value_name = "ROWSxCOLUMNS", num_args = 0..=1, require_equals = true, default_missing_value = terminal::OURS,
-          value_parser = terminal::size, conflicts_with = "ctty")]
+          value_parser = terminal::size, conflicts_with_all = ["ctty", "capture"])]
     pub(crate) pty: Option<terminal::Size>,
 
     /// Create a process group, or join the group PGID (default: inherit it)
     #[arg(long, value_name = "PGID", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["setsid", "ctty", "pty"])]
+          value_parser = clap::value_parser!(i32).range(0..), conflicts_with_all = ["sandbox", "setsid", "ctty", "pty"])]
     pub(crate) process_group: Option<i32>,
 
     /// Make the program's process group the foreground group of the terminal on standard input, whenever forkless is in
     /// the foreground
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sandbox")]
     pub(crate) foreground: bool,
 
     /// Send SIG to the program when its parent dies, or none (default: KILL where forkless is the parent)
@@ -51,15 +51,15 @@ pub(crate) struct ChildOptions {
     pub(crate) pidfd_autokill: bool,
 
     /// Change to the directory at inherited descriptor N; relative paths of --chdir, --chroot and --pivot-root start there
-    #[arg(help_heading = EXPERT, long, value_name = "N")]
+    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with = "sandbox")]
     chdir_fd: Option<u32>,
 
     /// Execute inherited descriptor N; PROGRAM is only used as argv[0]
-    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with = "fexec")]
+    #[arg(help_heading = EXPERT, long, value_name = "N", conflicts_with_all = ["fexec", "or_else", "shell"])]
     exec_fd: Option<u32>,
 
     /// Open FILE outside the program's root and execute its descriptor; PROGRAM is only used as argv[0]
-    #[arg(help_heading = EXPERT, long, value_name = "FILE")]
+    #[arg(help_heading = EXPERT, long, value_name = "FILE", conflicts_with_all = ["or_else", "shell"])]
     fexec: Option<PathBuf>,
 
     /// Retry for DURATION while the program is open for writing (default: 100ms; 0: never)
@@ -72,15 +72,15 @@ pub(crate) struct ChildOptions {
 
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
-          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")))]
+          help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")), conflicts_with = "sandbox")]
     best_effort: Vec<Step>,
 
     /// Create a child with LAUNCHER, where clone is the default; fork and posix_spawn are the C library's
-    #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum)]
+    #[arg(help_heading = EXPERT, long, value_name = "LAUNCHER", value_enum, conflicts_with = "sandbox")]
     pub(crate) launcher: Option<ByName>,
 
     /// Make the system call number NR with numeric arguments in the child, before it drops privileges
-    #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall)]
+    #[arg(help_heading = EXPERT, long, value_name = "NR[:ARG...]", value_parser = syscall, conflicts_with = "sandbox")]
     syscall: Vec<Syscall>,
 }
 
@@ -131,6 +131,8 @@ pub(crate) enum Place {
     OtherGroup,
     /// A new session.
     OwnSession,
+    /// A new session below the init of a sandbox, which takes the signals for the program.
+    Sandbox,
 }
 
 impl ChildOptions {

@@ -14,7 +14,7 @@ use super::{super::failure::Failure, syscalls};
 use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
     /// Allow only these system calls: [~]NAME,...[:ERROR]
@@ -27,7 +27,7 @@ pub(crate) struct Filters {
     /// Deny access to files, except by --landlock-rule: fs, or fs:ACCESS,... for some kinds of access
     ///
     /// Access that this kernel cannot deny is an error, or with --best-effort=landlock reported at the end.
-    #[arg(long, value_name = "ACCESS", conflicts_with = "landlock")]
+    #[arg(long, value_name = "ACCESS", conflicts_with_all = ["sandbox", "landlock"])]
     landlock_access: Option<Denied>,
 
     /// Allow access to files below a path: path-beneath:[ACCESS,...]:PATH (default: all access)

@@ -20,7 +20,7 @@ use super::super::{
 use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Identity")]
 pub(crate) struct Identity {
     /// Run as this user, and in GROUP or its own group

@@ -42,6 +42,11 @@ struct Limit {
 pub(crate) struct Limits(Vec<(Resource, Limit)>);
 
 impl Limits {
+    /// Is this long option one of them?
+    pub(crate) fn has_option(option: &str) -> bool {
+        Resource::ALL.iter().any(|one| flag(*one) == option)
+    }
+
     /// Could allocating memory fail?
     pub(crate) fn limits_memory(&self) -> bool {
         self.has(Resource::AddressSpace) || self.has(Resource::Data)

@@ -8,6 +8,7 @@ mod identity;
 mod limits;
 mod mounts;
 mod namespaces;
+mod on_demand;
 mod privileges;
 mod sandbox;
 mod scheduling;
@@ -35,14 +36,17 @@ pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::names;
 pub(crate) use limits::{amount, ours as own_limit};
 pub(crate) use mounts::Mount;
+pub(crate) use on_demand::quick;
 pub(crate) use sandbox::Profile;
-pub(crate) use signals::pipe_was_ignored;
+pub(crate) use signals::{look, pipe_was_ignored};
+
+use on_demand::OnDemand;
 
 /// Run PROGRAM and exit with its exit code
 ///
 /// Arguments of the form NAME=VALUE before PROGRAM set environment variables of it. All arguments after PROGRAM are
 /// passed to it.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless run [OPTIONS] [NAME=VALUE]... PROGRAM [ARGS]...")]
 pub(crate) struct RunOptions {
     /// Start with an empty environment (default: inherit it)
@@ -66,7 +70,7 @@ pub(crate) struct RunOptions {
     pub(crate) argv0: Option<OsString>,
 
     /// Run this PROGRAM if those before it are not found; argv[0] is unchanged
-    #[arg(help_heading = PROGRAM, long, value_name = "PROGRAM", conflicts_with_all = ["exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "PROGRAM")]
     pub(crate) or_else: Vec<OsString>,
 
     /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
@@ -98,7 +102,7 @@ pub(crate) struct RunOptions {
     /// Buffer standard output and standard error until the program has ended, then print them (default: do not buffer;
     /// default of WHEN: always)
     #[arg(help_heading = FILES, long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
-          default_missing_value = "always", conflicts_with = "pty")]
+          default_missing_value = "always")]
     pub(crate) capture: Option<When>,
 
     /// Keep at most BYTES of each captured stream and drop the rest (suffixes K, M, G, T, or unlimited; default: 64M)
@@ -148,7 +152,7 @@ pub(crate) struct RunOptions {
     pub(crate) supervise: bool,
 
     /// Run LINE as /bin/sh -c would, without a shell where the result is the same (see --explain and --route)
-    #[arg(help_heading = PROGRAM, long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0", "exec_fd", "fexec"])]
+    #[arg(help_heading = PROGRAM, long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0"])]
     pub(crate) shell: Option<OsString>,
 
     /// Program to run and its arguments; may be preceded by NAME=VALUE
@@ -159,36 +163,36 @@ pub(crate) struct RunOptions {
     pub(crate) sandbox: sandbox::SandboxOptions,
 
     #[command(flatten)]
-    pub(crate) signals: signals::SignalOptions,
+    pub(crate) signals: OnDemand<signals::SignalOptions>,
 
     #[command(flatten)]
-    pub(crate) child: ChildOptions,
+    pub(crate) child: OnDemand<ChildOptions>,
 
     #[command(flatten)]
-    pub(crate) identity: identity::Identity,
+    pub(crate) identity: OnDemand<identity::Identity>,
 
     #[command(flatten)]
-    pub(crate) privileges: privileges::Privileges,
+    pub(crate) privileges: OnDemand<privileges::Privileges>,
     #[command(flatten)]
-    pub(crate) filters: filters::Filters,
+    pub(crate) filters: OnDemand<filters::Filters>,
 
     #[command(flatten)]
-    pub(crate) namespaces: namespaces::Namespaces,
+    pub(crate) namespaces: OnDemand<namespaces::Namespaces>,
 
     #[command(flatten)]
-    pub(crate) control_group: cgroup::ControlGroup,
+    pub(crate) control_group: OnDemand<cgroup::ControlGroup>,
 
     #[command(flatten)]
-    pub(crate) mounts: mounts::Mounts,
+    pub(crate) mounts: OnDemand<mounts::Mounts>,
 
     #[command(flatten)]
-    pub(crate) scheduling: scheduling::Scheduling,
+    pub(crate) scheduling: OnDemand<scheduling::Scheduling>,
 
     #[command(flatten)]
-    pub(crate) settings: settings::Settings,
+    pub(crate) settings: OnDemand<settings::Settings>,
 
     #[command(flatten)]
-    pub(crate) limits: limits::Limits,
+    pub(crate) limits: OnDemand<limits::Limits>,
 }
 
 impl RunOptions {

@@ -84,7 +84,7 @@ struct Flags {
     mount: Vec<OsString>,
 
     /// Attach the detached mount at inherited descriptor FD, from open_tree(2) or fsmount(2), to DST
-    #[arg(long, num_args = 2, value_names = ["FD", "DST"])]
+    #[arg(long, num_args = 2, value_names = ["FD", "DST"], conflicts_with = "sandbox")]
     attach_mount: Vec<OsString>,
 
     /// Unmount DST
@@ -92,11 +92,11 @@ struct Flags {
     umount: Vec<PathBuf>,
 
     /// Make the mount point DIR the root with pivot_root(2) and unmount the old root
-    #[arg(long, value_name = "DIR", conflicts_with = "chroot")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["sandbox", "chroot"])]
     pivot_root: Option<PathBuf>,
 
     /// Make DIR the root with chroot(2)
-    #[arg(long, alias = "root", value_name = "DIR")]
+    #[arg(long, alias = "root", value_name = "DIR", conflicts_with = "sandbox")]
     chroot: Option<PathBuf>,
 }
 
@@ -203,7 +203,7 @@ enum Word {
 }
 
 /// Mounts in the order of the command line, and the root. clap groups values by option, so their order is restored here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Mounts {
     mounts: Vec<Mount>,
     pivot_root: Option<PathBuf>,

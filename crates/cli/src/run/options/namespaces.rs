@@ -12,7 +12,7 @@ use super::super::{failure::Failure, parse};
 use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Namespaces")]
 pub(crate) struct Namespaces {
     /// Create a user namespace, which lets an ordinary user create the others (default map: --map-current-user)
@@ -44,7 +44,7 @@ pub(crate) struct Namespaces {
     unshare_cgroup: bool,
 
     /// Create a time namespace: the monotonic and boot-time clocks
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sandbox")]
     unshare_time: bool,
 
     /// Create all of these namespaces except time
@@ -52,26 +52,26 @@ pub(crate) struct Namespaces {
     unshare_all: bool,
 
     /// Create a user namespace in which the current user and group are root
-    #[arg(long, conflicts_with = "map_current_user")]
+    #[arg(long, conflicts_with_all = ["sandbox", "map_current_user"])]
     map_root_user: bool,
 
     /// Create a user namespace in which the current user and group keep their IDs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sandbox")]
     map_current_user: bool,
 
     /// Create a user namespace that maps COUNT user IDs from IN inside to OUT outside
-    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
+    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map, conflicts_with = "sandbox")]
     map_users: Vec<[u32; 3]>,
 
     /// Create a user namespace that maps COUNT group IDs from IN inside to OUT outside
-    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map)]
+    #[arg(long, value_name = "IN:OUT:COUNT", value_parser = parse::id_map, conflicts_with = "sandbox")]
     map_groups: Vec<[u32; 3]>,
 
     /// Join the namespace at PATH, such as net=/proc/PID/ns/net
     ///
     /// KIND is user, mount, net, uts, ipc, cgroup or pid. Namespaces are joined in the order given. pid requires
     /// privileges in the current user namespace.
-    #[arg(long, value_name = "KIND=PATH", value_parser = OsStringValueParser::new().try_map(join))]
+    #[arg(long, value_name = "KIND=PATH", value_parser = OsStringValueParser::new().try_map(join), conflicts_with = "sandbox")]
     join: Vec<Join>,
 
     /// Set the host name in the UTS namespace of --unshare-uts or --join

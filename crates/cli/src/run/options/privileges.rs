@@ -15,7 +15,7 @@ use super::super::{failure::Failure, parse};
 use crate::near::{did_you_mean, near};
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Privileges (CAPS: +CAP,-CAP,+all,-all, applied to the current set)")]
 pub(crate) struct Privileges {
     /// Set no_new_privs: setuid programs and file capabilities grant no privileges
@@ -52,7 +52,7 @@ pub(crate) struct Privileges {
     seccomp: Option<OsString>,
 
     /// Enforce the Landlock ruleset at an inherited descriptor
-    #[arg(long, value_name = "FD")]
+    #[arg(long, value_name = "FD", conflicts_with = "sandbox")]
     landlock: Option<u32>,
 }
 

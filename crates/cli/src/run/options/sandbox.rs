@@ -4,16 +4,14 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
 
-// No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+// No doc comment: clap would take it for the description of `forkless run`. The options that conflict with a sandbox say
+// so themselves.
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxOptions {
     /// Run the program in a sandbox: new namespaces, a read-only root with /usr and /etc, private /proc, /dev and /tmp, no
     /// network, no capabilities, filters of system calls and files (default of PROFILE: default)
-    #[arg(long, value_name = "PROFILE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "default",
-          conflicts_with_all = ["map_root_user", "map_current_user", "map_users", "map_groups", "join", "unshare_time",
-                                "chroot", "pivot_root", "attach_mount", "landlock", "landlock_access", "best_effort",
-                                "launcher", "foreground", "process_group", "ctty", "chdir_fd", "syscall"])]
+    #[arg(long, value_name = "PROFILE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "default")]
     pub(crate) sandbox: Option<Profile>,
 
     /// Keep the network of the caller in the sandbox

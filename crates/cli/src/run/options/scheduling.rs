@@ -8,7 +8,7 @@ use forkless::{Command, IoClass, Scheduler};
 use crate::near::did_you_mean;
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Scheduling")]
 pub(crate) struct Scheduling {
     /// Add N to the nice value

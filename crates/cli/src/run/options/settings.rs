@@ -1,11 +1,13 @@
 //! The flags that are one setting with its value: they follow from the library's table of settings.
 
+use std::fmt;
+
 use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use forkless::*;
 
-/// What was given.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings(ArgMatches);
+/// What was given. None: the options were not defined.
+#[derive(Clone, Default)]
+pub(crate) struct Settings(Option<ArgMatches>);
 
 /// How a kind of value is read.
 macro_rules! read {
@@ -53,6 +55,27 @@ macro_rules! apply {
     };
 }
 
+macro_rules! is_named {
+    ($option:ident, { by_hand $words:literal }) => {
+        false
+    };
+    ($option:ident, { $flag:literal, $value:literal, $heading:literal }) => {
+        $option == $flag
+    };
+}
+
+macro_rules! shown {
+    ($given:ident, $list:ident, { by_hand $words:literal }, $($kind:tt)*) => {};
+    ($given:ident, $list:ident, { $flag:literal, $value:literal, $heading:literal }, $($kind:tt)*) => {
+        if let Some(value) = $given.get_one::<kind!($($kind)*)>($flag) {
+            let words = format!("{value:?}");
+            if words != "false" {
+                $list.entry(&$flag, &words);
+            }
+        }
+    };
+}
+
 macro_rules! settings {
     (
         played { $(
@@ -66,10 +89,25 @@ macro_rules! settings {
         passed $passed:tt
     ) => {
         impl Settings {
+            /// Is this long option one of them?
+            pub(crate) fn has_option(option: &str) -> bool {
+                false $(|| is_named!(option, $run))*
+            }
+
             #[allow(clippy::clone_on_copy, reason = "not all values are")]
             pub(crate) fn apply(&self, command: &mut Command) {
-                let given = &self.0;
+                let Some(given) = &self.0 else { return };
                 $(apply!(given, command, $name, $run, $kind $(($($more)*))?);)*
+            }
+        }
+
+        impl fmt::Debug for Settings {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut list = out.debug_map();
+                if let Some(given) = &self.0 {
+                    $(shown!(given, list, $run, $kind $(($($more)*))?);)*
+                }
+                list.finish()
             }
         }
 
@@ -90,11 +128,11 @@ forkless::settings!(settings);
 
 impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(matches.clone()))
+        Ok(Self(Some(matches.clone())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0 = matches.clone();
+        self.0 = Some(matches.clone());
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::super::{
 };
 
 // No doc comment: clap would take it for the description of `forkless run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Signals (SIG[,SIG...]; without SIG all; a listed signal overrides \"all\")")]
 pub(crate) struct SignalOptions {
     /// Reset SIG to its default action
@@ -40,11 +40,6 @@ pub(crate) struct SignalOptions {
 }
 
 impl SignalOptions {
-    /// Does the program start with no signals blocked but those of `--block-signal`?
-    pub(crate) fn empties_mask(&self) -> bool {
-        self.empty_signal_mask
-    }
-
     /// A listed signal overrides "all": `--ignore-signal --default-signal=TERM` ignores all signals except TERM.
     pub(crate) fn apply(&self, command: &mut Command) {
         let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
@@ -82,18 +77,10 @@ pub(crate) fn pipe_was_ignored() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
 }
 
-/// Whether SIGPIPE was ignored when forkless was started. Rust's runtime ignores it before `main` begins, so `main` can no
-/// longer find out.
+/// Whether SIGPIPE was ignored when forkless was started.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the C runtime before Rust's runtime starts.
-// SAFETY: the C runtime calls functions in this section once; this one ignores their arguments and uses nothing but a
-// system call and an atomic, which work before initialization.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
-        PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
-    }
-    look
-};
+/// Notes whether SIGPIPE is ignored. Called before forkless ignores it.
+pub(crate) fn look() {
+    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}

@@ -180,6 +180,9 @@ fn reap(program: i32) -> Option<i32> {
 }
 
 fn forward(program: i32, signal: i32) {
+    // In a session without a terminal the kernel discards the other signals that stop.
+    let is_stop = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
+    let signal = if is_stop { libc::SIGSTOP } else { signal };
     // It leads a session, and so a process group, unless it has just not got there.
     if sys::kill(-program, signal).is_err() {
         let _ = sys::kill(program, signal);

@@ -132,14 +132,6 @@ impl<'a> Sandbox<'a> {
             ));
         }
         command.current_dir(plain(&directory));
-        // Init has all signals blocked. The program gets the mask of forkless.
-        command.inherit_signal_mask(false);
-        if !self.options.signals.empties_mask() {
-            let mask = sys::signal_mask().unwrap_or(0);
-            for signal in (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1) {
-                command.signal_block(signal);
-            }
-        }
         Ok(())
     }
 
@@ -255,9 +247,8 @@ impl<'a> Sandbox<'a> {
         };
         let Ids { uid, gid, groups } = &self.ids;
         write("uid_map", format!("{uid} {uid} 1\n"))?;
-        match groups {
-            None => write("setgroups", "deny".into())?,
-            Some(_) => {}
+        if groups.is_none() {
+            write("setgroups", "deny".into())?;
         }
         let more: String =
             groups.iter().flatten().filter(|group| *group != gid).map(|g| format!("{g} {g} 1\n")).collect();

@@ -1,0 +1,261 @@
+//! `--pipe`: blocks of whole records, one for the standard input of each job.
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use forkless_jobs::{Filled, Job, Next, Place, Source, Stdin};
+use memchr::memmem;
+use regex::bytes::Regex;
+
+use super::change::regular;
+use super::lines::Maker;
+use super::records::{Feed, Pull};
+use super::say;
+use super::sources::Row;
+use super::template::Template;
+
+/// Where one record ends and the next one begins.
+#[derive(Debug)]
+pub(super) enum Borders {
+    /// What ends a record, and what begins the next one.
+    Text { end: Vec<u8>, start: Vec<u8> },
+    /// The first group ends a record.
+    Regex(Regex),
+    /// Records have no ends: any place is one.
+    Anywhere,
+}
+
+impl Borders {
+    /// From `--recend` and `--recstart`; a newline if neither is given.
+    pub(super) fn new(end: Option<Vec<u8>>, start: Option<Vec<u8>>, are_regular: bool) -> Result<Self, String> {
+        let (end, start) = match (end, start) {
+            (None, None) => (b"\n".to_vec(), Vec::new()),
+            (end, start) => (end.unwrap_or_default(), start.unwrap_or_default()),
+        };
+        if end.is_empty() && start.is_empty() {
+            return Ok(Self::Anywhere);
+        }
+        if !are_regular {
+            return Ok(Self::Text { end, start });
+        }
+        let text = format!("({})(?:{})", String::from_utf8_lossy(&end), String::from_utf8_lossy(&start));
+        regular(&text, |builder| {
+            builder.dot_matches_new_line(true);
+        })
+        .map(Self::Regex)
+        .map_err(|error| format!("--regexp: {error}"))
+    }
+
+    /// The borders in the text, without one at its start. None for [`Anywhere`](Self::Anywhere).
+    fn each<'a>(&'a self, text: &'a [u8]) -> Box<dyn Iterator<Item = usize> + 'a> {
+        let borders: Box<dyn Iterator<Item = usize>> = match self {
+            Self::Text { end, start } => {
+                let needle = [&end[..], start].concat();
+                let places: Vec<usize> = memmem::find_iter(text, &needle).map(|place| place + end.len()).collect();
+                Box::new(places.into_iter())
+            }
+            Self::Regex(regex) => {
+                Box::new(regex.captures_iter(text).filter_map(|found| found.get(1).map(|group| group.end())))
+            }
+            Self::Anywhere => Box::new(std::iter::empty()),
+        };
+        Box::new(borders.filter(|place| *place > 0))
+    }
+
+    /// The last border in the text.
+    fn last(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::Text { end, start } => {
+                let needle = [&end[..], start].concat();
+                memmem::rfind(text, &needle).map(|place| place + end.len()).filter(|place| *place > 0)
+            }
+            Self::Regex(_) => self.each(text).last(),
+            Self::Anywhere => Some(text.len()),
+        }
+    }
+
+    /// The text without what separates its records.
+    fn remove(&self, text: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Text { end, start } => {
+                let text = text.strip_prefix(&start[..]).unwrap_or(text);
+                let needle = [&end[..], start].concat();
+                let mut out = Vec::with_capacity(text.len());
+                let mut from = 0;
+                for place in memmem::find_iter(text, &needle) {
+                    out.extend_from_slice(&text[from..place]);
+                    from = place + needle.len();
+                }
+                let rest = &text[from..];
+                out.extend_from_slice(rest.strip_suffix(&end[..]).unwrap_or(rest));
+                out
+            }
+            Self::Regex(regex) => regex.replace_all(text, &b""[..]).into_owned(),
+            Self::Anywhere => text.to_vec(),
+        }
+    }
+}
+
+/// The jobs for the blocks of an input.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    feed: Feed,
+    borders: Borders,
+    size: usize,
+    template: Template,
+    maker: Maker,
+    /// So many records make a block.
+    pub(super) records: Option<usize>,
+    /// So many lines make a record.
+    pub(super) lines: usize,
+    /// So many lines come before each block.
+    pub(super) header_lines: usize,
+    header: Option<Vec<u8>>,
+    /// What separates records is removed.
+    pub(super) removes: bool,
+    pub(super) skips_blank: bool,
+    /// Blocks end after their size, not before (`--pipe-part`).
+    pub(super) is_part: bool,
+    /// Blocks go to files in this directory.
+    pub(super) directory: Option<PathBuf>,
+}
+
+impl Blocks {
+    pub(super) fn new(feed: Feed, borders: Borders, size: usize, template: Template, maker: Maker) -> Self {
+        Self {
+            feed,
+            borders,
+            size,
+            template,
+            maker,
+            records: None,
+            lines: 1,
+            header_lines: 0,
+            header: None,
+            removes: false,
+            skips_blank: false,
+            is_part: false,
+            directory: None,
+        }
+    }
+
+    /// The next block.
+    fn block(&mut self) -> io::Result<Pull<Vec<u8>>> {
+        let mut has_ended = false;
+        loop {
+            let is_ready = self.take_header(has_ended);
+            if is_ready {
+                if let Some(length) = self.cut(has_ended) {
+                    let block = self.feed.bytes()[..length].to_vec();
+                    self.feed.consume(length);
+                    return Ok(Pull::Item(block));
+                }
+            }
+            if has_ended {
+                return Ok(Pull::End);
+            }
+            match self.feed.fill()? {
+                Filled::Data => {}
+                Filled::Later => return Ok(Pull::Later),
+                Filled::End => has_ended = true,
+            }
+        }
+    }
+
+    /// Takes the header out of the input. False if more must come first.
+    fn take_header(&mut self, has_ended: bool) -> bool {
+        if self.header.is_some() {
+            return true;
+        }
+        let bytes = self.feed.bytes();
+        let end = match self.header_lines {
+            0 => Some(0),
+            lines => memchr::memchr_iter(b'\n', bytes).nth(lines - 1).map(|place| place + 1),
+        };
+        let Some(end) = end.or(has_ended.then_some(bytes.len())) else { return false };
+        self.header = Some(bytes[..end].to_vec());
+        self.feed.consume(end);
+        true
+    }
+
+    /// The length of the next block; `None` if more must come first, or nothing is left.
+    fn cut(&mut self, has_ended: bool) -> Option<usize> {
+        let bytes = self.feed.bytes();
+        if bytes.is_empty() {
+            return None;
+        }
+        let all = has_ended.then_some(bytes.len());
+        let each = self.lines.max(1);
+        if let Some(records) = self.records {
+            return self.borders.each(bytes).nth(records * each - 1).or(all);
+        }
+        if each > 1 {
+            let within = &bytes[..bytes.len().min(self.size)];
+            if within.len() < self.size && !has_ended {
+                return None;
+            }
+            let borders: Vec<usize> = self.borders.each(within).collect();
+            return (borders.len() / each).checked_sub(1).map(|group| borders[(group + 1) * each - 1]).or(all);
+        }
+        if self.is_part {
+            if bytes.len() <= self.size {
+                return all;
+            }
+            return self.borders.each(bytes).find(|place| *place > self.size).or(all);
+        }
+        loop {
+            let bytes = self.feed.bytes();
+            if bytes.len() <= self.size && has_ended {
+                return Some(bytes.len());
+            }
+            if bytes.len() < self.size {
+                return None;
+            }
+            if let Some(end) = self.borders.last(&bytes[..self.size]) {
+                return Some(end);
+            }
+            self.size = self.size + self.size / 3 + 1;
+            say(format_args!("a record is longer than the block: --block is now {}", self.size));
+        }
+    }
+
+    fn job(&mut self, block: Vec<u8>, place: Place) -> io::Result<Job> {
+        let block = match self.removes {
+            true => self.borders.remove(&block),
+            false => block,
+        };
+        let block = [self.header.clone().unwrap_or_default(), block].concat();
+        let mut args = Row::new();
+        if let Some(directory) = &self.directory {
+            let mut file = tempfile::Builder::new().prefix("forkless-").suffix(".block").tempfile_in(directory)?;
+            file.write_all(&block)?;
+            let (_, path) = file.keep().map_err(|error| error.error)?;
+            args.push(super::bytes(path.as_os_str()));
+        }
+        let line = self.template.expand(&args, self.maker.numbers(place));
+        let mut job = self.maker.job(line, &args, place)?;
+        job.stdin = match self.directory {
+            Some(_) => Stdin::Null,
+            None => Stdin::Bytes(block),
+        };
+        Ok(job)
+    }
+}
+
+impl Source for Blocks {
+    fn next(&mut self, place: Place) -> io::Result<Next> {
+        loop {
+            match self.block()? {
+                Pull::Item(block) if self.skips_blank && block.trim_ascii().is_empty() => {}
+                Pull::Item(block) => return Ok(Next::Job(self.job(block, place)?)),
+                Pull::Later => return Ok(Next::Later),
+                Pull::End => return Ok(Next::End),
+            }
+        }
+    }
+
+    fn waits_for(&self) -> Option<BorrowedFd<'_>> {
+        self.feed.fd()
+    }
+}

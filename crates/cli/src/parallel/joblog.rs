@@ -1,0 +1,91 @@
+//! `--joblog`, and what `--resume` and the like take from it.
+//!
+//! Beside the log, a file of its name and `.summary` says how the last run ended. GNU parallel refuses a log with a line
+//! that is no job, and programs count the lines of a log, so it cannot be in the log itself.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use forkless_jobs::{Done, Log, Options, Summary};
+
+use super::options::ParallelOptions;
+use super::plan::named;
+use super::shard::Shard;
+
+/// The log of a run.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    /// Lines are added to what is there.
+    appends: bool,
+    host: String,
+}
+
+impl LogFile {
+    /// The log that the options name, if they do.
+    pub(super) fn of(given: &ParallelOptions, shard: Option<Shard>) -> Result<Option<Self>, String> {
+        let resumes = given.resume || given.resume_failed || given.retry_failed;
+        let Some(text) = &given.joblog else {
+            return if resumes {
+                Err("--resume, --resume-failed and --retry-failed need --joblog".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let name = text.as_bytes().strip_prefix(b"+");
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.unwrap_or(text.as_bytes())));
+        let (path, host) = match shard {
+            Some(shard) => (named(path, shard), format!("{}/{}", shard.index, shard.count)),
+            None => (path.to_owned(), ":".to_owned()),
+        };
+        Ok((!given.dry_run || resumes).then_some(Self { path, appends: name.is_some() || resumes, host }))
+    }
+
+    /// Opens the log for the engine, and reads what is to be skipped. Returns the lines to run again, if it is about
+    /// those of the log only.
+    pub(super) fn open(
+        &self,
+        given: &ParallelOptions,
+        options: &mut Options,
+    ) -> Result<Option<BTreeMap<u64, Vec<u8>>>, String> {
+        let failed = |error: io::Error| format!("--joblog: {}: {error}", self.path.display());
+        let mut again = None;
+        if given.retry_failed && self.path.exists() {
+            let lines = Done::failed(&self.path).map_err(failed)?;
+            let mut done = Done::default();
+            let last = lines.last_key_value().map_or(0, |(seq, _)| *seq);
+            (1..=last).filter(|seq| !lines.contains_key(seq)).for_each(|seq| done.insert(seq));
+            options.done = done;
+            again = Some(lines);
+        } else if given.resume || given.resume_failed {
+            options.done = Done::read(&self.path, given.resume_failed).map_err(failed)?;
+        }
+        if given.dry_run {
+            return Ok(again);
+        }
+        let log = if self.appends { Log::append(&self.path) } else { Log::create(&self.path) };
+        options.log = Some(log.map_err(failed)?.host(&self.host));
+        // Without it, it is known that the run has not ended.
+        let _ = fs::remove_file(self.summary());
+        Ok(again)
+    }
+
+    /// Says how the run ended.
+    pub(super) fn end(&self, summary: &Summary) -> io::Result<()> {
+        // Not beside /dev/stderr and the like.
+        if !fs::metadata(&self.path)?.is_file() {
+            return Ok(());
+        }
+        fs::write(self.summary(), format!("{summary}\n"))
+    }
+
+    fn summary(&self) -> PathBuf {
+        let mut name = OsString::from(&self.path);
+        name.push(".summary");
+        name.into()
+    }
+}

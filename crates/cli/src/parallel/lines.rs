@@ -1,0 +1,200 @@
+//! The jobs: one line for each set of arguments.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
+
+use forkless_jobs::{Job, Next, Place, Run, Source};
+
+use super::pack::Packer;
+use super::records::Pull;
+use super::results::Naming;
+use super::shard::Shard;
+use super::shell::Shell;
+use super::sources::Row;
+use super::template::{Numbers, Template};
+
+/// Makes a job of a line.
+#[derive(Debug)]
+pub(super) struct Maker {
+    pub(super) shell: Shell,
+    pub(super) is_standard: bool,
+    pub(super) slots: usize,
+    pub(super) total: u64,
+    pub(super) tag: Option<Template>,
+    pub(super) directory: Option<Template>,
+    pub(super) results: Option<Naming>,
+    /// The command goes to standard output before its output.
+    pub(super) shows_command: bool,
+    /// Gets the slot's number, from 0.
+    pub(super) slot_variable: Option<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Nothing is run: the tag comes before the command.
+    pub(super) is_dry: bool,
+}
+
+impl Maker {
+    pub(super) fn numbers(&self, place: Place) -> Numbers {
+        Numbers { seq: place.seq, slot: place.slot, slots: self.slots, total: self.total }
+    }
+
+    /// The first value of the job is its working directory, or empty; the others are the arguments.
+    pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: Place) -> io::Result<Job> {
+        let numbers = self.numbers(place);
+        let mut job = Job { text: line.clone(), ..Job::default() };
+        if self.shows_command {
+            job.head = [&line[..], b"\n"].concat();
+        }
+        if let Some(tag) = &self.tag {
+            job.tag = tag.expand(args, numbers);
+            job.tag.push(b'\t');
+        }
+        if let Some(naming) = &self.results {
+            job.results = naming.directory(args, numbers)?;
+        }
+        let directory = self.directory.as_ref().map(|template| template.expand(args, numbers));
+        job.values = std::iter::once(directory.unwrap_or_default()).chain(args.iter().cloned()).collect();
+        job.env = self.environment(place);
+        if self.is_dry {
+            job.text = [&job.tag[..], &line].concat();
+        }
+        job.run = self.run(line);
+        Ok(job)
+    }
+
+    pub(super) fn run(&self, line: Vec<u8>) -> Run {
+        match self.is_standard {
+            true => Run::Line(line),
+            false => Run::Program {
+                program: self.shell.path.clone().into_os_string(),
+                args: vec!["-c".into(), OsString::from_vec(line)],
+            },
+        }
+    }
+
+    pub(super) fn environment(&self, place: Place) -> Vec<(OsString, OsString)> {
+        let mut env = self.env.clone();
+        env.push(("PARALLEL_SEQ".into(), place.seq.to_string().into()));
+        env.push(("PARALLEL_JOBSLOT".into(), place.slot.to_string().into()));
+        if let Some(name) = &self.slot_variable {
+            env.push((name.clone(), (place.slot - 1).to_string().into()));
+        }
+        env
+    }
+}
+
+/// Where the arguments of the jobs come from.
+#[derive(Debug)]
+pub(super) enum Supply {
+    Packed(Box<Packer>),
+    /// All of them are known.
+    Known(std::vec::IntoIter<Row>),
+    /// Lines of a log, by their numbers, which are run as they are.
+    Again(BTreeMap<u64, Vec<u8>>),
+}
+
+/// The jobs of a template and its input.
+#[derive(Debug)]
+pub(super) struct Lines {
+    pub(super) supply: Supply,
+    pub(super) template: Template,
+    pub(super) maker: Maker,
+    pub(super) shard: Option<Shard>,
+    /// So many sets of arguments were taken.
+    pub(super) taken: u64,
+    pub(super) total: Option<u64>,
+}
+
+impl Lines {
+    fn args(&mut self, numbers: Numbers) -> io::Result<Pull<Row>> {
+        loop {
+            let pulled = match &mut self.supply {
+                Supply::Packed(packer) => packer.next(&self.template, numbers)?,
+                Supply::Known(rows) => rows.next().map_or(Pull::End, Pull::Item),
+                Supply::Again(_) => Pull::End,
+            };
+            if let (Pull::Item(_), Some(shard)) = (&pulled, self.shard) {
+                self.taken += 1;
+                if !shard.contains(self.taken - 1) {
+                    continue;
+                }
+            }
+            return Ok(pulled);
+        }
+    }
+
+    /// Reads all arguments, and waits for them. The number of jobs is known then.
+    pub(super) fn read_all(&mut self, shuffle: bool) -> io::Result<()> {
+        let Supply::Packed(_) = self.supply else { return Ok(()) };
+        let mut rows = Vec::new();
+        loop {
+            let numbers = self.maker.numbers(Place { seq: rows.len() as u64 + 1, slot: 1 });
+            match self.args(numbers)? {
+                Pull::Item(args) => rows.push(args),
+                Pull::Later => {
+                    let Supply::Packed(packer) = &self.supply else { break };
+                    packer.sources().wait()?;
+                }
+                Pull::End => break,
+            }
+        }
+        if shuffle {
+            fastrand::shuffle(&mut rows);
+        }
+        self.maker.total = rows.len() as u64;
+        self.total = Some(rows.len() as u64);
+        self.shard = None;
+        self.supply = Supply::Known(rows.into_iter());
+        Ok(())
+    }
+}
+
+impl Source for Lines {
+    fn next(&mut self, place: Place) -> io::Result<Next> {
+        if let Supply::Again(lines) = &mut self.supply {
+            if lines.is_empty() {
+                return Ok(Next::End);
+            }
+            // The run skips numbers that are done, whatever the job is.
+            let line = lines.remove(&place.seq).unwrap_or_default();
+            return Ok(Next::Job(self.maker.job(line, &Row::new(), place)?));
+        }
+        let numbers = self.maker.numbers(place);
+        match self.args(numbers)? {
+            Pull::Item(args) => {
+                let line = self.template.expand(&args, numbers);
+                Ok(Next::Job(self.maker.job(line, &args, place)?))
+            }
+            Pull::Later => Ok(Next::Later),
+            Pull::End => Ok(Next::End),
+        }
+    }
+
+    fn waits_for(&self) -> Option<BorrowedFd<'_>> {
+        match &self.supply {
+            Supply::Packed(packer) => packer.sources().waits_for(),
+            _ => None,
+        }
+    }
+
+    fn total(&mut self) -> Option<u64> {
+        self.total
+    }
+
+    fn left(&mut self) -> Option<u64> {
+        let mut left = 0;
+        if let Supply::Again(lines) = &self.supply {
+            return Some(lines.len() as u64);
+        }
+        let numbers = self.maker.numbers(Place { seq: 1, slot: 1 });
+        loop {
+            match self.args(numbers).ok()? {
+                Pull::Item(_) => left += 1,
+                Pull::Later => return None,
+                Pull::End => return Some(left),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `forkless parallel`: runs jobs at once, with the grammar of GNU parallel.
+
+mod options;
+
+mod refused;
+
+mod grammar;
+
+mod values;
+
+mod shell;
+
+mod shard;
+
+mod quote;
+
+mod change;
+
+mod template;
+
+mod records;
+
+mod sources;
+
+mod pack;
+
+mod lines;
+
+mod blocks;
+
+mod results;
+
+mod report;
+
+mod joblog;
+
+mod plan;
+
+mod semaphore;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+use std::thread;
+
+use forkless_jobs::{Control, HaltOn, Limit, Summary};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+pub(crate) use options::ParallelOptions;
+
+use plan::Plan;
+
+/// The exit code for errors of the runner itself.
+pub(crate) const FAILED: u8 = 255;
+/// The exit code for more failed jobs than this, and that many.
+const MANY: u64 = 101;
+/// The exit code for a signal is this plus the number of the signal, as in sh(1).
+const SIGNALLED: i32 = 128;
+
+/// The words of the command line, with those of the variable PARALLEL before them.
+pub(crate) fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let asked = words.get(1).is_some_and(|word| word == "parallel" || word == "sem");
+    let defaults = env::var_os("PARALLEL").filter(|text| asked && !text.is_empty());
+    if let Some(defaults) = defaults.filter(|_| !words.iter().any(|word| word == "--plain")) {
+        let defaults = grammar::words(&defaults.into_vec());
+        words.splice(2..2, defaults.into_iter().map(OsString::from_vec));
+    }
+    words
+}
+
+/// Runs the jobs and returns the exit code of forkless.
+pub(crate) fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
+    options.semaphore |= is_sem;
+    options.return_words();
+    let answer = match &options.refused.0 {
+        Some(words) => Err(words.clone()),
+        None if options.uses_semaphore() => semaphore::run(options),
+        None => run(options),
+    };
+    match answer {
+        Ok(code) => ExitCode::from(code),
+        Err(words) => {
+            say(format_args!("{words}"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Writes a message to standard error.
+fn say(words: impl fmt::Display) {
+    // One write, so that messages of several processes do not mix.
+    let _ = io::stderr().write_all(format!("forkless parallel: {words}\n").as_bytes());
+}
+
+fn run(options: &ParallelOptions) -> Result<u8, String> {
+    let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
+    let mut plan = Plan::of(options, &control)?;
+    heed_signals(control).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    let halt = plan.options.halt;
+    let summary = forkless_jobs::run(plan.options, &mut *plan.source, &mut plan.report, &mut *plan.sink)
+        .map_err(|error| format!("cannot run: {error}"))?;
+    plan.report.end();
+    for error in &summary.errors {
+        say(format_args!("{error}"));
+    }
+    if let Some(Err(error)) = plan.log.map(|log| log.end(&summary)) {
+        say(format_args!("the log's summary: {error}"));
+    }
+    if options.summary {
+        let _ = io::stderr().write_all(format!("{summary}\n").as_bytes());
+    }
+    Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
+}
+
+/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended.
+fn heed_signals(control: Control) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut terms = 0;
+        for signal in signals.forever() {
+            terms += u32::from(signal == SIGTERM);
+            if signal == SIGINT || terms > 1 {
+                control.stop_now();
+            } else {
+                say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
+                control.stop_soon();
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// As GNU parallel's: the number of failed jobs, or what ended the run early.
+fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
+    let failed = || summary.failed.min(MANY) as u8;
+    if !summary.errors.is_empty() {
+        return FAILED;
+    }
+    if let (Some((on, limit)), Some((status, signal))) = (halt, summary.halted_by) {
+        return match (on, limit) {
+            (HaltOn::Success, _) => 0,
+            (_, Limit::Percent(_)) => (summary.failed * 100).checked_div(summary.total).unwrap_or(0).min(100) as u8,
+            _ if signal > 0 => (SIGNALLED + signal) as u8,
+            _ => status as u8,
+        };
+    }
+    if summary.stopped.is_some() {
+        return if summary.is_complete() { failed() } else { FAILED };
+    }
+    match failed() {
+        0 if !summary.is_complete() => FAILED,
+        code => code,
+    }
+}
+
+/// The bytes of a word.
+fn bytes(word: &OsStr) -> Vec<u8> {
+    std::os::unix::ffi::OsStrExt::as_bytes(word).to_vec()
+}

@@ -1,0 +1,247 @@
+//! `--results`: a tree of directories, or a table as CSV or JSON.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use forkless_jobs::{Ended, Sink, Stream};
+
+use super::sources::Row;
+use super::template::{Numbers, Template};
+
+/// The directories of the jobs.
+#[derive(Debug)]
+pub(super) enum Naming {
+    /// A tree: a level for the name and one for the value of each argument, by name.
+    Tree { root: PathBuf, names: Vec<Vec<u8>> },
+    /// A name with replacement strings.
+    Template(Template),
+}
+
+impl Naming {
+    /// The directory of a job. It is made.
+    pub(super) fn directory(&self, args: &Row, numbers: Numbers) -> io::Result<Option<PathBuf>> {
+        let directory = match self {
+            Self::Template(template) => PathBuf::from(std::ffi::OsString::from_vec(template.expand(args, numbers))),
+            Self::Tree { root, names } => {
+                let mut levels: Vec<(Vec<u8>, &Vec<u8>)> = args
+                    .iter()
+                    .enumerate()
+                    .map(|(place, value)| {
+                        let name = names.get(place).cloned();
+                        (name.unwrap_or_else(|| (place + 1).to_string().into_bytes()), value)
+                    })
+                    .collect();
+                if !names.is_empty() {
+                    levels.sort();
+                }
+                let mut directory = root.clone();
+                for (name, value) in levels {
+                    directory.push(OsStr::from_bytes(&level(&name)));
+                    directory.push(OsStr::from_bytes(&level(value)));
+                }
+                directory
+            }
+        };
+        fs::create_dir_all(&directory)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot make {}: {error}", directory.display())))?;
+        Ok(Some(directory))
+    }
+}
+
+/// A value as the name of a directory, from which it leads neither up nor away.
+fn level(value: &[u8]) -> Vec<u8> {
+    if value == b"." || value == b".." {
+        return [b"\\", value].concat();
+    }
+    let mut out = Vec::with_capacity(value.len());
+    for byte in value {
+        match byte {
+            b'/' => out.extend_from_slice(b"\\_"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\0' => out.extend_from_slice(b"\\0"),
+            byte => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// Takes no output: it is in the results.
+#[derive(Debug)]
+pub(super) struct Silent;
+
+impl Sink for Silent {
+    fn write(&mut self, _: u64, _: Stream, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The form of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// With this byte between the columns.
+    Separated(u8),
+    Json,
+}
+
+/// The columns of a table and their names.
+const HEAD: &[&str] = &["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
+
+/// A table with a row for each job. The output of a job is kept in memory until its row is written.
+#[derive(Debug)]
+pub(super) struct Table {
+    file: File,
+    form: Form,
+    host: String,
+    names: Vec<Vec<u8>>,
+    has_head: bool,
+    held: BTreeMap<u64, [Vec<u8>; 2]>,
+}
+
+impl Table {
+    /// The table in a file of this name, if its ending is one of a table; `-.csv` is standard output.
+    pub(super) fn open(path: &Path, host: &str, names: &[Vec<u8>]) -> io::Result<Option<Self>> {
+        let form = match path.extension().and_then(OsStr::to_str) {
+            Some("csv") => Form::Separated(b','),
+            Some("tsv") => Form::Separated(b'\t'),
+            Some("json") => Form::Json,
+            _ => return Ok(None),
+        };
+        let file = match path.file_stem() == Some(OsStr::new("-")) && path.parent() == Some(Path::new("")) {
+            true => File::from(rustix::io::dup(rustix::stdio::stdout())?),
+            false => File::create(path)?,
+        };
+        let (host, names) = (host.to_owned(), names.to_vec());
+        Ok(Some(Self { file, form, host, names, has_head: false, held: BTreeMap::new() }))
+    }
+
+    fn head(&mut self, columns: usize, separator: u8) -> io::Result<()> {
+        let mut row: Vec<Vec<u8>> = HEAD.iter().map(|name| name.as_bytes().to_vec()).collect();
+        row.extend((0..columns).map(|place| {
+            let name = self.names.get(place).cloned();
+            name.unwrap_or_else(|| format!("V{}", place + 1).into_bytes())
+        }));
+        row.extend([b"Stdout".to_vec(), b"Stderr".to_vec()]);
+        self.file.write_all(&separated(&row, separator))
+    }
+}
+
+impl Sink for Table {
+    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let held = self.held.entry(seq).or_default();
+        held[usize::from(stream == Stream::Err)].extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn written(&mut self, ended: &Ended) -> io::Result<()> {
+        let [out, err] = self.held.remove(&ended.place.seq).unwrap_or_default();
+        let (status, signal) = ended.ending.numbers();
+        let status = if ended.timed_out { -1 } else { status };
+        let started = ended.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let numbers = [
+            ended.place.seq.to_string(),
+            self.host.clone(),
+            format!("{started:.3}"),
+            format!("{:.3}", ended.runtime.as_secs_f64()),
+            "0".to_owned(),
+            out.len().to_string(),
+            status.to_string(),
+            signal.to_string(),
+        ];
+        let values = &ended.job.values[1..];
+        let row = match self.form {
+            Form::Separated(separator) => {
+                if !std::mem::replace(&mut self.has_head, true) {
+                    self.head(values.len(), separator)?;
+                }
+                let mut row: Vec<Vec<u8>> = numbers.into_iter().map(String::into_bytes).collect();
+                row.push(ended.job.text.clone());
+                row.extend_from_slice(values);
+                row.extend([out, err]);
+                separated(&row, separator)
+            }
+            Form::Json => json(&numbers, &ended.job.text, values, &out, &err),
+        };
+        self.file.write_all(&row)
+    }
+}
+
+fn separated(row: &[Vec<u8>], separator: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (place, value) in row.iter().enumerate() {
+        if place > 0 {
+            out.push(separator);
+        }
+        if !value.iter().any(|byte| *byte == separator || b"\" \t\r\n".contains(byte)) {
+            out.extend_from_slice(value);
+            continue;
+        }
+        out.push(b'"');
+        for byte in value {
+            if *byte == b'"' {
+                out.push(b'"');
+            }
+            out.push(*byte);
+        }
+        out.push(b'"');
+    }
+    out.push(b'\n');
+    out
+}
+
+fn json(numbers: &[String], command: &[u8], values: &[Vec<u8>], out: &[u8], err: &[u8]) -> Vec<u8> {
+    let mut line = b"{ ".to_vec();
+    for (name, number) in HEAD.iter().zip(numbers) {
+        let number = if *name == "Host" { text(number.as_bytes()) } else { number.clone().into_bytes() };
+        line.extend_from_slice(format!("\"{name}\": ").as_bytes());
+        line.extend_from_slice(&number);
+        line.extend_from_slice(b", ");
+    }
+    line.extend_from_slice(b"\"Command\": ");
+    line.extend_from_slice(&text(command));
+    line.extend_from_slice(b", \"V\": [ ");
+    line.extend_from_slice(&values.iter().map(|value| text(value)).collect::<Vec<_>>().join(&b", "[..]));
+    line.extend_from_slice(b" ], \"Stdout\": ");
+    line.extend_from_slice(&text(out));
+    line.extend_from_slice(b", \"Stderr\": ");
+    line.extend_from_slice(&text(err));
+    line.extend_from_slice(b" }\n");
+    line
+}
+
+/// A string of JSON. Bytes that are not UTF-8 become the replacement character: JSON has no others.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    let mut out = String::from("\"");
+    for sign in String::from_utf8_lossy(bytes).chars() {
+        match sign {
+            '"' | '\\' => out.extend(['\\', sign]),
+            '\0'..='\u{1f}' => out.push_str(&format!("\\u{:04x}", u32::from(sign))),
+            sign => out.push(sign),
+        }
+    }
+    out.push('"');
+    out.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_name_directories_without_leading_away() {
+        assert_eq!(level(b"a/b\\c"), b"a\\_b\\\\c");
+        assert_eq!(level(b".."), b"\\..");
+        assert_eq!(level(b"/"), b"\\_");
+    }
+
+    #[test]
+    fn tables_quote_what_needs_it() {
+        let row = [&b"a"[..], b"b\"c,", b"d e", b""].map(<[u8]>::to_vec);
+        assert_eq!(separated(&row, b','), b"a,\"b\"\"c,\",\"d e\",\n");
+        assert_eq!(text(b"a\"\\\n\xff"), "\"a\\\"\\\\\\u000a\u{fffd}\"".as_bytes());
+    }
+}

@@ -1,0 +1,627 @@
+//! The command with its replacement strings, and the lines made of it.
+
+use std::collections::HashMap;
+
+use super::change::Change;
+use super::quote::{Language, Level, Lexer, push_at, push_word};
+
+/// The strings that are replaced.
+#[derive(Debug, Clone)]
+pub(super) struct Strings {
+    /// `{}`, `{.}`, `{/}` and so on, or what the options have in their place.
+    values: Vec<(Vec<u8>, Change)>,
+    /// `{#}`
+    seq: Vec<u8>,
+    /// `{%}`
+    slot: Vec<u8>,
+    /// The further ones of `--plus`.
+    plus: bool,
+    /// The columns that have a name.
+    names: HashMap<Vec<u8>, usize>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        let value = |text: &str, change| (text.as_bytes().to_vec(), change);
+        let values = vec![
+            value("{}", Change::None),
+            value("{.}", Change::NoExtension(1)),
+            value("{/}", Change::Base),
+            value("{//}", Change::Directory),
+            value("{/.}", Change::BaseNoExtension(1)),
+        ];
+        Self { values, seq: b"{#}".to_vec(), slot: b"{%}".to_vec(), plus: false, names: HashMap::new() }
+    }
+}
+
+impl Strings {
+    /// Puts another string in the place of this one.
+    pub(super) fn rename(&mut self, from: &str, to: &[u8]) {
+        match from {
+            "{#}" => self.seq = to.to_vec(),
+            "{%}" => self.slot = to.to_vec(),
+            _ => {
+                let found = self.values.iter_mut().find(|(text, _)| text == from.as_bytes());
+                found.into_iter().for_each(|(text, _)| *text = to.to_vec());
+            }
+        }
+    }
+
+    /// Adds the strings of `--plus`.
+    pub(super) fn plus(&mut self) {
+        let more = [
+            ("{+/}", Change::Above),
+            ("{+.}", Change::Extension(1)),
+            ("{+..}", Change::Extension(2)),
+            ("{+...}", Change::Extension(3)),
+            ("{..}", Change::NoExtension(2)),
+            ("{...}", Change::NoExtension(3)),
+            ("{/..}", Change::BaseNoExtension(2)),
+            ("{/...}", Change::BaseNoExtension(3)),
+        ];
+        self.values.extend(more.map(|(text, change)| (text.as_bytes().to_vec(), change)));
+        self.plus = true;
+    }
+
+    /// Gives names to the columns.
+    pub(super) fn name(&mut self, names: &[Vec<u8>]) {
+        self.names = names.iter().cloned().zip(1..).collect();
+    }
+
+    /// The replacement string at the start of the text, and its length.
+    fn at(&self, text: &[u8]) -> Result<Option<(Part, usize)>, String> {
+        if text.starts_with(&self.seq) {
+            return Ok(Some((Part::Seq, self.seq.len())));
+        }
+        if text.starts_with(&self.slot) {
+            return Ok(Some((Part::Slot, self.slot.len())));
+        }
+        if let Some((string, change)) = self.values.iter().find(|(string, _)| text.starts_with(string)) {
+            let value = Value { which: Which::All, change: change.clone(), levels: Vec::new(), is_code: false };
+            return Ok(Some((Part::Value(value), string.len())));
+        }
+        if text.starts_with(b"{=") && text.windows(2).any(|two| two == b"=}") {
+            return Err("{= … =} is Perl, which is not supported: use {.}, {/}, --plus, or the shell, as in \
+                        'x={}; echo ${x%.*}'"
+                .to_owned());
+        }
+        let Some(end) = text.iter().position(|&byte| byte == b'}').filter(|_| text[0] == b'{') else {
+            return Ok(None);
+        };
+        let inner = &text[1..end];
+        Ok(self.inner(inner)?.map(|part| (part, end + 1)))
+    }
+
+    /// What is between braces: `2.`, `name/`, and what `--plus` adds.
+    fn inner(&self, inner: &[u8]) -> Result<Option<Part>, String> {
+        if self.plus {
+            match inner {
+                b"##" => return Ok(Some(Part::Total)),
+                b"0#" => return Ok(Some(Part::PaddedSeq)),
+                b"0%" => return Ok(Some(Part::PaddedSlot)),
+                b"slot" => return Ok(Some(Part::Text(b"${PARALLEL_JOBSLOT}".to_vec()))),
+                b"uniq" | b"choose_k" | b"host" | b"sshlogin" | b"hgrp" | b"agrp" => {
+                    return Err(format!("{{{}}} is not supported", String::from_utf8_lossy(inner)));
+                }
+                _ => {}
+            }
+        }
+        let sign = usize::from(inner.starts_with(b"-"));
+        let digits = sign + inner[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = || std::str::from_utf8(&inner[..digits]).ok()?.parse::<isize>().ok();
+        if let Some(number) = number().filter(|_| digits > sign) {
+            return Ok(self.change(&inner[digits..])?.map(|change| Part::of(number, change)));
+        }
+        // The longest name: names may contain what follows a name.
+        for length in (1..=inner.len()).rev() {
+            if let Some(column) = self.names.get(&inner[..length]) {
+                if let Some(change) = self.change(&inner[length..])? {
+                    return Ok(Some(Part::of(*column as isize, change)));
+                }
+            }
+        }
+        match self.plus {
+            true => Ok(Change::dynamic(inner)?.map(|change| Part::of(0, change))),
+            false => Ok(None),
+        }
+    }
+
+    /// What follows the number or the name in braces.
+    fn change(&self, rest: &[u8]) -> Result<Option<Change>, String> {
+        let full = [b"{", rest, b"}"].concat();
+        let standard = self.values.iter().find(|(string, _)| *string == full).map(|(_, change)| change.clone());
+        match standard {
+            None if self.plus => Change::dynamic(rest),
+            found => Ok(found),
+        }
+    }
+}
+
+/// Which arguments of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// From 1, or from the last one if negative.
+    Nth(isize),
+}
+
+/// A value's place.
+#[derive(Debug, Clone)]
+struct Value {
+    which: Which,
+    change: Change,
+    /// What surrounds the place.
+    levels: Vec<Level>,
+    /// The value is part of the command: it is not quoted.
+    is_code: bool,
+}
+
+/// A piece of the command.
+#[derive(Debug, Clone)]
+enum Part {
+    Text(Vec<u8>),
+    Value(Value),
+    Seq,
+    Slot,
+    PaddedSeq,
+    PaddedSlot,
+    Total,
+}
+
+impl Part {
+    /// A position of 0 means all.
+    fn of(number: isize, change: Change) -> Self {
+        let which = if number == 0 { Which::All } else { Which::Nth(number) };
+        Self::Value(Value { which, change, levels: Vec::new(), is_code: false })
+    }
+
+    fn is_all(&self) -> bool {
+        matches!(self, Self::Value(Value { which: Which::All, .. }))
+    }
+}
+
+/// How several arguments fill a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fill {
+    /// Each replacement string becomes all arguments.
+    Arguments,
+    /// Each word with a replacement string is repeated (`-X`).
+    Words,
+}
+
+/// What a line is made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) seq: u64,
+    pub(super) slot: usize,
+    pub(super) slots: usize,
+    /// 0 if the command does not need it.
+    pub(super) total: u64,
+}
+
+/// A part of the command that is repeated as a whole, if it is: a word, or all of it.
+#[derive(Debug, Clone)]
+struct Unit {
+    parts: Vec<Part>,
+    repeats: bool,
+    /// The blanks that follow it.
+    gap: Vec<u8>,
+}
+
+/// A command with replacement strings.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    units: Vec<Unit>,
+    quoted: bool,
+    language: Language,
+}
+
+impl Template {
+    /// Reads a command. `quoted`: each of its words is quoted (`--quote`); `appends`: the values come last if the command
+    /// does not say where.
+    pub(super) fn parse(
+        words: &[Vec<u8>],
+        strings: &Strings,
+        fill: Fill,
+        quoted: bool,
+        appends: bool,
+        language: Language,
+    ) -> Result<Self, String> {
+        let mut parsed = words.iter().map(|word| split(word, strings)).collect::<Result<Vec<_>, _>>()?;
+        let has_any = parsed.iter().flatten().any(|part| !matches!(part, Part::Text(_)));
+        let is_missing = parsed.is_empty();
+        if appends && !has_any && !strings_only_text(words, strings) {
+            parsed.push(vec![Part::of(0, Change::None)]);
+        }
+        mark_code(&mut parsed, is_missing, quoted);
+        let units = if quoted {
+            let gap = |last: bool| if last { Vec::new() } else { b" ".to_vec() };
+            let count = parsed.len();
+            let unit = |(place, parts): (usize, Vec<Part>)| {
+                let repeats = fill == Fill::Words && parts.iter().any(Part::is_all);
+                Unit { parts, repeats, gap: gap(place + 1 == count) }
+            };
+            parsed.into_iter().enumerate().map(unit).collect()
+        } else {
+            let mut line = join(parsed);
+            if language == Language::Posix {
+                find_levels(&mut line);
+            }
+            match fill {
+                Fill::Words => words_of(line),
+                Fill::Arguments => vec![Unit { parts: line, repeats: false, gap: Vec::new() }],
+            }
+        };
+        Ok(Self { units, quoted, language })
+    }
+
+    /// A text with replacement strings that is no shell line: values are not quoted. None are added.
+    pub(super) fn text(text: &[u8], strings: &Strings) -> Result<Self, String> {
+        let mut parts = split(text, strings)?;
+        for part in &mut parts {
+            if let Part::Value(value) = part {
+                value.is_code = true;
+            }
+        }
+        let units = vec![Unit { parts, repeats: false, gap: Vec::new() }];
+        Ok(Self { units, quoted: false, language: Language::Posix })
+    }
+
+    /// Whether the line depends on the number of all jobs.
+    pub(super) fn needs_total(&self) -> bool {
+        let mut parts = self.units.iter().flat_map(|unit| &unit.parts);
+        parts.any(|part| matches!(part, Part::Total | Part::PaddedSeq))
+    }
+
+    /// Whether anything in it is replaced.
+    pub(super) fn is_constant(&self) -> bool {
+        self.units.iter().flat_map(|unit| &unit.parts).all(|part| matches!(part, Part::Text(_)))
+    }
+
+    /// The line for these arguments.
+    pub(super) fn expand(&self, args: &[Vec<u8>], numbers: Numbers) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        for unit in &self.units {
+            match unit.repeats {
+                true => {
+                    for place in 0..args.len() {
+                        if place > 0 {
+                            out.push(b' ');
+                        }
+                        self.push(&mut out, &unit.parts, args, place..place + 1, numbers);
+                    }
+                }
+                false => self.push(&mut out, &unit.parts, args, 0..args.len(), numbers),
+            }
+            out.extend_from_slice(&unit.gap);
+        }
+        out
+    }
+
+    /// Appends a unit, in which "all arguments" are those in `range`.
+    fn push(
+        &self,
+        out: &mut Vec<u8>,
+        parts: &[Part],
+        args: &[Vec<u8>],
+        range: std::ops::Range<usize>,
+        numbers: Numbers,
+    ) {
+        if self.quoted {
+            return self.push_quoted(out, parts, args, range, numbers);
+        }
+        for part in parts {
+            match part {
+                Part::Value(value) if value.which == Which::All => {
+                    for (place, arg) in args[range.clone()].iter().enumerate() {
+                        if place > 0 {
+                            out.push(b' ');
+                        }
+                        self.push_value(out, value, arg);
+                    }
+                }
+                Part::Value(value) => {
+                    if let Some(arg) = nth(args, value.which) {
+                        self.push_value(out, value, arg);
+                    }
+                }
+                other => push_number(out, other, numbers),
+            }
+        }
+    }
+
+    fn push_value(&self, out: &mut Vec<u8>, value: &Value, arg: &[u8]) {
+        let made = value.change.apply(arg);
+        match value.is_code {
+            true => out.extend_from_slice(&made),
+            false => push_at(out, &made, &value.levels, self.language),
+        }
+    }
+
+    /// Appends a word of `--quote`: what is between two arguments is a blank outside of the quotes.
+    fn push_quoted(
+        &self,
+        out: &mut Vec<u8>,
+        parts: &[Part],
+        args: &[Vec<u8>],
+        range: std::ops::Range<usize>,
+        numbers: Numbers,
+    ) {
+        let mut word = Vec::new();
+        for part in parts {
+            match part {
+                Part::Value(value) if value.which == Which::All => {
+                    for (place, arg) in args[range.clone()].iter().enumerate() {
+                        if place > 0 {
+                            push_word(out, &word, self.language);
+                            out.push(b' ');
+                            word.clear();
+                        }
+                        word.extend_from_slice(&value.change.apply(arg));
+                    }
+                }
+                Part::Value(value) => {
+                    let made = nth(args, value.which).map(|arg| value.change.apply(arg));
+                    word.extend_from_slice(&made.unwrap_or_default());
+                }
+                other => push_number(&mut word, other, numbers),
+            }
+        }
+        push_word(out, &word, self.language);
+    }
+
+    /// The length of the line for these arguments.
+    pub(super) fn length(&self, args: &[Vec<u8>], numbers: Numbers) -> usize {
+        self.expand(args, numbers).len()
+    }
+
+    /// By how much the line grows with one more argument, at most, if it has one at least.
+    pub(super) fn growth(&self, arg: &Vec<u8>, numbers: Numbers) -> usize {
+        let one = std::slice::from_ref(arg);
+        let mut grown = 0;
+        let mut piece = Vec::new();
+        for unit in &self.units {
+            match unit.repeats {
+                true => {
+                    self.push(&mut piece, &unit.parts, one, 0..1, numbers);
+                    grown += 1;
+                }
+                false => {
+                    for part in unit.parts.iter().filter(|part| part.is_all()) {
+                        self.push(&mut piece, std::slice::from_ref(part), one, 0..1, numbers);
+                        grown += 1;
+                    }
+                }
+            }
+        }
+        grown + piece.len()
+    }
+
+    /// Whether the line's length is a sum over its arguments: no part depends on the position of one.
+    pub(super) fn grows_evenly(&self) -> bool {
+        let mut parts = self.units.iter().flat_map(|unit| &unit.parts);
+        !parts.any(|part| matches!(part, Part::Value(Value { which: Which::Nth(_), .. })))
+    }
+}
+
+/// The argument at a position.
+fn nth(args: &[Vec<u8>], which: Which) -> Option<&Vec<u8>> {
+    match which {
+        Which::All => None,
+        Which::Nth(number) if number > 0 => args.get(number as usize - 1),
+        Which::Nth(number) => args.get(args.len().checked_sub(number.unsigned_abs())?),
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, part: &Part, numbers: Numbers) {
+    let width = |number: u64| number.max(1).to_string().len();
+    let text = match part {
+        Part::Text(text) => return out.extend_from_slice(text),
+        Part::Value(_) => return,
+        Part::Seq => numbers.seq.to_string(),
+        Part::Slot => numbers.slot.to_string(),
+        Part::Total => numbers.total.to_string(),
+        Part::PaddedSeq => format!("{:0width$}", numbers.seq, width = width(numbers.total)),
+        Part::PaddedSlot => format!("{:0width$}", numbers.slot, width = width(numbers.slots as u64)),
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Takes a word apart.
+fn split(word: &[u8], strings: &Strings) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut text = Vec::new();
+    let mut rest = word;
+    while let Some(first) = rest.first() {
+        match strings.at(rest)? {
+            Some((part, length)) => {
+                if !text.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut text)));
+                }
+                parts.push(part);
+                rest = &rest[length..];
+            }
+            None => {
+                text.push(*first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    if !text.is_empty() || parts.is_empty() {
+        parts.push(Part::Text(text));
+    }
+    Ok(parts)
+}
+
+/// Whether the command has a string that is replaced by a text: then no argument is added.
+fn strings_only_text(words: &[Vec<u8>], strings: &Strings) -> bool {
+    strings.plus && words.iter().any(|word| word.windows(6).any(|window| window == b"{slot}"))
+}
+
+/// A command that begins with a replacement string: that argument is the command, wherever else it stands. Other
+/// arguments stay data.
+fn mark_code(parsed: &mut [Vec<Part>], is_missing: bool, quoted: bool) {
+    let first = match parsed.first().and_then(|parts| parts.first()) {
+        Some(Part::Value(value)) if !quoted || is_missing => value.which,
+        _ => return,
+    };
+    for part in parsed.iter_mut().flatten() {
+        if let Part::Value(value) = part {
+            value.is_code = first == Which::All || value.which == first;
+        }
+    }
+}
+
+/// The words as one line.
+fn join(words: Vec<Vec<Part>>) -> Vec<Part> {
+    let mut line: Vec<Part> = Vec::new();
+    for (place, word) in words.into_iter().enumerate() {
+        let blank = (place > 0).then(|| Part::Text(b" ".to_vec()));
+        for part in blank.into_iter().chain(word) {
+            match (line.last_mut(), part) {
+                (Some(Part::Text(text)), Part::Text(more)) => text.extend_from_slice(&more),
+                (_, part) => line.push(part),
+            }
+        }
+    }
+    line
+}
+
+/// Finds out what surrounds each value.
+fn find_levels(line: &mut [Part]) {
+    let mut lexer = Lexer::default();
+    for part in line {
+        match part {
+            Part::Text(text) => text.iter().for_each(|byte| lexer.take(*byte)),
+            Part::Value(value) => {
+                value.levels = lexer.levels();
+                lexer.take_value();
+            }
+            _ => lexer.take_value(),
+        }
+    }
+}
+
+/// The words of a line, at its blanks, quoted or not.
+fn words_of(line: Vec<Part>) -> Vec<Unit> {
+    let empty = || Unit { parts: Vec::new(), repeats: false, gap: Vec::new() };
+    let mut units = vec![empty()];
+    for part in line {
+        let Part::Text(text) = part else {
+            if units.last().is_some_and(|unit| !unit.gap.is_empty()) {
+                units.push(empty());
+            }
+            if let Some(unit) = units.last_mut() {
+                unit.parts.push(part);
+            }
+            continue;
+        };
+        for piece in text.chunk_by(|left, right| left.is_ascii_whitespace() == right.is_ascii_whitespace()) {
+            let is_gap = piece.first().is_some_and(u8::is_ascii_whitespace);
+            if !is_gap && units.last().is_some_and(|unit| !unit.gap.is_empty()) {
+                units.push(empty());
+            }
+            let Some(unit) = units.last_mut() else { continue };
+            match is_gap {
+                true => unit.gap.extend_from_slice(piece),
+                false => unit.parts.push(Part::Text(piece.to_vec())),
+            }
+        }
+    }
+    for unit in &mut units {
+        unit.repeats = unit.parts.iter().any(Part::is_all);
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Numbers = Numbers { seq: 7, slot: 2, slots: 10, total: 120 };
+
+    fn bytes(words: &[&str]) -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    fn parse(words: &[&str], fill: Fill, quoted: bool) -> Template {
+        let mut strings = Strings::default();
+        strings.plus();
+        strings.name(&bytes(&["name", "x.y"]));
+        Template::parse(&bytes(words), &strings, fill, quoted, true, Language::Posix).expect("a template")
+    }
+
+    fn line(words: &[&str], args: &[&str]) -> String {
+        let made = parse(words, Fill::Arguments, false).expand(&bytes(args), FIRST);
+        String::from_utf8(made).expect("UTF-8")
+    }
+
+    #[test]
+    fn values_take_their_places() {
+        assert_eq!(line(&["echo"], &["a b"]), "echo 'a b'");
+        assert_eq!(line(&["echo", "{2}", "{1.}", "{-1/}", "{3}x"], &["a.b", "c/d"]), "echo c/d a d x");
+        assert_eq!(line(&["echo", "{#}-{%}"], &["a"]), "echo 7-2");
+        assert_eq!(line(&["echo", "{0#} {##} {0%}"], &["a"]), "echo 007 120 02");
+        assert_eq!(line(&["echo", "{name}", "{x.y}", "{name.}"], &["a.b", "c"]), "echo a.b c a");
+        assert_eq!(line(&["echo", "{slot}"], &["a"]), "echo ${PARALLEL_JOBSLOT}");
+        assert_eq!(line(&["echo", "{unknown}"], &["a"]), "echo {unknown} a");
+        assert_eq!(line(&["echo", "x{}y"], &["a", "b"]), "echo xa by");
+        assert_eq!(line(&["echo", "{}"], &[]), "echo ");
+    }
+
+    #[test]
+    fn a_value_is_code_only_where_the_command_begins_with_it() {
+        assert_eq!(line(&[], &["echo a | wc"]), "echo a | wc");
+        assert_eq!(line(&["{}"], &["echo a"]), "echo a");
+        assert_eq!(line(&["{} x {.}"], &["echo a"]), "echo a x echo a");
+        assert_eq!(line(&["{1}", "{2}", "{1}"], &["ls -l", "a b"]), "ls -l 'a b' ls -l");
+        assert_eq!(line(&[" {}"], &["a b"]), " 'a b'");
+    }
+
+    #[test]
+    fn words_are_repeated_with_context() {
+        let expand = |words: &[&str], args: &[&str]| {
+            String::from_utf8(parse(words, Fill::Words, false).expand(&bytes(args), FIRST)).expect("UTF-8")
+        };
+        assert_eq!(expand(&["echo", "{}", "x{.}y", "z"], &["a.b", "c"]), "echo a.b c xay xcy z");
+        assert_eq!(expand(&["echo \"{}\"  {1}"], &["a", "b"]), "echo \"a\" \"b\"  a");
+        assert_eq!(expand(&["echo {#}{} {#}"], &["a", "b"]), "echo 7a 7b 7");
+    }
+
+    #[test]
+    fn quoted_words_are_quoted_with_their_values() {
+        let expand = |words: &[&str], args: &[&str]| {
+            String::from_utf8(parse(words, Fill::Arguments, true).expand(&bytes(args), FIRST)).expect("UTF-8")
+        };
+        assert_eq!(expand(&["bash", "-c", "echo {} \"$x\""], &["a  b"]), "bash -c 'echo a  b \"$x\"'");
+        assert_eq!(expand(&["echo", "x{}y", "{}"], &["a b", "c"]), "echo 'xa b' cy 'a b' c");
+        assert_eq!(expand(&["{}", "foo"], &["x y"]), "'x y' foo");
+    }
+
+    #[test]
+    fn growth_is_the_difference_of_lengths() {
+        for fill in [Fill::Words, Fill::Arguments] {
+            for words in [&["echo", "{}", "x{.}y"][..], &["echo"], &["echo '{}' {/}"], &["echo {#}{}"]] {
+                let template = parse(words, fill, false);
+                let args = bytes(&["a.b", "c d", "it's", "x/y"]);
+                for count in 1..args.len() {
+                    let grown = template.length(&args[..=count], FIRST) - template.length(&args[..count], FIRST);
+                    assert_eq!(template.growth(&args[count], FIRST), grown, "{words:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn perl_is_refused_by_name() {
+        let parsed = Template::parse(
+            &bytes(&["echo {= s/a/b/ =}"]),
+            &Strings::default(),
+            Fill::Arguments,
+            false,
+            true,
+            Language::Posix,
+        );
+        assert!(parsed.expect_err("refused").contains("is Perl"));
+    }
+}

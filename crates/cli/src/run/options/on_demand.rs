@@ -1,0 +1,328 @@
+//! Options that are defined to clap only if the command line mentions them.
+//!
+//! To define every option takes longer than to execute the program. So `forkless run` first parses with the groups of
+//! options that the command line mentions. If that fails in any way, it parses again with all of them, which makes the
+//! message. An option that is not defined is an error, so the first parse cannot succeed with another result: a test
+//! compares both.
+
+use std::{cell::Cell, ffi::OsString, ops::Deref, os::unix::ffi::OsStrExt};
+
+use clap::{ArgMatches, Args, FromArgMatches};
+
+use super::{
+    ChildOptions, RunOptions, cgroup::ControlGroup, filters::Filters, identity::Identity, limits::Limits,
+    mounts::Mounts, namespaces::Namespaces, privileges::Privileges, scheduling::Scheduling, settings::Settings,
+    signals::SignalOptions,
+};
+
+/// A group of options; its default is what clap makes of a command line without them.
+pub(crate) trait Group: Args + Default {
+    /// Its bit in the set of groups.
+    const BIT: u32;
+
+    /// Does this long option belong to the group, or does one that belongs to it name a conflict with the group?
+    fn has(option: &str) -> bool;
+}
+
+macro_rules! groups {
+    ($($bit:literal $group:ident: $has:expr;)*) => {
+        $(impl Group for $group {
+            const BIT: u32 = 1 << $bit;
+
+            fn has(option: &str) -> bool {
+                let has: fn(&str) -> bool = $has;
+                has(option)
+            }
+        })*
+
+        /// The groups that this option needs.
+        fn needed(option: &str) -> u32 {
+            0 $(| if $group::has(option) { $group::BIT } else { 0 })*
+        }
+    };
+}
+
+groups! {
+    0 SignalOptions: |option| ["default-signal", "ignore-signal", "inherit-signal", "block-signal", "empty-signal-mask"].contains(&option);
+    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "scripts-by-shell", "best-effort", "launcher", "syscall"].contains(&option);
+    2 Identity: |option| ["reuid", "user", "uid", "regid", "group", "gid", "groups", "clear-groups", "init-groups", "keep-groups", "umask"].contains(&option);
+    // The options of `Filters` conflict with some of these.
+    3 Privileges: |option| Filters::has(option) || ["no-new-privs", "nnp", "bounding-set", "permitted-caps", "permitted", "effective-caps", "effective", "inh-caps", "ambient-caps", "securebits", "seccomp", "seccomp-filter", "landlock"].contains(&option);
+    4 Filters: |option| ["system-call-filter", "landlock-access", "landlock-rule"].contains(&option);
+    5 Namespaces: |option| ["unshare-user", "unshare-pid", "unshare-net", "unshare-mount", "unshare-uts", "unshare-ipc", "unshare-cgroup", "unshare-time", "unshare-all", "map-root-user", "map-current-user", "map-users", "map-groups", "join", "hostname"].contains(&option);
+    6 ControlGroup: |option| ["cgroup", "new-cgroup", "memory-max", "memory-high", "memory-swap-max", "tasks-max", "cpu-quota", "cpu-weight", "io-weight"].contains(&option);
+    7 Mounts: |option| ["bind", "dev-bind", "ro-bind", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
+    8 Scheduling: |option| ["nice", "adjustment", "cpu-list", "cpus", "scheduler", "ionice", "personality", "no-aslr", "addr-no-randomize"].contains(&option);
+    9 Settings: Settings::has_option;
+    10 Limits: Limits::has_option;
+}
+
+thread_local! {
+    /// The groups that are defined to clap.
+    static DEFINED: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// A group that is left out of the definition where [`quick`] does not need it.
+#[derive(Debug, Default)]
+pub(crate) struct OnDemand<T>(T);
+
+impl<T> Deref for OnDemand<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Group> OnDemand<T> {
+    fn is_defined() -> bool {
+        DEFINED.get() & T::BIT != 0
+    }
+}
+
+impl<T: Group> Args for OnDemand<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        if Self::is_defined() { T::augment_args(command) } else { command }
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        if Self::is_defined() { T::augment_args_for_update(command) } else { command }
+    }
+}
+
+impl<T: Group> FromArgMatches for OnDemand<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        if Self::is_defined() { T::from_arg_matches(matches).map(Self) } else { Ok(Self::default()) }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        if Self::is_defined() { self.0.update_from_arg_matches(matches) } else { Ok(()) }
+    }
+}
+
+/// Parses the arguments of `forkless run` with as few definitions as possible. `None`: only a parse with all of them tells
+/// what is meant, or what is wrong.
+pub(crate) fn quick(words: &[OsString]) -> Option<Box<RunOptions>> {
+    if !words.first()?.as_bytes().starts_with(b"-") {
+        // No options: all these words are the program's.
+        let signal = libc::SIGTERM;
+        return Some(Box::new(RunOptions { words: words.to_vec(), signal, ..RunOptions::default() }));
+    }
+    // Words of the program count too, which defines more than is needed.
+    let options = words.iter().filter_map(|word| word.as_bytes().strip_prefix(b"--"));
+    let names = options.filter_map(|word| str::from_utf8(word.split(|byte| *byte == b'=').next()?).ok());
+    parse(words, names.fold(0, |groups, name| groups | needed(name)))
+}
+
+/// Parses with these groups.
+fn parse(words: &[OsString], groups: u32) -> Option<Box<RunOptions>> {
+    DEFINED.set(groups);
+    let command = clap::Command::new("run").no_binary_name(true).disable_help_flag(true);
+    let matches = RunOptions::augment_args(command).try_get_matches_from(words);
+    let options = matches.and_then(|mut matches| RunOptions::from_arg_matches_mut(&mut matches));
+    DEFINED.set(u32::MAX);
+    options.ok().map(Box::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::Cli;
+
+    /// Values of all kinds of options. Each option accepts one of them at least.
+    const VALUES: [&str; 34] = [
+        "1",
+        "0",
+        "-1",
+        "5",
+        "TERM",
+        "A=1",
+        "null",
+        "5=null",
+        "5=r:/f",
+        "1K",
+        "1s",
+        "/",
+        "always",
+        "24x80",
+        "fork",
+        "nice",
+        "root",
+        "077",
+        "+chown",
+        "+noroot",
+        "~ptrace",
+        "fs",
+        "path-beneath::/",
+        "net=/proc/1/ns/net",
+        "0:0:1",
+        "50%",
+        "0-1",
+        "batch",
+        "idle",
+        "interleave:all",
+        "1:2",
+        "strict",
+        "default",
+        "/a:ro",
+    ];
+
+    /// The long names of an option, hidden ones too.
+    fn longs(arg: &clap::Arg) -> Vec<String> {
+        let aliases = arg.get_all_aliases().into_iter().flatten();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect()
+    }
+
+    fn whole(words: &[String]) -> Result<String, clap::Error> {
+        let words = ["forkless", "run"].into_iter().chain(words.iter().map(String::as_str));
+        match Cli::try_parse_from(words)?.command {
+            crate::Command::Run(options) => Ok(format!("{options:?}")),
+            _ => panic!("another command"),
+        }
+    }
+
+    /// Parses both ways. Returns whether the quick way succeeded.
+    fn compared(words: &[&str]) -> bool {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let raw: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let Some(options) = quick(&raw) else { return false };
+        match whole(&words) {
+            Ok(whole) => assert_eq!(format!("{options:?}"), whole, "{words:?}"),
+            Err(error) => panic!("{words:?} is accepted, but: {error}"),
+        }
+        true
+    }
+
+    /// Every long option of `run`, with a value that it accepts if it takes any.
+    fn options() -> BTreeMap<String, Vec<String>> {
+        let mut cli = Cli::command();
+        cli.build();
+        let run = cli.find_subcommand("run").expect("run");
+        let (mut options, mut lacking) = (BTreeMap::new(), 0);
+        for arg in run.get_arguments().filter(|arg| !arg.is_positional()) {
+            for long in longs(arg).into_iter().filter(|long| long != "help") {
+                let flag = format!("--{long}");
+                let count = arg.get_num_args().map_or(0, |range| range.max_values());
+                let line = |value: &str| match count {
+                    0 => vec![flag.clone()],
+                    1 => vec![format!("{flag}={value}")],
+                    _ => [&[flag.clone()][..], &vec![value.to_owned(); count]].concat(),
+                };
+                let lines = VALUES.iter().map(|value| line(value));
+                let fitting = lines.into_iter().find(|line| is_accepted(line));
+                if fitting.is_none() {
+                    eprintln!("no value for {flag}");
+                    lacking += 1;
+                }
+                options.insert(long.clone(), fitting.unwrap_or_else(|| line("1")));
+            }
+        }
+        assert!(lacking < 6, "{lacking} options accept none of the values");
+        options
+    }
+
+    /// Is the option accepted, perhaps together with one that it requires?
+    fn is_accepted(option: &[String]) -> bool {
+        let others: [&[&str]; 7] = [
+            &["true"],
+            &["--capture", "true"],
+            &["--reuid=root", "true"],
+            &["--landlock-access=fs", "true"],
+            &["--timeout=5", "true"],
+            &["--tmpfs=/", "true"],
+            &["--overlay-src=/", "--ro-overlay=/", "true"],
+        ];
+        let own = || option.iter().map(OsString::from);
+        let with =
+            |others: &&[&str]| quick(&own().chain(others.iter().map(OsString::from)).collect::<Vec<_>>()).is_some();
+        others.iter().any(with) || quick(&own().collect::<Vec<_>>()).is_some()
+    }
+
+    #[test]
+    fn quick_parse_has_the_result_of_the_whole_parse() {
+        let options = options();
+        assert!(options.len() > 120, "{}", options.len());
+        let mut quickly = 0;
+        for words in options.values() {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let (flag, value) = words[0].split_once('=').unwrap_or((words[0], ""));
+            let mut lines = vec![
+                [&words[..], &["true"]].concat(),
+                [&words[..], &["--", "true", "--nice"]].concat(),
+                [&words[..], &words[..], &["A=1", "true"]].concat(),
+                [&words[..], &["--capture", "--limit-output=1K", "--timeout", "5", "true"]].concat(),
+                [&["--chdir=/", "--shell=ls"], &words[..]].concat(),
+                vec![flag, value, "true"],
+                vec![flag, "true"],
+                vec![flag],
+                vec![&flag[..flag.len() - 1], "true"],
+            ];
+            lines.extend(VALUES.iter().step_by(7).map(|value| vec![flag, value, "true"]));
+            quickly += lines.iter().filter(|line| compared(line)).count();
+        }
+        assert!(quickly > 3 * options.len(), "only {quickly} lines were parsed quickly");
+    }
+
+    #[test]
+    fn quick_parse_notices_pairs_that_exclude_each_other() {
+        let options: Vec<Vec<String>> = options().into_values().collect();
+        let mut quickly = 0;
+        for (index, first) in options.iter().enumerate() {
+            // Some pairs of each option; over all options every distance occurs.
+            for second in options.iter().skip(index % 19).step_by(19) {
+                let words: Vec<&str> = first.iter().chain(second).map(String::as_str).chain(["true"]).collect();
+                quickly += usize::from(compared(&words));
+            }
+        }
+        assert!(quickly > 400, "only {quickly} pairs were parsed quickly");
+    }
+
+    #[test]
+    fn quick_parse_without_options_is_the_program() {
+        for words in [
+            &["true"][..],
+            &["A=1", "B=", "true", "--help"],
+            &["true", "--", "-x", "--nice=5"],
+            &["a", "--version"],
+            &["", "x"],
+            &["=", "x"],
+        ] {
+            assert!(compared(words), "{words:?}");
+        }
+        for words in [&[][..], &["--help"], &["-h"], &["--nosuch", "true"], &["-x", "true"], &["--nice"], &["--"]] {
+            assert!(!compared(words), "{words:?}");
+        }
+    }
+
+    /// No group refers to an option of another one, except as [`Group::has`] says: clap checks that where it is built with
+    /// debug assertions.
+    #[test]
+    fn each_group_is_complete_and_stands_alone() {
+        let names = |groups: u32| -> Vec<String> {
+            DEFINED.set(groups);
+            let mut command = RunOptions::augment_args(clap::Command::new("run"));
+            command.build();
+            DEFINED.set(u32::MAX);
+            command.get_arguments().flat_map(longs).collect()
+        };
+        let always = names(0);
+        let mut all = always.clone();
+        for bit in 0..=Limits::BIT.trailing_zeros() {
+            let group = 1 << bit;
+            // The group, and those that its options need.
+            let needs = |name: &String| needed(name) & group != 0;
+            let own: Vec<String> = names(u32::MAX).into_iter().filter(|name| needs(name)).collect();
+            let with = own.iter().fold(group, |groups, name| groups | needed(name));
+            let found: Vec<String> = names(with).into_iter().filter(|name| !always.contains(name)).collect();
+            assert!(!own.is_empty() && found.iter().all(|name| needed(name) != 0), "{found:?}");
+            all.extend(found);
+        }
+        for name in names(u32::MAX) {
+            assert!(all.contains(&name), "--{name} is in no group: add it to the list of its group");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `forkless parallel` behaves as GNU parallel 20221122: the same command lines with both, and the same standard output
+//! and exit status. What differs on purpose is tested by itself.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::Mutex,
+    thread,
+};
+
+/// Command lines for `sh`; `$P` is the program.
+const SAME: &str = include_str!("parallel/same.txt");
+
+/// The number of lines that must be compared at least.
+const LEAST: usize = 180;
+
+/// A directory with a HOME in which GNU parallel is silent, and files that the command lines use.
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().expect("a directory");
+    let home = place.path().join("home/.parallel");
+    fs::create_dir_all(&home).expect("a home");
+    fs::write(home.join("will-cite"), "").expect("a file");
+    let work = place.path().join("work");
+    fs::create_dir(&work).expect("a directory");
+    fs::write(work.join("ten"), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n").expect("a file");
+    fs::write(work.join("table"), "x y\n1 2\n3 4\n").expect("a file");
+    fs::write(work.join("tabs"), "x\ty\na.b\tc/d\n").expect("a file");
+    place
+}
+
+/// Runs a line in a directory of its own.
+fn run(program: &str, line: &str, place: &Path) -> Output {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(line).env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    shell.env("HOME", place.join("home")).env("LC_ALL", "C.UTF-8").env("P", program);
+    shell.env("PARALLEL_SHELL", "/bin/sh").current_dir(place.join("work")).stdin(Stdio::null());
+    shell.output().expect("a shell")
+}
+
+fn ours() -> String {
+    format!("{} parallel", env!("CARGO_BIN_EXE_forkless"))
+}
+
+fn has_gnu(test: &str) -> bool {
+    let version = Command::new("parallel").arg("--version").stdin(Stdio::null()).output();
+    let is_gnu = version.is_ok_and(|output| output.stdout.starts_with(b"GNU parallel"));
+    if !is_gnu {
+        println!("SKIPPED: {test}: GNU parallel is not installed");
+    }
+    is_gnu
+}
+
+/// What a test looks at.
+fn shown(output: &Output) -> String {
+    format!("exit {:?}\n{}", output.status.code(), String::from_utf8_lossy(&output.stdout))
+}
+
+#[test]
+fn standard_output_and_exit_status_are_those_of_gnu_parallel() {
+    let lines: Vec<&str> = SAME.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert!(lines.len() >= LEAST, "{} lines", lines.len());
+    if !has_gnu("standard_output_and_exit_status_are_those_of_gnu_parallel") {
+        return;
+    }
+    let left: Mutex<VecDeque<&str>> = Mutex::new(lines.into());
+    let wrong = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(line) = left.lock().expect("no panic").pop_front() else { break };
+                    let expected = run("parallel", line, place().path());
+                    let found = run(&ours(), line, place().path());
+                    if shown(&expected) != shown(&found) {
+                        let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
+                        let words = format!(
+                            "{line}\n--- GNU parallel: {}--- forkless: {}{stderr}",
+                            shown(&expected),
+                            shown(&found)
+                        );
+                        wrong.lock().expect("no panic").push(words);
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().expect("no panic");
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Values that would run, be split or vanish if they were not quoted.
+const NASTY: &[&[u8]] = &[
+    b"$(touch ran)",
+    b"`touch ran`",
+    b"a; touch ran",
+    b"a\ntouch ran\n",
+    b"'; touch ran; '",
+    b"\"; touch ran; \"",
+    b"a  b",
+    b" ",
+    b"-n",
+    b".hidden",
+    b"*",
+    b"~",
+    b"#",
+    b"\\",
+    b"\xff\xfe",
+    b"{}",
+    b"{1}",
+    b"&",
+    b"|touch ran",
+    b">ran",
+    b"$HOME",
+    b"!x",
+    b"\t",
+];
+
+/// The values come back from the program as they are, and run nothing.
+fn come_back(shell: &str, template: &[&str]) {
+    let place = place();
+    let input = NASTY.join(&b"\0"[..]);
+    fs::write(place.path().join("work/input"), input).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["parallel", "-0", "-k", "-a", "input"]).args(template).current_dir(place.path().join("work"));
+    let output = command.env("PARALLEL_SHELL", shell).stdin(Stdio::null()).output().expect("forkless");
+    assert!(output.status.success(), "{shell} {template:?}: {output:?}");
+    let expected: Vec<u8> = NASTY.iter().flat_map(|value| [b"<", *value, b">"].concat()).collect();
+    assert_eq!(output.stdout, expected, "{shell} {template:?}: {}", String::from_utf8_lossy(&output.stdout));
+    assert!(!place.path().join("work/ran").exists(), "{shell} {template:?}");
+}
+
+#[test]
+fn values_reach_the_program_as_they_are() {
+    for shell in ["/bin/sh", "/bin/bash", "/bin/dash", "/usr/bin/zsh", "/usr/bin/busybox"] {
+        if !Path::new(shell).exists() || shell.ends_with("busybox") {
+            continue;
+        }
+        come_back(shell, &["printf", "'<%s>'", "{}"]);
+        come_back(shell, &["/usr/bin/printf", "'<%s>'"]);
+        come_back(shell, &["printf '<%s>' '{}'"]);
+        come_back(shell, &["-q", "printf", "<%s>", "{}"]);
+        come_back(shell, &["x={}; printf '<%s>' \"$x\""]);
+    }
+}
+
+#[test]
+fn no_value_runs_inside_of_quotes() {
+    for template in [
+        "echo \"{}\"",
+        "echo \"$(echo {})\"",
+        "echo \"`echo {}`\"",
+        "echo `echo {}`",
+        "bash -c \"echo {}\"",
+        "echo a # {}",
+        "echo $'{}'",
+    ] {
+        for shell in ["/bin/sh", "/bin/bash"] {
+            let place = place();
+            fs::write(place.path().join("work/input"), NASTY.join(&b"\0"[..])).expect("a file");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+            command.args(["parallel", "-0", "-a", "input", template]).current_dir(place.path().join("work"));
+            command.env("PARALLEL_SHELL", shell).stdin(Stdio::null()).output().expect("forkless");
+            assert!(!place.path().join("work/ran").exists(), "{shell} {template}");
+        }
+    }
+}
+
+#[test]
+fn an_argument_with_a_newline_is_one_value() {
+    let place = place();
+    let output = run(&ours(), "$P -k echo {#} {} ::: 'a\ntouch ran' b", place.path());
+    assert_eq!(output.stdout, b"1 a\ntouch ran\n2 b\n");
+    assert!(!place.path().join("work/ran").exists());
+}
+
+#[test]
+fn only_the_argument_that_begins_the_command_is_code() {
+    let place = place();
+    let output = run(&ours(), "$P {1} {2} ::: 'echo a' ::: '$(touch ran)' 'b  c'", place.path());
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    assert!(output.stdout.ends_with(b"a b  c\n") || output.stdout.starts_with(b"a b  c\n"), "{output:?}");
+    assert!(!place.path().join("work/ran").exists());
+}
+
+#[test]
+fn results_of_any_value_stay_in_their_directory() {
+    let place = place();
+    let output =
+        run(&ours(), "$P --results out/in echo ::: .. ../../x . a/b '' && find . -name stdout | sort", place.path());
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(found.lines().count(), 5, "{output:?}");
+    assert!(found.lines().all(|line| line.starts_with("./out/in/1/")), "{found}");
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let place = place();
+    for (options, expected) in [
+        ("-S host", "--sshlogin is refused"),
+        ("--sqlmaster x", "--sqlmaster is refused"),
+        ("--transferfile {}", "--transferfile is refused"),
+        ("--tmux", "--tmux is refused"),
+        ("--rpl x", "--rpl is refused"),
+        ("--round-robin", "--round-robin"),
+        ("--tee", "--tee is refused: not supported yet"),
+        ("--profile x", "--profile is refused"),
+    ] {
+        let output = run(&ours(), &format!("$P {options} echo ::: a"), place.path());
+        assert_eq!(output.status.code(), Some(255), "{options}: {output:?}");
+        assert!(output.stdout.is_empty(), "{options}: {output:?}");
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(words.contains(expected), "{options}: {words}");
+    }
+    let output = run(&ours(), "$P 'echo {= s/a/b/ =}' ::: a", place.path());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is Perl"), "{output:?}");
+}
+
+#[test]
+fn every_job_is_in_one_shard_and_its_log_is_named_by_it() {
+    let place = place();
+    let line = "for i in 1 2 3; do $P --shard $i/3 --joblog log -k echo ::: a b c d e f g; done; cut -f2,9 log.?-of-3";
+    let output = run(&ours(), line, place.path());
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (jobs, logs): (Vec<&str>, Vec<&str>) = found.lines().partition(|line| !line.contains('\t'));
+    assert_eq!(jobs, ["a", "d", "g", "b", "e", "c", "f"]);
+    assert_eq!(logs.iter().filter(|line| line.starts_with("2/3\t")).count(), 2, "{logs:?}");
+    let output = run(&ours(), "SLURM_PROCID=1 SLURM_NTASKS=2 $P --shard auto -k echo ::: a b c d", place.path());
+    assert_eq!(output.stdout, b"b\nd\n");
+    let output = run(&ours(), "$P --shard auto echo ::: a", place.path());
+    assert_eq!(output.status.code(), Some(255));
+}
+
+#[test]
+fn a_run_ends_with_its_numbers_also_beside_the_log() {
+    let place = place();
+    let output = run(&ours(), "$P -j1 --joblog log --summary --halt now,fail=1 exit ::: 0 3 0 0", place.path());
+    assert_eq!(output.status.code(), Some(3));
+    let summary = fs::read_to_string(place.path().join("work/log.summary")).expect("a summary");
+    assert_eq!(summary, "ran 2, failed 1, skipped 2 of 4\n");
+    assert!(output.stderr.ends_with(summary.as_bytes()), "{output:?}");
+    if !has_gnu("a_run_ends_with_its_numbers_also_beside_the_log") {
+        return;
+    }
+    // GNU parallel goes on with our log.
+    let output = run("parallel", "$P -j1 --joblog log --resume -k echo ::: 0 3 0 1", place.path());
+    assert_eq!(output.stdout, b"0\n1\n", "{output:?}");
+}
+
+#[test]
+fn a_log_of_gnu_parallel_is_resumed() {
+    if !has_gnu("a_log_of_gnu_parallel_is_resumed") {
+        return;
+    }
+    let place = place();
+    run("parallel", "$P -j1 --joblog log -k exit ::: 0 1 0", place.path());
+    let output = run(&ours(), "$P --joblog log --resume -k echo ::: a b c d", place.path());
+    assert_eq!(output.stdout, b"d\n", "{output:?}");
+    let output = run(&ours(), "$P --joblog log --resume-failed -k echo ::: a b c d", place.path());
+    assert_eq!(output.stdout, b"b\n", "{output:?}");
+}
+
+#[test]
+fn jobs_start_before_the_input_ends() {
+    let place = place();
+    // The second value is written when the first job has run.
+    let line =
+        "mkfifo in; { echo first; while ! test -e first; do sleep 0.01; done; echo second; } > in & $P touch < in";
+    let output = run(&ours(), line, place.path());
+    assert!(output.status.success(), "{output:?}");
+    assert!(place.path().join("work/second").exists());
+}
+
+#[test]
+fn a_stopped_run_starts_nothing_more_and_fails() {
+    let place = place();
+    for (signal, expected) in [("HUP", "1\n"), ("TERM", "1\n"), ("INT", "")] {
+        let line = format!("$P -j1 --summary 'kill -{signal} $PARALLEL_PID; sleep 1; echo {{}}' ::: 1 2 3");
+        let output = run(&ours(), &line, place.path());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{signal}: {output:?}");
+        assert_eq!(output.status.code(), Some(255), "{signal}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("skipped 2 of 3"), "{signal}: {output:?}");
+    }
+}
+
+#[test]
+fn a_semaphore_runs_so_many_commands_at_once() {
+    let place = place();
+    let sem = format!("{} sem", env!("CARGO_BIN_EXE_forkless"));
+    let line = "for i in 1 2 3 4; do $P --id x -j1 'echo begin >> log; sleep 0.05; echo end >> log'; done; $P --id x --wait; cat log";
+    let output = run(&sem, line, place.path());
+    assert_eq!(output.stdout, b"begin\nend\n".repeat(4), "{output:?}");
+    let output = run(&sem, "$P --fg --id x 'exit 7'", place.path());
+    assert_eq!(output.status.code(), Some(7));
+    let line = "$P --id y 'sleep 60 & echo $! > pid; wait'; while ! test -s pid; do sleep 0.01; done; $P --id y --st -0.1 echo; echo $?; kill $(cat pid)";
+    let output = run(&sem, line, place.path());
+    assert_eq!(output.stdout, b"1\n", "{output:?}");
+}
+
+#[test]
+fn options_come_from_the_environment_too() {
+    let place = place();
+    let output = run(&ours(), "PARALLEL='-k --tagstring \"a b\"' $P echo ::: 1", place.path());
+    assert_eq!(output.stdout, b"a b\t1\n", "{output:?}");
+    let output = run(&ours(), "PARALLEL=--tag $P --plain echo ::: 1", place.path());
+    assert_eq!(output.stdout, b"1\n", "{output:?}");
+}
+
+#[test]
+fn names_that_are_not_utf_8_pass() {
+    let place = place();
+    let name = std::ffi::OsStr::from_bytes(b"\xff\xfe $(x)");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["parallel", "touch", ":::"]).arg(name).current_dir(place.path());
+    assert!(command.stdin(Stdio::null()).status().expect("forkless").success());
+    assert!(place.path().join(name).exists());
+}
+
+/// The options in the first column of a table row: the long ones, and those that have no long name.
+fn options_of(cell: &str) -> Vec<String> {
+    cell.split(", ").filter_map(|names| names.split('`').nth(1)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_options_has_each_option_once() {
+    let page = include_str!("../../../docs/runner.md");
+    let section = page.split("## From GNU parallel").nth(1).expect("a section");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let (mut supported, mut found) = (Vec::new(), Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert!(["same", "different", "refused"].contains(&cells[2]), "{row}");
+        supported.extend(options_of(cells[1]));
+    }
+    let help = Command::new(env!("CARGO_BIN_EXE_forkless")).args(["parallel", "--help"]).output().expect("forkless");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    // Further lines of a text are indented by ten.
+    let names = help.lines().filter(|line| !line.starts_with("        "));
+    for line in names.map(str::trim_start).filter(|line| line.starts_with('-')) {
+        let long = line.split([' ', '=', '[', ',']).find(|word| word.starts_with("--"));
+        let name = long.or_else(|| line.split([' ', ',']).next()).expect("a name");
+        found.push(name.trim_end_matches("...").to_owned());
+    }
+    found.retain(|name| !["--help", "-h", "--version"].contains(&name.as_str()));
+    // Hidden.
+    found.extend(["--gnu", "--will-cite"].map(str::to_owned));
+    supported.sort();
+    found.sort();
+    found.dedup();
+    assert_eq!(supported, found);
+    let text = section.split("These are refused").nth(1).expect("a list").split("###").next().expect("a list");
+    let refused: Vec<&str> = text.split('`').filter(|word| word.starts_with("--")).collect();
+    assert!(refused.len() > 50, "{refused:?}");
+    for option in refused {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+        let output = command.args(["parallel", option, "x", ":::"]).stdin(Stdio::null()).output().expect("forkless");
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(words.contains(&format!("{option} is refused")), "{option}: {words}");
+    }
+}
