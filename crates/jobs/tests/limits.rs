@@ -244,3 +244,30 @@ fn a_missing_program_is_tried_again() {
     run(options, &mut from_iter(jobs), &mut tries, &mut Standard::new()).expect("a run");
     assert_eq!((tries.0, tries.1), (2, 3));
 }
+
+/// With more memory demanded than any machine has, no job starts until the run is stopped.
+#[test]
+fn no_job_starts_while_memory_is_short_or_the_load_is_high() {
+    let limits: [fn(&mut Options); 2] =
+        [|options| options.min_memory = Some(u64::MAX), |options| options.max_load = Some(-1.0)];
+    for limit in limits {
+        struct Stop(forkless_jobs::Control);
+        impl Events for Stop {
+            fn started(&mut self, _: &Job, _: forkless_jobs::Place, _: u32) {
+                panic!("a job was launched");
+            }
+
+            fn tick(&mut self, _: &forkless_jobs::Progress) {
+                self.0.stop_soon();
+            }
+        }
+        let control = forkless_jobs::Control::new().expect("a control");
+        let mut options = Options::default();
+        limit(&mut options);
+        options.control = Some(control.clone());
+        options.tick = Some(Duration::from_millis(400));
+        let source = &mut from_iter([sh("exit 0")]);
+        let summary = run(options, source, &mut Stop(control), &mut Standard::new()).expect("a run");
+        assert_eq!((summary.ran, summary.unread), (0, true));
+    }
+}

@@ -38,6 +38,16 @@ impl Runtimes {
     }
 }
 
+/// How long a machine under pressure is left alone before it is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The number after a name at the beginning of a line; 0: there is none.
+fn number_in(path: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
+    value.unwrap_or(0)
+}
+
 impl Engine<'_> {
     /// Whether a job may be launched now, as far as the options and the kernel's resources are concerned.
     pub(super) fn may_start(&mut self) -> bool {
@@ -47,7 +57,22 @@ impl Engine<'_> {
             }
             *time = None;
         }
+        if self.is_pressed() {
+            self.delayed = Some(Instant::now() + LOOK_AGAIN);
+            return false;
+        }
         true
+    }
+
+    /// Whether the machine has too many processes or too little memory for a further job.
+    fn is_pressed(&self) -> bool {
+        let loaded = self.options.max_load.is_some_and(|most| {
+            // This process runs too, and does not count.
+            let all = number_in("/proc/stat", "procs_running") + number_in("/proc/stat", "procs_blocked");
+            all.saturating_sub(1) as f64 > most
+        });
+        let available = || number_in("/proc/meminfo", "MemAvailable:") * 1024;
+        loaded || self.options.min_memory.is_some_and(|least| available() < least)
     }
 
     /// A job has been launched.
@@ -141,6 +166,13 @@ impl Engine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_reports_load_and_memory() {
+        assert!(number_in("/proc/stat", "procs_running") > 0);
+        assert!(number_in("/proc/meminfo", "MemAvailable:") > 0);
+        assert_eq!(number_in("/proc/stat", "no_such_name"), 0);
+    }
 
     #[test]
     fn the_median_of_many_times_is_near_that_of_those_kept() {

@@ -1,0 +1,277 @@
+//! `forkless xargs` beside the installed xargs of GNU findutils: output and exit code of many command lines, and of random
+//! input.
+
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+/// Runs a program with this input. The environment is the same for both programs.
+fn output(program: &[&str], args: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(args).env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || {
+        // It may not read all of it.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("its output");
+    feeder.join().expect("the feeder");
+    output
+}
+
+fn ours(args: &[&str], input: &[u8]) -> Output {
+    output(&[env!("CARGO_BIN_EXE_forkless"), "xargs"], args, input)
+}
+
+/// GNU's, or `None` with a message where it is not installed.
+fn theirs(args: &[&str], input: &[u8]) -> Option<Output> {
+    let version = Command::new("xargs").arg("--version").output();
+    if !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("findutils")) {
+        eprintln!("SKIPPED: comparison with GNU findutils' xargs, which is not installed");
+        return None;
+    }
+    Some(output(&["xargs"], args, input))
+}
+
+fn same(args: &[&str], input: &[u8]) -> bool {
+    let Some(theirs) = theirs(args, input) else { return false };
+    let ours = ours(args, input);
+    let input = String::from_utf8_lossy(input);
+    assert_eq!(
+        (String::from_utf8_lossy(&ours.stdout), ours.status.code()),
+        (String::from_utf8_lossy(&theirs.stdout), theirs.status.code()),
+        "{args:?} with {input:?}:\n{}\n{}",
+        String::from_utf8_lossy(&ours.stderr),
+        String::from_utf8_lossy(&theirs.stderr),
+    );
+    // Errors have messages on both sides. Warnings are each one's own.
+    assert!(!ours.stderr.is_empty() || theirs.status.success() || theirs.status.code() == Some(123), "{args:?}");
+    true
+}
+
+/// Options, each with these inputs.
+const OPTIONS: [&[&str]; 34] = [
+    &[],
+    &["-n1"],
+    &["-n", "2"],
+    &["--max-args=3"],
+    &["--max-a", "2"],
+    &["-L1"],
+    &["-L", "2"],
+    &["-l"],
+    &["-l2"],
+    &["--max-lines=2"],
+    &["-I{}"],
+    &["-I", "X"],
+    &["-i"],
+    &["-iX"],
+    &["--replace"],
+    &["--replace=X"],
+    &["-0"],
+    &["--null", "-n1"],
+    &["-d,"],
+    &["-d", "\\n"],
+    &["-d\\t", "-n1"],
+    &["-d", "\\x2c"],
+    &["-d\\054", "-L2"],
+    &["-s", "40"],
+    &["-s40", "-x"],
+    &["-xs40", "-n9"],
+    &["-E_"],
+    &["-e_", "-n1"],
+    &["--eof=_"],
+    &["-E", "_", "-e"],
+    &["-r"],
+    &["-n2", "-I{}"],
+    &["-I{}", "-n2"],
+    &["-rn1", "-L2"],
+];
+
+const INPUTS: [&str; 5] = [
+    "a b  c\n d e\n",
+    "one two\n\n  'three four' \"five\" si\\ x \n_ seven,eight\tnine\nten",
+    "",
+    "a,b\nc _ d\n\na\0b",
+    "x '' y \\\nz \n \"un\nmatched'",
+];
+
+#[test]
+fn many_command_lines_give_what_findutils_gives() {
+    let mut compared = 0;
+    for options in OPTIONS {
+        for input in INPUTS {
+            let words: &[&str] = &["printf", "<%s>", "{}-X-{}"];
+            let replaces = options.iter().any(|option| option.contains('I') || option.contains('i'));
+            let words = if replaces { words } else { &words[..2] };
+            compared += usize::from(same(&[options, words].concat(), input.as_bytes()));
+        }
+    }
+    assert!(compared == 0 || compared >= 170);
+}
+
+#[test]
+fn exit_codes_are_those_of_findutils() {
+    let lines: [(&[&str], &str); 30] = [
+        (&["sh", "-c", "exit 0"], "a"),
+        (&["sh", "-c", "exit 1"], "a"),
+        (&["sh", "-c", "exit 125"], "a"),
+        (&["sh", "-c", "exit 126"], "a"),
+        (&["sh", "-c", "exit 254"], "a"),
+        (&["sh", "-c", "exit 255"], "a"),
+        (&["sh", "-c", "kill -9 $$"], "a"),
+        (&["sh", "-c", "kill -15 $$"], "a"),
+        (&["no-such-program-at-all"], "a"),
+        (&["/"], "a"),
+        (&["/etc/passwd"], "a"),
+        (&["-n1", "sh", "-c", "echo $0; exit $0"], "0 1 0"),
+        (&["-n1", "sh", "-c", "echo $0; exit $0"], "0 255 0"),
+        (&["-n1", "sh", "-c", "echo $0; exit $0"], "3 255"),
+        (&["-n1", "no-such-program-at-all"], "1 2 3"),
+        (&["-n0", "echo"], "a"),
+        (&["-L0", "echo"], "a"),
+        (&["-s0", "echo"], "a"),
+        (&["-nx", "echo"], "a"),
+        (&["-P-1", "echo"], "a"),
+        (&["--bogus"], "a"),
+        (&["-Z"], "a"),
+        (&["-n"], "a"),
+        (&["-dxy", "echo"], "a"),
+        (&["-d\\q", "echo"], "a"),
+        (&["-I", "", "echo", "a"], "a"),
+        (&["-a", "/no/such/file", "echo"], "a"),
+        (&["--process-slot-var=A=B", "echo"], "a"),
+        (&["-s6", "echo"], "aa"),
+        (&["-s3", "echo"], "a"),
+    ];
+    for (args, input) in lines {
+        same(args, input.as_bytes());
+    }
+}
+
+#[test]
+fn other_options_do_what_those_of_findutils_do() {
+    let lines: [(&[&str], &str); 16] = [
+        (&[], "a b\n"),
+        (&["--", "echo", "-n"], "a b"),
+        (&["echo", "-n", "-x"], "a b"),
+        (&["-P4", "-n1", "true"], "a b c d e"),
+        (&["-P0", "-n1", "true"], "a b c d e"),
+        (&["--process-slot-var=SLOT", "-I_", "sh", "-c", "echo $SLOT _"], "a\nb\n"),
+        (&["--process-slot-var", "SLOT", "-n1", "env"], "A=1 B=2"),
+        (&["cat"], ""),
+        (&["-a", "/etc/hostname", "sh", "-c", "cat; echo $0"], "the input"),
+        (&["--arg-file=/dev/null", "-r", "echo"], "a"),
+        (&["-I{}", "{}"], "echo"),
+        (&["-I{}", "echo", "{}{}", "a{}b", "{"], "  x y  \n\n'q'\n"),
+        (&["-t", "echo"], "a b"),
+        (&["-n1", "-I{}", "echo", "{}-"], "a b\nc"),
+        (&["-L1", "-n1", "echo"], "a b\nc"),
+        (&["-n1", "-L1", "echo"], "a b\nc"),
+    ];
+    for (args, input) in lines {
+        same(args, input.as_bytes());
+    }
+}
+
+/// The commands have the same arguments where many thousands do not fit into one.
+#[test]
+fn long_input_is_packed_to_the_same_limit() {
+    let short: String = (0..70_000).map(|n| if n % 7 == 0 { "b\n" } else { "a " }).collect();
+    let long: String = (1..6).map(|n| format!("{}\n", "x".repeat(n * 25_000))).collect();
+    let too_long = format!("a {} b\n", "x".repeat(140_000));
+    for input in [&short, &long, &too_long] {
+        for options in [&[][..], &["-s", "4096"], &["-s100000", "-n300"], &["-L100"]] {
+            same(&[options, &["sh", "-c", "echo $# ${#1}", "x"]].concat(), input.as_bytes());
+        }
+    }
+}
+
+/// Random input, the same in each run.
+#[test]
+fn random_input_is_read_as_findutils_reads_it() {
+    const PARTS: [&[u8]; 26] = [
+        b"a",
+        b"b",
+        b"_",
+        b" ",
+        b"  ",
+        b"\t",
+        b"\n",
+        b"\n\n",
+        b"\"",
+        b"'",
+        b"\\",
+        b",",
+        b"\0",
+        b"\x0b",
+        b"\x0c",
+        b"\r",
+        b"{}",
+        b"X",
+        b"cc",
+        b"dddddddddddd",
+        b"\"q r\"",
+        b"'s'",
+        b"''",
+        b"\\\n",
+        b" _ ",
+        b"\xff",
+    ];
+    let mut random: u64 = 20_251_122;
+    let mut next = |most: usize| {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (random >> 33) as usize % most
+    };
+    for _ in 0..250 {
+        let options = OPTIONS[next(OPTIONS.len())];
+        let mut input: Vec<u8> = (0..next(15)).flat_map(|_| PARTS[next(PARTS.len())].to_vec()).collect();
+        if next(2) == 0 {
+            input.push(b'\n');
+        }
+        if !same(&[options, &["printf", "<%s>", "{}-X"]].concat(), &input) {
+            return;
+        }
+    }
+}
+
+/// The first command waits for the second one's mark, so both run at once.
+#[test]
+fn commands_run_at_once_as_their_arguments_come() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mark = place.path().join("mark").display().to_string();
+    let script = format!("if test $0 = 1; then until test -e {mark}; do sleep 0.01; done; else touch {mark}; fi");
+    let output = ours(&["-P2", "-n1", "sh", "-c", &script], b"1 2");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// SIGUSR1 makes room for the second command, which the first one waits for.
+#[test]
+fn sigusr1_adds_a_slot() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mark = place.path().join("mark").display().to_string();
+    let wait = format!("until test -e {mark}; do sleep 0.01; done");
+    let script = format!("if test $0 = 1; then kill -USR1 $PPID; {wait}; else touch {mark}; fi");
+    let output = ours(&["-n1", "sh", "-c", &script], b"1 2");
+    assert!(output.status.success() && Path::new(&mark).exists(), "{output:?}");
+}
+
+/// With a limit of processes as small as this, launches fail until other commands have ended.
+#[test]
+fn all_commands_run_where_descriptors_are_few() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("ran").display().to_string();
+    let words = ["-c", "ulimit -n 14; exec \"$0\" xargs -P 60 -n 1 sh -c \"sleep 0.0$1; echo $1 >> $1\" x", ""];
+    let script = words[1].replace("echo $1 >> $1", &format!("echo \\$1 >> {file}")).replace("0.0$1", "0.01");
+    let args: String = (0..200).map(|n| format!("{n} ")).collect();
+    let output = output(&["sh", "-c", &script], &[env!("CARGO_BIN_EXE_forkless")], args.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let ran = std::fs::read_to_string(&file).expect("the file");
+    let mut numbers: Vec<u32> = ran.lines().map(|line| line.parse().expect("a number")).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..200).collect::<Vec<_>>());
+}
