@@ -196,6 +196,17 @@ fn a_working_directory_takes_one_more_call() {
     expect("status-chdir", &["rt_sigaction", "clone3", "wait4"], &child);
 }
 
+/// A process that launches nothing else clones no second child, to test the kernel's features.
+#[test]
+fn the_only_launch_of_a_process_makes_one_child() {
+    let Some(only) = trace("only-status") else { return };
+    assert_eq!(only.children.len(), 1, "{:?}", only.children);
+    assert_eq!(names(&only.of(Who::Child)), PLAIN_CHILD);
+    // Negative control: the first launch of a process that may launch more.
+    let Some(first) = trace("first-status") else { return };
+    assert_eq!(first.children.len(), 2, "{:?}", first.children);
+}
+
 /// Each setting takes the listed number of calls, and the others do not change.
 #[test]
 fn a_simple_setting_takes_one_call() {
