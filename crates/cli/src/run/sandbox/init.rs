@@ -43,9 +43,18 @@ pub(super) fn run(
         raise_loopback()?;
     }
     root::build(sandbox, command, trees)?;
+    if sandbox.empties_bounding_set() {
+        // Before the program is cloned, which inherits it.
+        empty_bounding_set()?;
+    }
     let mut child = command.launch()?;
     child.wait_exec()?;
     let program = child.id() as i32;
+    // Its descriptor is closed with all others, and its destructor makes calls that the filter of init refuses.
+    std::mem::forget(child);
+    if !sandbox.empties_bounding_set() {
+        empty_bounding_set()?;
+    }
     confine()?;
     Ok(serve(program, status))
 }
@@ -123,15 +132,20 @@ fn raise_loopback() -> Result<(), Failure> {
     if answer < 0 { Err(failed(io::Error::last_os_error())) } else { Ok(()) }
 }
 
-/// Gives up everything that init had to start the program: it shares the sandbox with it.
-fn confine() -> Result<(), Failure> {
+/// No program can get a capability of an executable file.
+fn empty_bounding_set() -> Result<(), Failure> {
     const PR_CAPBSET_DROP: usize = libc::PR_CAPBSET_DROP as usize;
     for capability in 0..64 {
         if call("init", libc::SYS_prctl, [PR_CAPBSET_DROP, capability, 0, 0, 0, 0]).is_err() {
             // No such capability: there are none after it.
-            break;
+            return if capability == 0 { Err(failed("bounding set", "it cannot be changed")) } else { Ok(()) };
         }
     }
+    Ok(())
+}
+
+/// Gives up everything that init had to start the program: it shares the sandbox with it.
+fn confine() -> Result<(), Failure> {
     // _LINUX_CAPABILITY_VERSION_3, and the calling process; then two halves of three empty sets.
     let (header, sets) = ([0x2008_0522_u32, 0], [0_u32; 6]);
     call("init", libc::SYS_capset, [header.as_ptr() as usize, sets.as_ptr() as usize, 0, 0, 0, 0])?;

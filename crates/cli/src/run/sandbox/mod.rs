@@ -84,7 +84,8 @@ impl<'a> Sandbox<'a> {
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         }
         let none = CapabilitySet::from_bits(0);
-        command.bounding_set(none).permitted(none).effective(none).inheritable(none).ambient(none);
+        // Init has emptied the bounding set.
+        command.permitted(none).effective(none).inheritable(none).ambient(none);
         for (resource, soft, hard) in [
             (Resource::Core, 0, 0),
             (Resource::Processes, 2048, 2048),
@@ -97,6 +98,11 @@ impl<'a> Sandbox<'a> {
             let (_, most) = super::options::own_limit(resource);
             command.rlimit(resource, soft.min(most), hard.min(most));
         }
+    }
+
+    /// Does init empty the bounding set of the program, too? An option may ask for another one.
+    fn empties_bounding_set(&self) -> bool {
+        !self.options.privileges.sets_bounding_set()
     }
 
     fn keeps(&self, name: &OsStr) -> bool {
@@ -264,9 +270,10 @@ impl<'a> Sandbox<'a> {
         format!(
             "sandbox: init, cloned into new namespaces: user, {}; user {uid}, group {gid}\n\
              sandbox: read-only root with {}; private /proc, /dev, /tmp\n\
-             sandbox: Landlock, a filter of system calls, and these steps:\n",
+             sandbox: Landlock, a filter of system calls, {}these steps:\n",
             names.join(", "),
             root::SHOWN.iter().filter(|path| Path::new(path).exists()).copied().collect::<Vec<_>>().join(" "),
+            if self.empties_bounding_set() { "an empty bounding set, and " } else { "and " },
         )
     }
 }

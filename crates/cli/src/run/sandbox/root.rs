@@ -1,10 +1,10 @@
 //! The files of the sandbox: a new root with what the program may see, and the Landlock rules for it.
 //!
-//! File systems and bind mounts are made here without a place, so that each is complete and restricted before any process can
-//! reach it, and so that Landlock rules can name it. The plan of the program attaches them, and makes the root the root.
+//! Init mounts what every sandbox has. The plan of the program adds the mounts of options, whose paths lead through directories
+//! of others, and makes the root the root.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::{CStr, CString, OsStr},
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -82,17 +82,24 @@ fn bind_of(mount: &Mount) -> Option<(&Path, u64, bool)> {
     }
 }
 
-fn tree_of(trees: &Trees, number: usize) -> Option<&OwnedFd> {
-    trees.get(number).and_then(Option::as_ref)
+/// All bind mounts of options.
+fn trees_of(options: &RunOptions, of_root: &Trees) -> Result<Trees, Failure> {
+    let of_root = of_root.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    options
+        .mounts
+        .steps()
+        .iter()
+        .zip(of_root)
+        .map(|(mount, of_root)| match (bind_of(mount), of_root) {
+            (None, _) => Ok(None),
+            (_, Some(tree)) => copy(tree).map(Some),
+            (Some((source, set, _)), None) => tree(source, set).map(Some).map_err(|(what, error)| failed(&what, error)),
+        })
+        .collect()
 }
 
-/// Is the mount point a directory? The program's user may have no access to the source.
-fn is_directory(mount: &Mount, tree: Option<&OwnedFd>) -> bool {
-    match (tree, bind_of(mount)) {
-        (Some(tree), _) => rustix::fs::fstat(tree).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_dir()),
-        (None, Some((source, ..))) => source.is_dir(),
-        (None, None) => true,
-    }
+fn is_directory(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_dir())
 }
 
 /// What may be done below a file or directory.
@@ -101,118 +108,102 @@ struct Rule(OwnedFd, BitFlags<AccessFs>);
 /// The rights that a rule can give.
 const RIGHTS: ABI = ABI::V6;
 
-/// Adds the new root and everything in it to the program's plan, and the Landlock ruleset.
+/// Makes the new root with everything in it that no option has asked for, and adds the rest to the program's plan, with the
+/// Landlock ruleset. Nobody else is in the mount namespace, so that a mount may be restricted after it has been made.
 pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees) -> Result<(), Failure> {
     command.mounts_here();
-    let strict = if sandbox.profile == Profile::Strict { NO_EXEC } else { 0 };
+    let strict = if sandbox.profile == Profile::Strict { libc::MS_NOEXEC } else { 0 };
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let devices =
         AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let write = AccessFs::from_all(RIGHTS) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
 
-    let shown = shown(sandbox)?;
-    let top = tmpfs("root", &[("mode", "755"), ("size", "1m")], NO_SUID | NO_DEV)?;
+    // Before the new root hides /proc, of which a source may be a part.
+    let trees = trees_of(sandbox.options, trees)?;
+    let top = tmpfs("", c"mode=755,size=1m", libc::MS_NOSUID | libc::MS_NODEV)?;
     let skeleton = Skeleton(top.as_fd());
-    for Shown { path, link, .. } in &shown {
-        match link {
-            Some(to) => skeleton.link(to, path)?,
-            None => skeleton.place(path, path.is_dir())?,
-        }
-    }
     for path in ["/proc", "/dev", "/tmp", "/var", "/run"] {
         skeleton.place(Path::new(path), true)?;
     }
     skeleton.link(Path::new("../tmp"), Path::new("/var/tmp"))?;
     skeleton.link(Path::new("../run"), Path::new("/var/run"))?;
-    for (number, mount) in sandbox.options.mounts.steps().iter().enumerate() {
+    show(sandbox, &skeleton)?;
+    for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
         if !matches!(mount, Mount::Symlink(..)) {
-            skeleton.place(&absolute(mount.target()), is_directory(mount, tree_of(trees, number)))?;
+            skeleton.place(&absolute(mount.target()), tree.as_ref().is_none_or(is_directory))?;
         }
     }
-    set_attributes(&top, READ_ONLY).map_err(|error| failed("read-only root", error))?;
+    mount_proc()?;
+    set_attributes(&top, READ_ONLY | NO_SUID | NO_DEV).map_err(|error| failed("read-only root", error))?;
 
-    let dev = tmpfs("/dev", &[("mode", "755"), ("size", "64k")], NO_SUID | NO_EXEC)?;
+    let dev = tmpfs("dev", c"mode=755,size=64k", libc::MS_NOSUID | libc::MS_NOEXEC)?;
     fill_devices(&dev)?;
-    let tmp = tmpfs("/tmp", &[("mode", "1777"), ("size", "1g")], NO_SUID | NO_DEV | strict)?;
-    let shm = tmpfs("/dev/shm", &[("mode", "1777"), ("size", "64m")], NO_SUID | NO_DEV | strict)?;
+    let terminals = c"ptmxmode=0666,mode=620";
+    mount(Some(c"devpts"), "dev/pts", Some(c"devpts"), libc::MS_NOSUID | libc::MS_NOEXEC, Some(terminals))
+        .map_err(|error| failed("mount of devpts", error))?;
+    let private = libc::MS_NOSUID | libc::MS_NODEV | strict;
+    let shm = tmpfs("dev/shm", c"mode=1777,size=64m", private)?;
+    let tmp = tmpfs("tmp", c"mode=1777,size=1g", private)?;
 
     let changed = sandbox.options.mounts.steps().iter().any(|mount| bind_of(mount).is_none());
     let mut rules = vec![
         // Mounts of other kinds may be writable: their options say so.
-        Rule(copy(&top)?, if changed { write } else { read }),
-        Rule(copy(&dev)?, devices),
-        Rule(copy(&tmp)?, write),
-        Rule(copy(&shm)?, write),
+        Rule(top, if changed { write } else { read }),
+        Rule(dev, devices),
+        Rule(tmp, write),
+        Rule(shm, write),
     ];
-    command.attach_mount(top, PLACE);
-    for Shown { path, tree, .. } in shown {
-        if let Some(tree) = tree {
-            command.attach_mount(tree, below(&path));
-        }
-    }
-    mount_proc(command);
-    command.attach_mount(dev, below(Path::new("/dev")));
-    for name in present_devices() {
-        let source = Path::new("/dev").join(name);
-        let device = tree(&source, NO_SUID | NO_EXEC).map_err(|(what, error)| failed(&what, error))?;
-        command.attach_mount(device, below(&source));
-    }
-    let terminals = [("ptmxmode", Some("0666")), ("mode", Some("620"))];
-    command.file_system("devpts", terminals, NO_SUID | NO_EXEC, below(Path::new("/dev/pts")));
-    command.attach_mount(shm, below(Path::new("/dev/shm")));
-    command.attach_mount(tmp, below(Path::new("/tmp")));
-    for (number, mount) in sandbox.options.mounts.steps().iter().enumerate() {
-        rules.extend(add(command, mount, tree_of(trees, number), write)?);
+    for (mount, tree) in sandbox.options.mounts.steps().iter().zip(trees) {
+        rules.extend(add(command, mount, tree, write)?);
     }
     command.pivot_root(PLACE);
     landlock(sandbox, command, rules)
 }
 
-/// A part of the host that the program sees.
-struct Shown {
-    path: PathBuf,
-    /// The target, if it is a symbolic link, such as /bin to usr/bin.
-    link: Option<PathBuf>,
-    tree: Option<OwnedFd>,
-}
-
-fn shown(sandbox: &Sandbox<'_>) -> Result<Vec<Shown>, Failure> {
-    let mut found = Vec::new();
-    for path in SHOWN.map(PathBuf::from) {
-        match path.symlink_metadata() {
-            Ok(data) if data.is_symlink() => {
-                let link = path.read_link().map_err(|error| failed("read-only root", error))?;
-                found.push(Shown { path, link: Some(link), tree: None });
-            }
-            Ok(data) if data.is_dir() => found.push(Shown { tree: Some(read_only(&path)?), path, link: None }),
-            _ => {}
+/// Shows the parts of the host that exist. A symbolic link, such as /bin to usr/bin, is made again.
+fn show(sandbox: &Sandbox<'_>, skeleton: &Skeleton<'_>) -> Result<(), Failure> {
+    for path in SHOWN.map(Path::new) {
+        match rustix::fs::readlink(path, Vec::new()) {
+            Ok(link) => skeleton.link(Path::new(OsStr::from_bytes(link.to_bytes())), path)?,
+            // No link.
+            Err(Errno::INVAL) => bind(path, skeleton, true)?,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(failed(&format!("read-only root: {path:?}"), error)),
         }
     }
     if sandbox.options.sandbox.share_net {
         // Often a link to a file of a daemon below /run.
         if let Ok(real) = std::fs::canonicalize("/etc/resolv.conf") {
             if !SHOWN.iter().any(|shown| real.starts_with(shown)) {
-                found.push(Shown { tree: Some(read_only(&real)?), path: real, link: None });
+                bind(&real, skeleton, false)?;
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
-fn read_only(path: &Path) -> Result<OwnedFd, Failure> {
-    tree(path, READ_ONLY | NO_SUID | NO_DEV).map_err(|(what, error)| failed(&what, error))
+/// Binds a part of the host, with all mounts below it, at the same place in the new root.
+fn bind(path: &Path, skeleton: &Skeleton<'_>, is_directory: bool) -> Result<(), Failure> {
+    skeleton.place(path, is_directory)?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed("bind mount", error))?;
+    let place = path.strip_prefix("/").unwrap_or(path);
+    mount(Some(&name), place, None, libc::MS_BIND | libc::MS_REC, None)
+        .map_err(|error| failed(&format!("bind mount of {path:?}"), error))
 }
 
-fn present_devices() -> impl Iterator<Item = &'static str> {
-    // A container may lack some.
-    DEVICES.into_iter().filter(|name| Path::new("/dev").join(name).exists())
-}
-
-/// Everything in /dev that is not a mount, and the places of mounts. Then it becomes read-only.
+/// Everything in /dev except mounts of new file systems, and the places of those. Then it becomes read-only: that does not
+/// keep anybody from writing to a device.
 fn fill_devices(dev: &OwnedFd) -> Result<(), Failure> {
     let skeleton = Skeleton(dev.as_fd());
-    for name in present_devices() {
+    for name in DEVICES {
         skeleton.place(Path::new(name), false)?;
+        let source = CString::new(format!("/dev/{name}")).map_err(|error| failed("bind mount", error))?;
+        match mount(Some(&source), format!("dev/{name}"), None, libc::MS_BIND, None) {
+            Ok(()) => {}
+            // A container may lack some.
+            Err(Errno::NOENT) => skeleton.remove(name)?,
+            Err(error) => return Err(failed(&format!("bind mount of {source:?}"), error)),
+        }
     }
     for name in ["pts", "shm"] {
         skeleton.place(Path::new(name), true)?;
@@ -226,24 +217,28 @@ fn fill_devices(dev: &OwnedFd) -> Result<(), Failure> {
     ] {
         skeleton.link(Path::new(to), Path::new(name))?;
     }
-    set_attributes(dev, READ_ONLY).map_err(|error| failed("/dev", error))
+    set_attributes(dev, READ_ONLY | NO_SUID | NO_EXEC).map_err(|error| failed("/dev", error))
 }
 
-/// A procfs of the new PID namespace, read-only: sysctls and the like belong to the machine.
-fn mount_proc(command: &mut Command) {
-    let place = below(Path::new("/proc"));
-    command.file_system("proc", std::iter::empty::<(&str, Option<&str>)>(), NO_SUID | NO_DEV | NO_EXEC, &place);
-    for name in MASKED.iter().filter(|name| Path::new("/proc").join(name).exists()) {
-        command.bind("/dev/null", place.join(name));
+/// A procfs of the new PID namespace. It becomes read-only with the root: sysctls and the like belong to the machine.
+fn mount_proc() -> Result<(), Failure> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount(Some(c"proc"), "proc", Some(c"proc"), flags, None).map_err(|error| failed("mount of proc", error))?;
+    for name in MASKED {
+        match mount(Some(c"/dev/null"), format!("proc/{name}"), None, libc::MS_BIND, None) {
+            // A kernel may lack it.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(failed(&format!("mount over /proc/{name}"), error)),
+        }
     }
-    command.mount_attributes(&place, READ_ONLY | NO_DEV, 0);
+    Ok(())
 }
 
 /// Adds a mount of the options.
 fn add(
     command: &mut Command,
     mount: &Mount,
-    tree_of_root: Option<&OwnedFd>,
+    tree: Option<OwnedFd>,
     write: BitFlags<AccessFs>,
 ) -> Result<Option<Rule>, Failure> {
     let target = below(&absolute(mount.target()));
@@ -252,15 +247,15 @@ fn add(
     {
         command.make_dir(parent, 0o755);
     }
-    if let Some((source, set, is_writable)) = bind_of(mount) {
-        if is_directory(mount, tree_of_root) {
+    if let Some(tree) = tree {
+        let mut access = write;
+        if is_directory(&tree) {
             command.make_dir(&target, 0o755);
+        } else {
+            access &= AccessFs::from_file(RIGHTS);
         }
-        let tree = match tree_of_root {
-            Some(tree) => copy(tree)?,
-            None => tree(source, set).map_err(|(what, error)| failed(&what, error))?,
-        };
-        let rule = if is_writable { Some(Rule(copy(&tree)?, write)) } else { None };
+        let is_writable = bind_of(mount).is_some_and(|(_, _, is_writable)| is_writable);
+        let rule = if is_writable { Some(Rule(copy(&tree)?, access)) } else { None };
         command.attach_mount(tree, target);
         return Ok(rule);
     }
@@ -296,6 +291,9 @@ impl Skeleton<'_> {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),
             }
+            if number + 1 == names.len() {
+                break;
+            }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match openat(at, *name, flags, Mode::empty()) {
                 Ok(next) => held = Some(next),
@@ -305,6 +303,11 @@ impl Skeleton<'_> {
             }
         }
         Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Failure> {
+        let removed = rustix::fs::unlinkat(self.0, name, rustix::fs::AtFlags::empty());
+        removed.map_err(|error| failed(&format!("mount point {name:?}"), error))
     }
 
     fn link(&self, to: &Path, path: &Path) -> Result<(), Failure> {
@@ -345,10 +348,12 @@ fn tree(source: &Path, set: u64) -> Result<OwnedFd, (String, Errno)> {
     Ok(tree)
 }
 
+/// Sets attributes of a mount and all mounts below it, and cuts them off from those that they are copies of: no later mount
+/// gets in or out.
 fn set_attributes(tree: &OwnedFd, set: u64) -> Result<(), Errno> {
     const AT_EMPTY_PATH_RECURSIVE: usize = 0x1000 | 0x8000;
     // struct mount_attr: set, clear, propagation, user namespace.
-    let attributes = [set, 0, 0, 0];
+    let attributes = [set, 0, libc::MS_PRIVATE, 0];
     let args = [
         tree.as_raw_fd() as usize,
         address(c""),
@@ -360,24 +365,26 @@ fn set_attributes(tree: &OwnedFd, set: u64) -> Result<(), Errno> {
     call(libc::SYS_mount_setattr, args).map(drop)
 }
 
-/// A new tmpfs, attached nowhere. `what`: its name in errors.
-fn tmpfs(what: &str, parameters: &[(&str, &str)], attributes: u64) -> Result<OwnedFd, Failure> {
-    const CLOEXEC: usize = 1;
-    const SET_STRING: usize = 1;
-    const CREATE: usize = 6;
-    let failed = |error: Errno| failed(&format!("tmpfs for {what}"), error);
-    let text = |text: &str| CString::new(text).map_err(|_| failed(Errno::INVAL));
-    let context = [address(c"tmpfs"), CLOEXEC, 0, 0, 0, 0];
-    let context = descriptor(call(libc::SYS_fsopen, context).map_err(failed)?);
-    let number = context.as_raw_fd() as usize;
-    for (key, value) in parameters {
-        let (key, value) = (text(key)?, text(value)?);
-        let args = [number, SET_STRING, address(&key), address(&value), 0, 0];
-        call(libc::SYS_fsconfig, args).map_err(failed)?;
-    }
-    call(libc::SYS_fsconfig, [number, CREATE, 0, 0, 0, 0]).map_err(failed)?;
-    let made = call(libc::SYS_fsmount, [number, CLOEXEC, attributes as usize, 0, 0, 0]);
-    made.map(descriptor).map_err(failed)
+/// Makes a mount at this place below the new root, by mount(2).
+fn mount(
+    source: Option<&CStr>,
+    place: impl AsRef<Path>,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+    data: Option<&CStr>,
+) -> Result<(), Errno> {
+    let target = CString::new(below(place.as_ref()).as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    let text = |text: Option<&CStr>| text.map_or(0, address);
+    let args = [text(source), address(&target), text(kind), flags as usize, text(data), 0];
+    call(libc::SYS_mount, args).map(drop)
+}
+
+/// Mounts a new tmpfs, and opens its root.
+fn tmpfs(place: &str, data: &CStr, flags: libc::c_ulong) -> Result<OwnedFd, Failure> {
+    let failed = |error: Errno| failed(&format!("mount of tmpfs at /{place}"), error);
+    mount(Some(c"tmpfs"), place, Some(c"tmpfs"), flags, Some(data)).map_err(failed)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(below(Path::new(place)), flags, Mode::empty()).map_err(failed)
 }
 
 /// A second layer over the mounts. It also refuses changes of mounts, and signals and abstract sockets to the outside.
@@ -389,8 +396,6 @@ fn landlock(sandbox: &Sandbox<'_>, command: &mut Command, rules: Vec<Rule>) -> R
     let ruleset = ruleset.and_then(|ruleset| ruleset.scope(Scope::from_all(RIGHTS))).and_then(Ruleset::create);
     let mut ruleset = ruleset.map_err(|error| refused(&error))?;
     for Rule(file, access) in rules {
-        let is_directory = rustix::fs::fstat(&file).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_dir());
-        let access = if is_directory { access } else { access & AccessFs::from_file(RIGHTS) };
         ruleset = ruleset.add_rule(PathBeneath::new(file, access)).map_err(|error| refused(&error))?;
     }
     match Option::<OwnedFd>::from(ruleset) {
