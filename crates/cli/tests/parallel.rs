@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
     process::{Command, Output, Stdio},
     sync::Mutex,
@@ -358,5 +358,56 @@ fn the_table_of_options_has_each_option_once() {
         let output = command.args(["parallel", option, "x", ":::"]).stdin(Stdio::null()).output().expect("forkless");
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(words.contains(&format!("{option} is refused")), "{option}: {words}");
+    }
+}
+
+/// The programs that a run executes, by strace. None if it cannot trace.
+fn executed(line: &str, stdin: &Path, place: &Path) -> Option<Vec<String>> {
+    let calls = place.join("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=execve,execveat", "-e", "status=successful", "-o"]).arg(&calls);
+    strace.arg(env!("CARGO_BIN_EXE_forkless")).arg("parallel").args(line.split(' '));
+    strace.stdin(fs::File::open(stdin).expect("input")).env("PARALLEL_SHELL", "/bin/sh");
+    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let output = strace.output().expect("strace");
+    assert!(output.status.success(), "{line}: {output:?}");
+    let text = fs::read_to_string(&calls).expect("calls");
+    Some(text.lines().filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect())
+}
+
+#[test]
+fn simple_lines_start_no_shell() {
+    let place = place();
+    let numbers = place.path().join("work/ten");
+    for line in
+        ["-j2 /bin/echo", "-j2 -k /bin/echo", "-j2 -u /bin/echo", "-j2 --line-buffer /bin/echo", "--tag env A={}"]
+    {
+        let Some(programs) = executed(line, &numbers, place.path()) else {
+            return println!("SKIPPED: simple_lines_start_no_shell: strace cannot be used here");
+        };
+        // The runner itself, and its jobs.
+        assert_eq!(programs.len(), 11, "{line}: {programs:?}");
+        assert!(programs[1..].iter().all(|name| name.ends_with("/echo") || name.ends_with("/env")), "{programs:?}");
+    }
+}
+
+/// Without a shell, the end of a job is reported as by a shell.
+#[test]
+fn a_job_killed_by_a_signal_ends_as_in_a_shell() {
+    let place = place();
+    let killed = place.path().join("work/killed");
+    fs::write(&killed, "#!/usr/bin/perl\nprint STDERR 'half';\nkill shift, $$;\n").expect("a program");
+    fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).expect("a mode");
+    for signal in ["KILL", "TERM", "SEGV", "INT"] {
+        for options in ["", "-k", "-u", "--tag", "--line-buffer"] {
+            let of = |command: &str| {
+                let line = format!("$P {options} --joblog log {command} ::: {signal} 2>&1; echo $?; cut -f7,8 log");
+                shown(&run(&ours(), &line, place.path()))
+            };
+            // The second one is a list, for which a shell is needed.
+            assert_eq!(of("./killed {}"), of("\"sh -c './killed {}'; exit \\$?\""), "{signal} {options}");
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Launcher {
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
                 set(shell.settings(), job, options)?;
-                let (child, ending) = shell.spawn()?.into_parts();
+                let (child, ending) = shell.spawn_captured()?.into_parts();
                 Ok(Launched { child, shell: Some(ending) })
             }
         }

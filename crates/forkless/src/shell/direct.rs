@@ -2,7 +2,7 @@
 //! settings a shell would notice.
 
 use super::classify::{How, Redirection};
-use super::ending::ShellEnding;
+use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
@@ -40,7 +40,7 @@ const HEEDED: u64 = SIGCHLD | 0b111;
 
 impl Direct {
     /// Everything that a direct run needs, or why the line must go to the shell.
-    pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
+    pub(super) fn prepare(line: &ShellCommand, captures: Captures) -> Result<Self, Reason> {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
         let shell = Identity::of(&line.shell).ok_or(Reason::Shell)?;
         let kind = known::kind(&shell);

@@ -26,6 +26,7 @@ mod child;
 
 use classify::{Simple, classify};
 use direct::Direct;
+use ending::Captures;
 
 pub use child::ShellChild;
 pub use classify::Syntax;
@@ -198,7 +199,7 @@ impl ShellCommand {
     /// println!("{}", shell("ls -l /").route()); // "directly", where /bin/sh is dash
     /// ```
     pub fn route(&self) -> ShellRoute {
-        Direct::prepare(self, true).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
+        Direct::prepare(self, Captures::All).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
     }
 
     /// How the last run started the line. `None` before the first run.
@@ -227,7 +228,30 @@ impl ShellCommand {
     /// As for [`Command::spawn`], except for failures that the shell reports itself: a program that is not found is
     /// exit code 127.
     pub fn spawn(&mut self) -> io::Result<ShellChild> {
-        let (child, ending) = self.run(false, Command::spawn)?;
+        let (child, ending) = self.run(Captures::Nothing, Command::spawn)?;
+        Ok(ShellChild { child, ending })
+    }
+
+    /// Starts the line, like [`spawn`](Self::spawn), for a caller that reads the child's pipes itself and gives
+    /// what it has read to [`ShellEnding::output`].
+    ///
+    /// [`spawn`](Self::spawn) gives a line for dash to the shell if standard error is a pipe, because only the caller
+    /// could put the shell's message behind the program's output. This function leaves that to the caller.
+    ///
+    /// ```
+    /// use forkless::Stdio;
+    /// let mut line = forkless::shell("ls -d /");
+    /// line.settings().stdout(Stdio::piped()).stderr(Stdio::piped());
+    /// let (child, ending) = line.spawn_captured()?.into_parts();
+    /// let output = ending.output(child.wait_with_output()?)?;
+    /// assert_eq!(output.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    pub fn spawn_captured(&mut self) -> io::Result<ShellChild> {
+        let (child, ending) = self.run(Captures::Pipes, Command::spawn)?;
         Ok(ShellChild { child, ending })
     }
 
@@ -242,7 +266,7 @@ impl ShellCommand {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        let (status, ending) = self.run(false, Command::status)?;
+        let (status, ending) = self.run(Captures::Nothing, Command::status)?;
         ending.status(status)
     }
 
@@ -257,11 +281,15 @@ impl ShellCommand {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&mut self) -> io::Result<Output> {
-        let (output, ending) = self.run(true, Command::output)?;
+        let (output, ending) = self.run(Captures::All, Command::output)?;
         ending.output(output)
     }
 
-    fn run<T>(&mut self, captures: bool, how: impl Fn(&mut Command) -> io::Result<T>) -> io::Result<(T, ShellEnding)> {
+    fn run<T>(
+        &mut self,
+        captures: Captures,
+        how: impl Fn(&mut Command) -> io::Result<T>,
+    ) -> io::Result<(T, ShellEnding)> {
         let why = match Direct::prepare(self, captures) {
             Ok(direct) => match direct.run(&mut self.command, &how) {
                 Ok(done) => {

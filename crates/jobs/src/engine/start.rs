@@ -142,6 +142,7 @@ impl Engine<'_> {
             feed,
             killing: None,
             timed_out: false,
+            signalled: false,
         }));
         if captured {
             self.watch_output(slot, started);
