@@ -361,20 +361,21 @@ fn the_table_of_options_has_each_option_once() {
     }
 }
 
-/// The programs that a run executes, by strace. None if it cannot trace.
-fn executed(line: &str, stdin: &Path, place: &Path) -> Option<Vec<String>> {
+fn can_trace() -> bool {
+    Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success())
+}
+
+/// The programs that a run executes.
+fn executed(line: &str, stdin: &Path, place: &Path) -> Vec<String> {
     let calls = place.join("calls");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-e", "trace=execve,execveat", "-e", "status=successful", "-o"]).arg(&calls);
     strace.arg(env!("CARGO_BIN_EXE_forkless")).arg("parallel").args(line.split(' '));
     strace.stdin(fs::File::open(stdin).expect("input")).env("PARALLEL_SHELL", "/bin/sh");
-    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
-        return None;
-    }
     let output = strace.output().expect("strace");
     assert!(output.status.success(), "{line}: {output:?}");
     let text = fs::read_to_string(&calls).expect("calls");
-    Some(text.lines().filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect())
+    text.lines().filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -384,9 +385,7 @@ fn simple_lines_start_no_shell() {
     for line in
         ["-j2 /bin/echo", "-j2 -k /bin/echo", "-j2 -u /bin/echo", "-j2 --line-buffer /bin/echo", "--tag env A={}"]
     {
-        let Some(programs) = executed(line, &numbers, place.path()) else {
-            return println!("SKIPPED: simple_lines_start_no_shell: strace cannot be used here");
-        };
+        let programs = executed(line, &numbers, place.path());
         // The runner itself, and its jobs.
         assert_eq!(programs.len(), 11, "{line}: {programs:?}");
         assert!(programs[1..].iter().all(|name| name.ends_with("/echo") || name.ends_with("/env")), "{programs:?}");
@@ -409,5 +408,33 @@ fn a_job_killed_by_a_signal_ends_as_in_a_shell() {
             // The second one is a list, for which a shell is needed.
             assert_eq!(of("./killed {}"), of("\"sh -c './killed {}'; exit \\$?\""), "{signal} {options}");
         }
+    }
+}
+
+/// The runner's own system calls for so many jobs; without one that only a debug build makes, before each close.
+fn calls_of(words: &[&str], jobs: usize, place: &Path) -> usize {
+    let (input, calls) = (place.join("input"), place.join("calls"));
+    fs::write(&input, "x\n".repeat(jobs)).expect("input");
+    let mut strace = Command::new("strace");
+    strace.arg("-o").arg(&calls).arg(env!("CARGO_BIN_EXE_forkless")).args(words).arg("/bin/true");
+    strace.stdin(fs::File::open(&input).expect("input")).env("PARALLEL_SHELL", "/bin/sh");
+    let output = strace.output().expect("strace");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let text = fs::read_to_string(&calls).expect("calls");
+    text.lines().filter(|line| !line.contains("F_GETFD") && !line.starts_with("---")).count()
+}
+
+#[test]
+fn a_job_costs_few_system_calls() {
+    let place = place();
+    if !can_trace() {
+        return println!("SKIPPED: a_job_costs_few_system_calls: strace cannot be used here");
+    }
+    for (words, most) in
+        [(&["xargs", "-n1", "-P2"][..], 6), (&["parallel", "-j2", "-u"], 6), (&["parallel", "-j2", "-k"], 16)]
+    {
+        let of = |jobs| calls_of(words, jobs, place.path());
+        let per_job = (of(320) - of(20)) as f64 / 300.0;
+        assert!(per_job <= f64::from(most), "{words:?}: {per_job}");
     }
 }

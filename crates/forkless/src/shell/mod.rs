@@ -24,10 +24,13 @@ mod ending;
 
 mod child;
 
+mod around;
+
 use classify::{Simple, classify};
 use direct::Direct;
 use ending::Captures;
 
+pub use around::ShellSurroundings;
 pub use child::ShellChild;
 pub use classify::Syntax;
 #[cfg(any(test, fuzzing))]
@@ -51,7 +54,7 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
     let line = line.as_ref();
     let mut command = Command::new(STANDARD);
     command.arg0("sh").arg("-c").arg(OsStr::from_bytes(line));
-    ShellCommand { form: classify(line), shell: STANDARD.into(), command, taken: None }
+    ShellCommand { form: classify(line), shell: STANDARD.into(), command, surroundings: None, taken: None }
 }
 
 /// A command line for `/bin/sh -c`: from [`shell`].
@@ -83,6 +86,7 @@ pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
     command: Command,
+    surroundings: Option<ShellSurroundings>,
     taken: Option<ShellRoute>,
 }
 
@@ -187,6 +191,12 @@ impl ShellCommand {
     pub fn shell_path<P: AsRef<Path>>(&mut self, shell: P) -> &mut Self {
         self.shell = shell.as_ref().to_owned();
         self.command.program = self.shell.clone().into();
+        self
+    }
+
+    /// Gives what many lines have in common, so that it is not looked at again for this one: nine system calls.
+    pub fn surroundings(&mut self, known: &ShellSurroundings) -> &mut Self {
+        self.surroundings = Some(known.clone());
         self
     }
 
