@@ -37,7 +37,9 @@ fn stdout(words: &[&str]) -> String {
 fn subcommands() -> Vec<String> {
     let help = stdout(&["--help"]);
     let list = help.split("Commands:\n").nth(1).expect("commands").split("\n\n").next().expect("a list").to_owned();
-    let names = list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    // Further lines of a text are indented by more.
+    let first = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = first.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
     names.filter(|name| name != "help").collect()
 }
 

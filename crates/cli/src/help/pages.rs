@@ -25,10 +25,7 @@ pub(super) fn summary(command: Command) -> Error {
     }
     let name = command.get_bin_name().unwrap_or_default().to_owned();
     let man = name.replace(' ', "-");
-    let _ = write!(
-        template,
-        "\n{name} --help TOPIC prints the options of a topic, --help all of them.\nSee also: man {man}"
-    );
+    let _ = write!(template, "\n{name} --help TOPIC prints a topic, and --help all options.\nSee also: man {man}");
     let command = command.mut_args(|arg| match place(&arg) {
         Some(place) => {
             let better = topics::better_known(common[place]);

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-/// Run COMMAND with arguments from standard input, as many at a time as fit
+/// Run COMMAND with the arguments that standard input gives
 ///
 /// Like xargs(1) of POSIX.1-2024 and of GNU findutils, and with their options. Blanks and newlines separate the arguments;
 /// quotes and backslashes protect them. Options end at COMMAND.

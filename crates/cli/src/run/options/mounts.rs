@@ -450,10 +450,11 @@ fn text<'a>(flag: &str, word: &'a OsString) -> Result<&'a str, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::sandbox::SandboxOptions, *};
 
     fn mounts(words: &str) -> Result<Vec<Mount>, String> {
-        let command = Mounts::augment_args(clap::Command::new("x"));
+        // Some of these options name a conflict with `--sandbox`.
+        let command = Mounts::augment_args(SandboxOptions::augment_args(clap::Command::new("x")));
         let matches = command.try_get_matches_from(words.split(' ')).expect("words");
         Mounts::from_arg_matches(&matches).map(|found| found.mounts).map_err(|error| error.to_string())
     }
