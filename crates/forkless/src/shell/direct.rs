@@ -72,7 +72,7 @@ impl Direct {
         let given = Given::of(&command.env);
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
-        let directory = known.map_or_else(|| pwd(given.pwd(), directory), Ok)?;
+        let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
         let place = Place { directory, program: paths[0].as_bytes() };
         let env = given.by_shell(kind, form, &place)?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
@@ -303,25 +303,4 @@ fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<O
         }
     }
     Err(Reason::Path)
-}
-
-/// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
-/// kernel returns.
-pub(super) fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Result<Vec<u8>, Reason> {
-    let unknown = |_| Reason::Directory;
-    if let Some(given) = given.filter(|given| given.starts_with(b"/")) {
-        let here = fs::metadata(directory.unwrap_or(Path::new("."))).map_err(unknown)?;
-        let there = fs::metadata(OsStr::from_bytes(given));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
-            // Shells differ in how they take such a name.
-            let odd =
-                given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
-            return if odd { Err(Reason::Directory) } else { Ok(given.to_vec()) };
-        }
-    }
-    let found = match directory {
-        Some(directory) => fs::canonicalize(directory).map_err(unknown)?,
-        None => std::env::current_dir().map_err(unknown)?,
-    };
-    if found.is_absolute() { Ok(found.into_os_string().into_vec()) } else { Err(Reason::Directory) }
 }

@@ -29,6 +29,7 @@ mod around;
 use classify::{Simple, classify};
 use direct::Direct;
 use ending::Captures;
+use known::STANDARD;
 
 pub use around::ShellSurroundings;
 pub use child::ShellChild;
@@ -36,9 +37,6 @@ pub use classify::Syntax;
 #[cfg(any(test, fuzzing))]
 pub(crate) use classify::fuzzed;
 pub use ending::ShellEnding;
-
-/// The shell of `system(3)` and `popen(3)`.
-const STANDARD: &str = "/bin/sh";
 
 /// `/bin/sh -c LINE`, without the shell where the result is the same: `system(3)`, `popen(3)`.
 ///
@@ -195,6 +193,13 @@ impl ShellCommand {
     }
 
     /// Gives what many lines have in common, so that it is not looked at again for this one: nine system calls.
+    ///
+    /// ```
+    /// let surroundings = forkless::ShellSurroundings::now();
+    /// let mut listing = forkless::shell("ls -d /");
+    /// assert_eq!(listing.surroundings(&surroundings).output()?.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn surroundings(&mut self, known: &ShellSurroundings) -> &mut Self {
         self.surroundings = Some(known.clone());
         self
