@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
     process::{Command, Output, Stdio},
     sync::Mutex,
@@ -358,5 +358,83 @@ fn the_table_of_options_has_each_option_once() {
         let output = command.args(["parallel", option, "x", ":::"]).stdin(Stdio::null()).output().expect("forkless");
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(words.contains(&format!("{option} is refused")), "{option}: {words}");
+    }
+}
+
+fn can_trace() -> bool {
+    Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success())
+}
+
+/// The programs that a run executes.
+fn executed(line: &str, stdin: &Path, place: &Path) -> Vec<String> {
+    let calls = place.join("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=execve,execveat", "-e", "status=successful", "-o"]).arg(&calls);
+    strace.arg(env!("CARGO_BIN_EXE_forkless")).arg("parallel").args(line.split(' '));
+    strace.stdin(fs::File::open(stdin).expect("input")).env("PARALLEL_SHELL", "/bin/sh");
+    let output = strace.output().expect("strace");
+    assert!(output.status.success(), "{line}: {output:?}");
+    let text = fs::read_to_string(&calls).expect("calls");
+    text.lines().filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
+}
+
+#[test]
+fn simple_lines_start_no_shell() {
+    let place = place();
+    let numbers = place.path().join("work/ten");
+    for line in
+        ["-j2 /bin/echo", "-j2 -k /bin/echo", "-j2 -u /bin/echo", "-j2 --line-buffer /bin/echo", "--tag env A={}"]
+    {
+        let programs = executed(line, &numbers, place.path());
+        // The runner itself, and its jobs.
+        assert_eq!(programs.len(), 11, "{line}: {programs:?}");
+        assert!(programs[1..].iter().all(|name| name.ends_with("/echo") || name.ends_with("/env")), "{programs:?}");
+    }
+}
+
+/// Without a shell, the end of a job is reported as by a shell.
+#[test]
+fn a_job_killed_by_a_signal_ends_as_in_a_shell() {
+    let place = place();
+    let killed = place.path().join("work/killed");
+    fs::write(&killed, "#!/usr/bin/perl\nprint STDERR 'half';\nkill shift, $$;\n").expect("a program");
+    fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).expect("a mode");
+    for signal in ["KILL", "TERM", "SEGV", "INT"] {
+        for options in ["", "-k", "-u", "--tag", "--line-buffer"] {
+            let of = |command: &str| {
+                let line = format!("$P {options} --joblog log {command} ::: {signal} 2>&1; echo $?; cut -f7,8 log");
+                shown(&run(&ours(), &line, place.path()))
+            };
+            // The second one is a list, for which a shell is needed.
+            assert_eq!(of("./killed {}"), of("\"sh -c './killed {}'; exit \\$?\""), "{signal} {options}");
+        }
+    }
+}
+
+/// The runner's own system calls for so many jobs; without one that only a debug build makes, before each close.
+fn calls_of(words: &[&str], jobs: usize, place: &Path) -> usize {
+    let (input, calls) = (place.join("input"), place.join("calls"));
+    fs::write(&input, "x\n".repeat(jobs)).expect("input");
+    let mut strace = Command::new("strace");
+    strace.arg("-o").arg(&calls).arg(env!("CARGO_BIN_EXE_forkless")).args(words).arg("/bin/true");
+    strace.stdin(fs::File::open(&input).expect("input")).env("PARALLEL_SHELL", "/bin/sh");
+    let output = strace.output().expect("strace");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let text = fs::read_to_string(&calls).expect("calls");
+    text.lines().filter(|line| !line.contains("F_GETFD") && !line.starts_with("---")).count()
+}
+
+#[test]
+fn a_job_costs_few_system_calls() {
+    let place = place();
+    if !can_trace() {
+        return println!("SKIPPED: a_job_costs_few_system_calls: strace cannot be used here");
+    }
+    for (words, most) in
+        [(&["xargs", "-n1", "-P2"][..], 6), (&["parallel", "-j2", "-u"], 6), (&["parallel", "-j2", "-k"], 16)]
+    {
+        let of = |jobs| calls_of(words, jobs, place.path());
+        let per_job = (of(320) - of(20)) as f64 / 300.0;
+        assert!(per_job <= f64::from(most), "{words:?}: {per_job}");
     }
 }

@@ -28,16 +28,6 @@ fn scaled(count: usize) -> usize {
     ((count as f64 * scale()) as usize).max(1)
 }
 
-/// Does this build have the command? Else the test cannot run.
-fn has(command: &str, test: &str) -> bool {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_forkless")).args([command, "--help"]).output().expect("forkless starts");
-    if !output.status.success() {
-        println!("SKIPPED: {test}, because this build has no forkless {command}");
-    }
-    output.status.success()
-}
-
 /// A directory with the program `mark`, which adds its last argument to the file `marks` by one write.
 struct Place {
     directory: tempfile::TempDir,
@@ -118,9 +108,6 @@ fn send(child: &Child, signal: Signal) {
 /// Interrupts a run time and again by signals at random moments, then lets it end. A job that is in the log never runs again, and
 /// every job runs.
 fn interrupted_runs_lose_nothing(signals: &[&[Signal]], interruptions: usize, jobs: usize) {
-    if !has("parallel", "interrupted runs") {
-        return;
-    }
     let place = Place::new();
     let mut before: BTreeSet<usize> = BTreeSet::new();
     let mut counted = BTreeMap::new();
@@ -205,9 +192,6 @@ const FAMILY: &str = "touch started-{}; (trap '' TERM; sleep 1000) & sleep 1000;
 
 #[test]
 fn an_interrupted_run_leaves_no_process() {
-    if !has("parallel", "processes of interrupted runs") {
-        return;
-    }
     for (index, signals) in
         [&[Signal::INT][..], &[Signal::INT, Signal::INT], &[Signal::TERM, Signal::TERM]].iter().enumerate()
     {
@@ -247,9 +231,6 @@ fn run_within(place: &Place, limits: &[(forkless::Resource, u64)], user: Option<
 
 #[test]
 fn limits_of_processes_and_files_delay_jobs_and_lose_none() {
-    if !has("parallel", "limits of processes and files") {
-        return;
-    }
     let place = Place::new();
     let numbers: Vec<String> = (1..=300).map(|number| number.to_string()).collect();
     let mark = place.path("mark").to_str().expect("UTF-8").to_owned();
@@ -282,9 +263,6 @@ fn peak(child: &Child) -> u64 {
 fn input_of_any_length_needs_the_same_memory() {
     let place = Place::new();
     for words in [&["parallel", "-j2", "--dry-run", "echo", "{}"][..], &["xargs", "-n", "2000", "/bin/true"]] {
-        if !has(words[0], "input of any length") {
-            continue;
-        }
         let mut command = place.forkless(words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("forkless starts");
         let mut input = child.stdin.take().expect("a pipe");
@@ -305,9 +283,6 @@ fn input_of_any_length_needs_the_same_memory() {
 
 #[test]
 fn ordered_output_of_any_size_needs_bounded_memory_and_leaves_no_file() {
-    if !has("parallel", "ordered output of any size") {
-        return;
-    }
     let place = Place::new();
     let (bytes, temporary) = (scaled(40 << 20), place.path("temporary"));
     fs::create_dir(&temporary).expect("a directory");

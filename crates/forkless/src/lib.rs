@@ -151,7 +151,7 @@ pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
 pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
-pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, Syntax, shell};
+pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;
 pub use usage::Usage;

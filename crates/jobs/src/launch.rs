@@ -2,18 +2,21 @@
 
 use crate::job::{Job, Run, Stdin};
 use crate::options::{Options, Output};
-use forkless::{Child, Command, Error, ShellEnding, Stdio, Step};
+use forkless::{Child, Command, Error, ShellEnding, ShellSurroundings, Stdio, Step};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Launches jobs, and remembers where the last program was.
 #[derive(Default)]
 pub(crate) struct Launcher {
     found: Option<(OsString, PathBuf)>,
+    /// Of the lines, and when they were looked at.
+    surroundings: Option<(Instant, ShellSurroundings)>,
 }
 
 /// A job that has been launched.
@@ -23,7 +26,7 @@ pub(crate) struct Launched {
 }
 
 impl Launcher {
-    pub(crate) fn launch(&mut self, job: &Job, options: &mut Options) -> io::Result<Launched> {
+    pub(crate) fn launch(&mut self, job: &Job, options: &mut Options, now: Instant) -> io::Result<Launched> {
         match &job.run {
             Run::Program { program, args } => {
                 let mut command = self.command(program, job);
@@ -33,11 +36,19 @@ impl Launcher {
             }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
+                shell.surroundings(self.surroundings(now));
                 set(shell.settings(), job, options)?;
-                let (child, ending) = shell.spawn()?.into_parts();
+                let (child, ending) = shell.spawn_captured()?.into_parts();
                 Ok(Launched { child, shell: Some(ending) })
             }
         }
+    }
+
+    /// What all lines have in common. It is looked at from time to time.
+    fn surroundings(&mut self, now: Instant) -> &ShellSurroundings {
+        const FRESH: Duration = Duration::from_secs(1);
+        let fresh = self.surroundings.take().filter(|(seen, _)| now.saturating_duration_since(*seen) < FRESH);
+        &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::now()))).1
     }
 
     /// The command of a program. PATH is searched once for programs that come again and again, and again by the child

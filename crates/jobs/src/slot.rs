@@ -44,6 +44,8 @@ pub(crate) struct Running {
     /// The signals that are to end it.
     pub(crate) killing: Option<Killing>,
     pub(crate) timed_out: bool,
+    /// It was sent a signal.
+    pub(crate) signalled: bool,
 }
 
 /// What is still to be written to a job's standard input.
@@ -70,6 +72,7 @@ impl Running {
 
     /// Sends a signal to the job, and to its process group if it has one of its own.
     pub(crate) fn send(&mut self, signal: i32) {
+        self.signalled = true;
         // It may have ended.
         if self.child.signal_group(signal).is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
             let _ = self.child.signal(signal);

@@ -114,7 +114,7 @@ impl ShellChild {
     pub fn wait_with_output(self) -> io::Result<Output> {
         let (child, ending) = self.into_parts();
         let output = child.wait_with_output()?;
-        Ok(Output { status: ending.status(output.status)?, ..output })
+        ending.output(output)
     }
 
     /// The shell's message is written once, however often the status is asked for.

@@ -1,8 +1,9 @@
 //! The checks before a direct run: where the program is, whether its files are harmless, and which of the child's
 //! settings a shell would notice.
 
+use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
-use super::ending::ShellEnding;
+use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
@@ -12,7 +13,6 @@ use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
 use forkless_core::sys::{self, signal, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use rustix::process::{getegid, geteuid, getgid, getuid};
 use std::borrow::Cow;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -40,9 +40,11 @@ const HEEDED: u64 = SIGCHLD | 0b111;
 
 impl Direct {
     /// Everything that a direct run needs, or why the line must go to the shell.
-    pub(super) fn prepare(line: &ShellCommand, captures: bool) -> Result<Self, Reason> {
+    pub(super) fn prepare(line: &ShellCommand, captures: Captures) -> Result<Self, Reason> {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
-        let shell = Identity::of(&line.shell).ok_or(Reason::Shell)?;
+        let around = line.surroundings.as_ref();
+        let known = around.and_then(|around| around.shell(&line.shell));
+        let shell = known.or_else(|| Identity::of(&line.shell)).ok_or(Reason::Shell)?;
         let kind = known::kind(&shell);
         match kind {
             Kind::Other => return Err(Reason::Shell),
@@ -52,10 +54,10 @@ impl Direct {
         let waits = kind == Kind::Dash && !form.exec;
         let command = &line.command;
         check_settings(command)?;
-        check_privileges()?;
+        check_privileges(around)?;
         // A process that dash forks starts with no signal blocked, whatever dash itself has blocked; bash unblocks
         // SIGCHLD.
-        check_mask(&command.signals, if waits { HEEDED } else { SIGCHLD })?;
+        check_mask(&command.signals, around, if waits { HEEDED } else { SIGCHLD })?;
         let ending = match waits {
             true => ShellEnding::of(shell, command, &form.redirections, captures).ok_or(Reason::StandardError)?,
             false => ShellEnding::plain(),
@@ -69,7 +71,9 @@ impl Direct {
         redirections.extend(program(&form.words[0], command)?);
         let given = Given::of(&command.env);
         let paths = programs(kind, &form.words[0], given.path())?;
-        let place = Place { directory: pwd(given.pwd(), directory)?, program: paths[0].as_bytes() };
+        let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
+        let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
+        let place = Place { directory, program: paths[0].as_bytes() };
         let env = given.by_shell(kind, form, &place)?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };
@@ -168,15 +172,18 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     if any && !planted!("shell-settings-direct") { Err(Reason::Setting) } else { Ok(()) }
 }
 
-fn check_privileges() -> Result<(), Reason> {
-    let is_plain = getuid() == geteuid() && getgid() == getegid();
-    if is_plain || planted!("shell-privileged-direct") { Ok(()) } else { Err(Reason::Privileged) }
+fn check_privileges(around: Option<&ShellSurroundings>) -> Result<(), Reason> {
+    let is_privileged = around.map_or_else(around::is_privileged, ShellSurroundings::is_privileged);
+    if !is_privileged || planted!("shell-privileged-direct") { Ok(()) } else { Err(Reason::Privileged) }
 }
 
 /// Refuses a program in which one of the `unblocked` signals would be blocked.
-fn check_mask(signals: &Signals, unblocked: u64) -> Result<(), Reason> {
+fn check_mask(signals: &Signals, around: Option<&ShellSurroundings>, unblocked: u64) -> Result<(), Reason> {
     let inherited = match signals.inherit_mask {
-        true => sys::signal_mask().map_err(|_| Reason::Blocked)?,
+        true => match around.and_then(ShellSurroundings::mask) {
+            Some(mask) => mask,
+            None => sys::signal_mask().map_err(|_| Reason::Blocked)?,
+        },
         false => 0,
     };
     let is_clear = (inherited | signals.mask) & unblocked == 0;
@@ -296,25 +303,4 @@ fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<O
         }
     }
     Err(Reason::Path)
-}
-
-/// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
-/// kernel returns.
-fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Result<Vec<u8>, Reason> {
-    let unknown = |_| Reason::Directory;
-    if let Some(given) = given.filter(|given| given.starts_with(b"/")) {
-        let here = fs::metadata(directory.unwrap_or(Path::new("."))).map_err(unknown)?;
-        let there = fs::metadata(OsStr::from_bytes(given));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
-            // Shells differ in how they take such a name.
-            let odd =
-                given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
-            return if odd { Err(Reason::Directory) } else { Ok(given.to_vec()) };
-        }
-    }
-    let found = match directory {
-        Some(directory) => fs::canonicalize(directory).map_err(unknown)?,
-        None => std::env::current_dir().map_err(unknown)?,
-    };
-    if found.is_absolute() { Ok(found.into_os_string().into_vec()) } else { Err(Reason::Directory) }
 }

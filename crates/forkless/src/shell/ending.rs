@@ -26,6 +26,16 @@ struct Waiter {
     words: Words,
 }
 
+/// What the caller reads of the child's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Captures {
+    Nothing,
+    /// The pipes that it has asked for.
+    Pipes,
+    /// These, and what it has not set.
+    All,
+}
+
 /// Where the shell would have written its message: the program's standard error, because dash redirects its own and
 /// then forks.
 #[derive(Debug, Clone)]
@@ -41,7 +51,7 @@ enum Words {
 impl Words {
     /// `None` if it could not be written there: only the child has the file that it has opened, and when the program
     /// has ended, the file's name may belong to another file.
-    fn of(command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+    fn of(command: &Command, redirections: &[Redirection], captures: Captures) -> Option<Self> {
         // What each descriptor is in the child: one of the descriptors at its start, or a file.
         let mut found: [Result<RawFd, &[u8]>; 10] = std::array::from_fn(|number| Ok(number as RawFd));
         for redirection in redirections {
@@ -59,7 +69,8 @@ impl Words {
             Err(_) => return None,
         };
         Some(match command.fds.get(&number) {
-            None | Some(Source::Piped) if captures => Self::Captured(number),
+            None if captures == Captures::All => Self::Captured(number),
+            Some(Source::Piped) if captures != Captures::Nothing => Self::Captured(number),
             None | Some(Source::Inherit) => Self::Ours(number),
             Some(Source::Borrowed(ours @ 1..=2)) => Self::Ours(*ours),
             Some(Source::Null) => Self::Nowhere,
@@ -86,7 +97,12 @@ impl ShellEnding {
     }
 
     /// For this command's standard error; `None` if the shell's message could not be written there.
-    pub(super) fn of(shell: Identity, command: &Command, redirections: &[Redirection], captures: bool) -> Option<Self> {
+    pub(super) fn of(
+        shell: Identity,
+        command: &Command,
+        redirections: &[Redirection],
+        captures: Captures,
+    ) -> Option<Self> {
         let words = Words::of(command, redirections, captures)?;
         Some(Self(Some(Waiter { shell, words })))
     }
@@ -123,8 +139,24 @@ impl ShellEnding {
         }
     }
 
-    /// The same for output that was captured.
-    pub(super) fn output(&self, mut output: Output) -> io::Result<Output> {
+    /// The same for a caller that has read the output: from
+    /// [`ShellCommand::spawn_captured`](super::ShellCommand::spawn_captured). A message that would have gone to a pipe
+    /// is added to the end of that output.
+    ///
+    /// ```
+    /// use forkless::Stdio;
+    /// let mut line = forkless::shell("sleep 60");
+    /// line.settings().stderr(Stdio::piped());
+    /// let (mut child, ending) = line.spawn_captured()?.into_parts();
+    /// child.kill()?;
+    /// let output = ending.output(child.wait_with_output()?)?;
+    /// assert!(!output.status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`status`](Self::status).
+    pub fn output(&self, mut output: Output) -> io::Result<Output> {
         let (status, words) = self.translate(output.status)?;
         match self.0.as_ref().map(|waiter| &waiter.words) {
             Some(Words::Captured(1)) => output.stdout.extend_from_slice(&words),

@@ -6,6 +6,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// The shell of `system(3)` and `popen(3)`.
+pub(super) const STANDARD: &str = "/bin/sh";
+
 /// A shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -24,17 +24,19 @@ mod ending;
 
 mod child;
 
+mod around;
+
 use classify::{Simple, classify};
 use direct::Direct;
+use ending::Captures;
+use known::STANDARD;
 
+pub use around::ShellSurroundings;
 pub use child::ShellChild;
 pub use classify::Syntax;
 #[cfg(any(test, fuzzing))]
 pub(crate) use classify::fuzzed;
 pub use ending::ShellEnding;
-
-/// The shell of `system(3)` and `popen(3)`.
-const STANDARD: &str = "/bin/sh";
 
 /// `/bin/sh -c LINE`, without the shell where the result is the same: `system(3)`, `popen(3)`.
 ///
@@ -50,7 +52,7 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
     let line = line.as_ref();
     let mut command = Command::new(STANDARD);
     command.arg0("sh").arg("-c").arg(OsStr::from_bytes(line));
-    ShellCommand { form: classify(line), shell: STANDARD.into(), command, taken: None }
+    ShellCommand { form: classify(line), shell: STANDARD.into(), command, surroundings: None, taken: None }
 }
 
 /// A command line for `/bin/sh -c`: from [`shell`].
@@ -82,6 +84,7 @@ pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
     command: Command,
+    surroundings: Option<ShellSurroundings>,
     taken: Option<ShellRoute>,
 }
 
@@ -189,6 +192,19 @@ impl ShellCommand {
         self
     }
 
+    /// Gives what many lines have in common, so that it is not looked at again for this one: nine system calls.
+    ///
+    /// ```
+    /// let surroundings = forkless::ShellSurroundings::now();
+    /// let mut listing = forkless::shell("ls -d /");
+    /// assert_eq!(listing.surroundings(&surroundings).output()?.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn surroundings(&mut self, known: &ShellSurroundings) -> &mut Self {
+        self.surroundings = Some(known.clone());
+        self
+    }
+
     /// How a run would start the line now. If it turns out that a program or file does not exist, the shell still runs
     /// it.
     ///
@@ -198,7 +214,7 @@ impl ShellCommand {
     /// println!("{}", shell("ls -l /").route()); // "directly", where /bin/sh is dash
     /// ```
     pub fn route(&self) -> ShellRoute {
-        Direct::prepare(self, true).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
+        Direct::prepare(self, Captures::All).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
     }
 
     /// How the last run started the line. `None` before the first run.
@@ -227,7 +243,30 @@ impl ShellCommand {
     /// As for [`Command::spawn`], except for failures that the shell reports itself: a program that is not found is
     /// exit code 127.
     pub fn spawn(&mut self) -> io::Result<ShellChild> {
-        let (child, ending) = self.run(false, Command::spawn)?;
+        let (child, ending) = self.run(Captures::Nothing, Command::spawn)?;
+        Ok(ShellChild { child, ending })
+    }
+
+    /// Starts the line, like [`spawn`](Self::spawn), for a caller that reads the child's pipes itself and gives
+    /// what it has read to [`ShellEnding::output`].
+    ///
+    /// [`spawn`](Self::spawn) gives a line for dash to the shell if standard error is a pipe, because only the caller
+    /// could put the shell's message behind the program's output. This function leaves that to the caller.
+    ///
+    /// ```
+    /// use forkless::Stdio;
+    /// let mut line = forkless::shell("ls -d /");
+    /// line.settings().stdout(Stdio::piped()).stderr(Stdio::piped());
+    /// let (child, ending) = line.spawn_captured()?.into_parts();
+    /// let output = ending.output(child.wait_with_output()?)?;
+    /// assert_eq!(output.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    pub fn spawn_captured(&mut self) -> io::Result<ShellChild> {
+        let (child, ending) = self.run(Captures::Pipes, Command::spawn)?;
         Ok(ShellChild { child, ending })
     }
 
@@ -242,7 +281,7 @@ impl ShellCommand {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        let (status, ending) = self.run(false, Command::status)?;
+        let (status, ending) = self.run(Captures::Nothing, Command::status)?;
         ending.status(status)
     }
 
@@ -257,11 +296,15 @@ impl ShellCommand {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&mut self) -> io::Result<Output> {
-        let (output, ending) = self.run(true, Command::output)?;
+        let (output, ending) = self.run(Captures::All, Command::output)?;
         ending.output(output)
     }
 
-    fn run<T>(&mut self, captures: bool, how: impl Fn(&mut Command) -> io::Result<T>) -> io::Result<(T, ShellEnding)> {
+    fn run<T>(
+        &mut self,
+        captures: Captures,
+        how: impl Fn(&mut Command) -> io::Result<T>,
+    ) -> io::Result<(T, ShellEnding)> {
         let why = match Direct::prepare(self, captures) {
             Ok(direct) => match direct.run(&mut self.command, &how) {
                 Ok(done) => {

@@ -9,6 +9,7 @@ use crate::slot::{Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
 use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
 
 const KILL: i32 = 9;
 
@@ -31,8 +32,15 @@ impl Engine<'_> {
         let status = match running.child.try_wait() {
             Ok(None) => return,
             Ok(Some(status)) => match &running.shell {
-                Some(ending) => ending.status(status),
-                None => Ok(status),
+                // The signal would have killed the shell, too.
+                Some(ending) if !running.signalled => match &mut running.capture {
+                    Some(capture) => {
+                        let output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+                        ending.output(output).map(|output| capture.note(output))
+                    }
+                    None => ending.status(status),
+                },
+                _ => Ok(status),
             },
             Err(error) => Err(error),
         };

@@ -107,7 +107,7 @@ impl Engine<'_> {
         }
         let slot = waiting.place.slot - 1;
         let (clock, started) = (SystemTime::now(), Instant::now());
-        let launched = match self.launcher.launch(&waiting.job, &mut self.options) {
+        let launched = match self.launcher.launch(&waiting.job, &mut self.options, started) {
             Ok(launched) => launched,
             Err(error) if is_lack(&error) => return self.hold(waiting, error),
             Err(error) => {
@@ -142,6 +142,7 @@ impl Engine<'_> {
             feed,
             killing: None,
             timed_out: false,
+            signalled: false,
         }));
         if captured {
             self.watch_output(slot, started);

@@ -12,6 +12,7 @@ use spill::Spill;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::process::{ExitStatus, Output};
 
 /// How much is read at once.
 pub(crate) const PIECE: usize = 64 * 1024;
@@ -32,6 +33,8 @@ pub(crate) struct Captured {
     stream: Stream,
     pub(crate) pipe: Option<OwnedFd>,
     kept: Kept,
+    /// What the shell would have added after the program's end.
+    message: Vec<u8>,
     /// The beginning of a line, where whole lines are passed on.
     line: Vec<u8>,
     /// The next byte begins a line, and needs a tag before it.
@@ -51,10 +54,24 @@ pub(crate) struct Way<'a> {
 impl Capture {
     pub(crate) fn new(out: Option<OwnedFd>, err: Option<OwnedFd>, copies: [Option<File>; 2]) -> Self {
         let [first, second] = copies;
-        let captured =
-            |stream, pipe, copy| Captured { stream, pipe, kept: Kept::default(), line: Vec::new(), fresh: true, copy };
+        let captured = |stream, pipe, copy| Captured {
+            stream,
+            pipe,
+            kept: Kept::default(),
+            message: Vec::new(),
+            line: Vec::new(),
+            fresh: true,
+            copy,
+        };
         let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
         Self { streams, headed: false, received: 0 }
+    }
+
+    /// Keeps what a shell would have written after the program's end, and returns the status.
+    pub(crate) fn note(&mut self, output: Output) -> ExitStatus {
+        let [out, err] = &mut self.streams;
+        (out.message, err.message) = (output.stdout, output.stderr);
+        output.status
     }
 
     /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
@@ -116,20 +133,23 @@ impl Capture {
             if turn {
                 answer = answer.and(one.write(&mut way));
             }
-            let Some(pipe) = pipe else { continue };
-            // Only what is in the pipe now: another process may hold it open, and write for ever.
-            let mut left = ioctl_fionread(&pipe).unwrap_or(0);
-            while left > 0 {
-                let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                let Some(count) = read(&pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
-                left -= count as u64;
-                let bytes = &scratch[..count];
-                self.received += count as u64;
-                if let Some(copy) = &mut one.copy {
-                    answer = answer.and(copy.write_all(bytes));
-                }
+            let message = std::mem::take(&mut one.message);
+            let mut rest = |bytes: &[u8]| {
+                self.received += bytes.len() as u64;
+                let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
                 let taken = if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) };
-                answer = answer.and(taken);
+                copied.and(taken)
+            };
+            // Only what is in the pipe now: another process may hold it open, and write for ever.
+            let mut left = pipe.as_ref().map_or(0, |pipe| ioctl_fionread(pipe).unwrap_or(0));
+            while let Some(pipe) = pipe.as_ref().filter(|_| left > 0) {
+                let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let Some(count) = read(pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
+                left -= count as u64;
+                answer = answer.and(rest(&scratch[..count]));
+            }
+            if !message.is_empty() {
+                answer = answer.and(rest(&message));
             }
         }
         answer

@@ -1,0 +1,100 @@
+//! What does not depend on the line: the shell, the privileges, the signal mask and the working directory.
+
+use super::known::{Identity, STANDARD};
+use forkless_core::sys;
+use rustix::process::{getegid, geteuid, getgid, getuid};
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What many lines have in common, so that it is looked at once: for
+/// [`ShellCommand::surroundings`](crate::ShellCommand::surroundings).
+///
+/// It holds as long as nobody replaces `/bin/sh` or moves the working directory, and this process keeps its ids, its
+/// signal mask, its root and its working directory. Take a new one from time to time.
+///
+/// ```
+/// let surroundings = forkless::ShellSurroundings::now();
+/// for line in ["ls -d /", "ls -d /usr"] {
+///     assert!(forkless::shell(line).surroundings(&surroundings).output()?.status.success());
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ShellSurroundings(Arc<Seen>);
+
+#[derive(Debug)]
+struct Seen {
+    shell: Option<Identity>,
+    is_privileged: bool,
+    mask: Option<u64>,
+    /// PWD as given, and as the shell would set it.
+    pwd: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl ShellSurroundings {
+    /// Looks at them.
+    ///
+    /// ```
+    /// let surroundings = forkless::ShellSurroundings::now();
+    /// assert!(forkless::shell("ls -d /").surroundings(&surroundings).output()?.status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn now() -> Self {
+        let given = env::var_os("PWD").map(OsStringExt::into_vec);
+        Self(Arc::new(Seen {
+            shell: Identity::of(Path::new(STANDARD)),
+            is_privileged: is_privileged(),
+            mask: sys::signal_mask().ok(),
+            pwd: given.and_then(|given| pwd(Some(&given), None).map(|found| (given, found))),
+        }))
+    }
+
+    /// The shell, if it is this one.
+    pub(super) fn shell(&self, path: &Path) -> Option<Identity> {
+        self.0.shell.as_ref().filter(|shell| shell.path() == path).cloned()
+    }
+
+    pub(super) fn is_privileged(&self) -> bool {
+        self.0.is_privileged
+    }
+
+    pub(super) fn mask(&self) -> Option<u64> {
+        self.0.mask
+    }
+
+    /// The shell's value of PWD in the working directory of this process.
+    pub(super) fn pwd(&self, given: Option<&[u8]>) -> Option<Vec<u8>> {
+        let (known, found) = self.0.pwd.as_ref()?;
+        (given == Some(known)).then(|| found.clone())
+    }
+}
+
+/// Whether this process has the privileges of another user.
+pub(super) fn is_privileged() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
+/// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
+/// kernel returns. None if it cannot be told.
+pub(super) fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Option<Vec<u8>> {
+    if let Some(given) = given.filter(|given| given.starts_with(b"/")) {
+        let here = fs::metadata(directory.unwrap_or(Path::new("."))).ok()?;
+        let there = fs::metadata(OsStr::from_bytes(given));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
+            // Shells differ in how they take such a name.
+            let odd =
+                given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
+            return (!odd).then(|| given.to_vec());
+        }
+    }
+    let found = match directory {
+        Some(directory) => fs::canonicalize(directory).ok()?,
+        None => std::env::current_dir().ok()?,
+    };
+    found.is_absolute().then(|| found.into_os_string().into_vec())
+}
