@@ -2,7 +2,7 @@
 //! kills.
 
 use std::{
-    fs,
+    fs, process,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use signal_hook::{
     SigId,
     consts::{SIGHUP, SIGINT, SIGTERM},
-    flag, low_level,
+    low_level,
 };
 
 /// The handlers, removed on drop.
@@ -37,11 +37,23 @@ impl Interrupt {
         Ok(own)
     }
 
-    fn handle(&mut self, signal: i32) -> Result<()> {
-        // In this order: the first action must see whether an earlier signal has set the flag.
-        self.handlers.push(flag::register_conditional_default(signal, Arc::clone(&self.stop))?);
-        self.handlers.push(flag::register_usize(signal, Arc::clone(&self.signal), usize::try_from(signal)?)?);
-        self.handlers.push(flag::register(signal, Arc::clone(&self.stop))?);
+    fn handle(&mut self, number: i32) -> Result<()> {
+        let (stop, signal, own) = (Arc::clone(&self.stop), Arc::clone(&self.signal), process::id());
+        let word = usize::try_from(number)?;
+        let note = move || {
+            // Ctrl-C reaches the children, too. One that shares this memory until its exec (vfork) must not note a first
+            // signal here: that of this process would then be the second.
+            if process::id() != own {
+                return;
+            }
+            if stop.load(Ordering::Relaxed) {
+                let _ = low_level::emulate_default_handler(number);
+            }
+            signal.store(word, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
+        };
+        // SAFETY: getpid(2), atomic stores and emulate_default_handler are async-signal-safe, and none of it panics.
+        self.handlers.push(unsafe { low_level::register(number, note) }?);
         Ok(())
     }
 
