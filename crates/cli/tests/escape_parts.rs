@@ -8,7 +8,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::{
         fs::{PermissionsExt, symlink},
-        process::ExitStatusExt,
+        process::{CommandExt, ExitStatusExt},
     },
     process::{Child, Output, Stdio},
 };
@@ -159,7 +159,8 @@ fn stopped_forkless_stops_the_program_until_it_continues() {
         let path = directory.path().to_str().expect("text");
         let script = format!("echo ready; while :; do echo >>{path}/file; sleep 0.01; done");
         let mut command = caller.forkless(&["--sandbox", "--bind", path, path, "sh", "-c", &script]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        // A group of its own: that of the tests may be orphaned, and the kernel does not stop it then.
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().expect("it starts");
         let size = || fs::metadata(&file).map_or(0, |data| data.len());
         let grows = |from: u64| {
             while size() <= from {
