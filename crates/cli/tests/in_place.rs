@@ -8,6 +8,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+mod callers;
+
+use callers::skipped;
+
 fn forkless(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.arg("run").args(words);
@@ -45,6 +49,29 @@ fn nothing_is_cloned_where_nothing_needs_a_parent() {
         assert_eq!(line, format!("{} {}\n", child.id(), std::process::id()), "{options:?}");
         drop(child.stdin.take());
         child.wait().expect("ends");
+    }
+}
+
+/// In a new PID namespace, the program's group and session have no number unless it makes its own. So it is after
+/// `unshare --pid --fork` and in containers.
+#[test]
+fn group_and_session_may_be_outside_of_the_pid_namespace() {
+    let outer = ["--unshare-user", "--map-root-user", "--unshare-pid"];
+    let look = "read -r _ _ _ _ group session _ < /proc/self/stat; echo $group $session";
+    let inner = |options: &[&str]| {
+        output(&[&outer[..], &[env!("CARGO_BIN_EXE_forkless"), "run"], options, &["sh", "-c", "exit 3"]].concat())
+    };
+    if !output(&[&outer[..], &["true"]].concat()).status.success() {
+        skipped("group_and_session_may_be_outside_of_the_pid_namespace", "there are no user namespaces");
+        return;
+    }
+    let seen = output(&[&outer[..], &["--unshare-mount", "--proc", "/proc", "sh", "-c", look]].concat());
+    assert_eq!(text(&seen.stdout), "0 0\n", "{seen:?}");
+    let options = ["", "--supervise", "--process-group=0", "--setsid", "--timeout=60", "--pty", "--usage"];
+    for option in options {
+        let option = if option.is_empty() { vec![] } else { vec![option] };
+        let output = inner(&option);
+        assert_eq!(output.status.code(), Some(3), "{option:?}: {output:?}");
     }
 }
 

@@ -15,6 +15,9 @@ use crate::process;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+/// Limit of the retries in [`duplicate`].
+const BUSY_NUMBER_MS: u32 = 1000;
+
 /// Mark in the scratch list: not in the table yet, to be fetched or opened.
 const ABSENT: i32 = -1;
 
@@ -132,7 +135,28 @@ unsafe fn settle(fd: i32, target: i32) -> Result<()> {
         return Ok(());
     }
     // SAFETY: both numbers are in the child's own table (caller).
-    unsafe { if fd == target { sys::fcntl(fd, uapi::F_SETFD, 0) } else { sys::dup3(fd, target, 0) } }.map(drop)
+    unsafe { if fd == target { sys::fcntl(fd, uapi::F_SETFD, 0).map(drop) } else { duplicate(fd, target) } }
+}
+
+/// `dup3(2)` without close-on-exec.
+///
+/// A table that is shared with other threads, as that of `Command::exec`, has numbers that are neither free nor open:
+/// those of an `open(2)` that has not returned yet. They are EBUSY. Retries each millisecond, at most
+/// [`BUSY_NUMBER_MS`] times, because such a call can last for ever (a FIFO without a writer).
+///
+/// Source: `dup(2)`, `do_dup2()` in fs/file.c.
+unsafe fn duplicate(fd: i32, target: i32) -> Result<()> {
+    let mut left = BUSY_NUMBER_MS;
+    loop {
+        // SAFETY: both numbers are in the table that becomes the program's (caller).
+        match unsafe { sys::dup3(fd, target, 0) } {
+            Err(errno::EBUSY) if left > 0 && !planted!("busy-number-not-tried-again") => {
+                left -= 1;
+                sys::pause(core::time::Duration::from_millis(1));
+            }
+            answer => return answer.map(drop),
+        }
+    }
 }
 
 /// The parent, from which descriptors are fetched.
@@ -264,7 +288,7 @@ pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
         if flags & uapi::FD_CLOEXEC as i32 != 0 && !planted!("helper-copied") {
             return Err(errno::EBADF);
         }
-        sys::dup3(source, target, 0).map(drop)
+        duplicate(source, target)
     }
 }
 
@@ -288,7 +312,7 @@ pub unsafe fn open_in_place(path: *const u8, op: &Op) -> Result<()> {
         if fd == target {
             return Ok(());
         }
-        sys::dup3(fd, target, 0)?;
+        duplicate(fd, target)?;
         sys::close(fd)
     }
 }

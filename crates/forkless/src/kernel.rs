@@ -3,10 +3,10 @@
 //!
 //! They enter the kernel without libc and its `errno`, like the rest of a launch.
 //!
-//! Sources: prctl(2), setns(2), kcmp(2), getsid(2), prlimit(2), getcpu(2), uname(2), capget(2), sigpending(2).
+//! Sources: prctl(2), setns(2), kcmp(2), getsid(2), tcgetsid(3), unix(7), prlimit(2), getcpu(2), uname(2), capget(2), sigpending(2).
 
 use forkless_core::sys::{self, Result, errno, uapi};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 pub(crate) use forkless_core::sys::signal::{SIGCONT, SIGKILL};
 
@@ -66,6 +66,30 @@ pub(crate) fn shares(what: usize, thread: i32) -> Result<bool> {
 pub(crate) fn session(pid: i32) -> Result<i32> {
     // SAFETY: reads a number.
     unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) }.map(|session| session as i32)
+}
+
+/// `tcgetsid(3)` of the caller's controlling terminal; 0 if the session's leader is outside of this PID namespace, which
+/// rustix's function does not expect.
+pub(crate) fn terminal_session(terminal: BorrowedFd<'_>) -> Result<i32> {
+    const TIOCGSID: usize = 0x5429;
+    let mut session = 0i32;
+    let args = [terminal.as_raw_fd() as usize, TIOCGSID, &raw mut session as usize, 0, 0, 0];
+    // SAFETY: the kernel writes four bytes.
+    unsafe { sys::syscall(uapi::__NR_ioctl, args) }.map(|_| session)
+}
+
+/// The process that made a pair of sockets, `SO_PEERCRED` of `unix(7)`; 0 if it is outside of this PID namespace, which
+/// rustix's function does not expect.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<i32> {
+    const SOL_SOCKET: usize = 1;
+    const SO_PEERCRED: usize = 17;
+    // Of `struct ucred`: pid, uid, gid.
+    let mut credentials = [0i32; 3];
+    let mut size = size_of_val(&credentials) as u32;
+    let (into, size) = (&raw mut credentials as usize, &raw mut size as usize);
+    let args = [socket.as_raw_fd() as usize, SOL_SOCKET, SO_PEERCRED, into, size, 0];
+    // SAFETY: the kernel writes at most the size.
+    unsafe { sys::syscall(uapi::__NR_getsockopt, args) }.map(|_| credentials[0])
 }
 
 /// `setpgid(2)`.

@@ -121,6 +121,9 @@ impl Command {
     /// - Standard streams that are not set are those of the process. Other descriptors are closed by exec, unless
     ///   [`fd`](Self::fd) or [`inherit_all`](Self::inherit_all) keeps them.
     /// - Other threads run until the exec, and end there. Buffers are not written, and nothing is dropped.
+    /// - The descriptors are placed in the table that all threads share. A thread that opens or closes files meanwhile
+    ///   can take or close a number that the program is to have. A number that an `open(2)` of another thread has
+    ///   reserved is waited for, at most a second; then the error is EBUSY (`dup(2)`).
     /// - [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and [`launcher`](Self::launcher) have no meaning
     ///   here.
     ///

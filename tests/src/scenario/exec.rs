@@ -2,11 +2,13 @@
 
 use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{Command, Error, Launcher, Namespace, Resource, Stdio, Step};
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn blocked() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").expect("status");
@@ -79,6 +81,57 @@ pub fn mask(_: &[String]) {
 
 pub fn in_first_thread(_: &[String]) {
     panic!("{}", settings());
+}
+
+/// A number that an open of another thread has reserved: it is waited for, but not for ever.
+pub fn beside_open(_: &[String]) {
+    assert_eq!(inner("exec-number-reserved"), ("/dev/zero\n".into(), Some(0)));
+    assert_eq!(inner("exec-number-stays-reserved"), ("EBUSY\n".into(), Some(0)));
+}
+
+/// Another thread opens a FIFO, which reserves the returned number until there is a writer.
+fn reserve(directory: &Path) -> (PathBuf, i32) {
+    let path = directory.join("fifo");
+    let name = CString::new(path.as_os_str().as_bytes()).expect("a name");
+    // SAFETY: a NUL-terminated name.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let free = File::open("/dev/null").expect("open");
+    let number = free.as_raw_fd();
+    drop(free);
+    let opened = path.clone();
+    std::thread::spawn(move || File::open(opened));
+    // SAFETY: a copy of a descriptor of ours to a number that is free or reserved.
+    while unsafe { libc::dup2(0, number) } == number {
+        // SAFETY: the copy.
+        unsafe { libc::close(number) };
+        std::thread::yield_now();
+    }
+    assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EBUSY));
+    (path, number)
+}
+
+fn exec_with(number: i32) -> io::Error {
+    let mut command = Command::new("readlink");
+    command.arg(format!("/proc/self/fd/{number}")).fd(File::open("/dev/zero").expect("open"), number);
+    command.exec()
+}
+
+pub fn number_reserved(_: &[String]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, number) = reserve(directory.path());
+    // The writer comes while exec waits.
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "sleep 0.2; exec 3> \"$1\""]).arg("sh").arg(&path);
+    let _writer = writer.spawn().expect("spawn");
+    panic!("{}", exec_with(number));
+}
+
+pub fn number_stays_reserved(_: &[String]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, number) = reserve(directory.path());
+    let error = exec_with(number);
+    assert_eq!(Error::of(&error).expect("ours").errno(), Some(libc::EBUSY));
+    println!("EBUSY");
 }
 
 /// Other threads run meanwhile; they end with the old program.

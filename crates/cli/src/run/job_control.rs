@@ -16,7 +16,7 @@ use nix::{
 };
 use rustix::{
     fs::{Mode, OFlags},
-    process::{Pid, getpgrp},
+    process::Pid,
     termios::{tcgetpgrp, tcsetpgrp},
 };
 
@@ -38,7 +38,7 @@ impl Foreground {
     /// To be made before the launch. `wanted`: the program starts in the foreground if forkless is there.
     pub(crate) fn new(wanted: bool) -> Self {
         let terminal = controlling_terminal();
-        let lent = wanted && terminal.as_ref().and_then(foreground).is_some_and(|group| group == getpgrp());
+        let lent = wanted && terminal.as_ref().and_then(foreground).is_some_and(|group| Some(group) == own_group());
         Self { terminal, program: None, wanted, lent }
     }
 
@@ -52,7 +52,7 @@ impl Foreground {
         let (Some(terminal), Some(program)) = (&self.terminal, self.program) else { return false };
         let group = foreground(terminal);
         let is_there = group == Some(program);
-        if is_there || group == Some(getpgrp()) && set_foreground(terminal, program) {
+        if is_there || group.is_some() && group == own_group() && set_foreground(terminal, program) {
             (self.wanted, self.lent) = (true, true);
             return true;
         }
@@ -62,7 +62,7 @@ impl Foreground {
     /// After forkless was continued: lends the terminal again if the shell has put forkless in the foreground.
     pub(crate) fn continued(&mut self) {
         let group = self.terminal.as_ref().and_then(foreground);
-        if group.is_some_and(|group| group != getpgrp() && Some(group) != self.program) {
+        if group.is_some() && group != own_group() && group != self.program {
             // Another job has it: it is no longer forkless's to give back.
             self.lent = false;
         } else if self.wanted {
@@ -75,7 +75,8 @@ impl Foreground {
         let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return false };
         self.lent = false;
         // The program may have given it to another group of its own, as shells do.
-        foreground(terminal).is_some_and(|group| group != getpgrp()) && set_foreground(terminal, getpgrp())
+        let (group, own) = (foreground(terminal), own_group());
+        group.is_some() && group != own && own.is_some_and(|own| set_foreground(terminal, own))
     }
 }
 
@@ -87,7 +88,7 @@ impl Drop for Foreground {
 
 /// Is forkless in the background of its controlling terminal?
 pub(crate) fn is_in_background() -> bool {
-    controlling_terminal().as_ref().and_then(foreground).is_some_and(|group| group != getpgrp())
+    controlling_terminal().as_ref().and_then(foreground).is_some_and(|group| Some(group) != own_group())
 }
 
 pub(crate) fn has_terminal() -> bool {
@@ -99,7 +100,14 @@ fn controlling_terminal() -> Option<OwnedFd> {
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()
 }
 
-/// The group in the foreground; none if the terminal has been hung up.
+/// The process group of forkless; none if its leader is outside of this PID namespace. Such a group cannot be given the
+/// terminal again, because it has no number here.
+fn own_group() -> Option<Pid> {
+    Pid::from_raw(sys::getpgrp())
+}
+
+/// The group in the foreground; none if the terminal has been hung up, or if the group's leader is outside of this PID
+/// namespace.
 fn foreground(terminal: &OwnedFd) -> Option<Pid> {
     tcgetpgrp(terminal).ok()
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use rustix::process::{getpgrp, getpid, getsid};
+use forkless_core::sys::{getpgrp, getpid, getsid};
 
 use super::{
     job_control::has_terminal,
@@ -73,7 +73,7 @@ fn after(options: &RunOptions) -> Vec<Row> {
 fn by_the_kernel(options: &RunOptions) -> Vec<Row> {
     let (child, namespaces) = (&options.child, &options.namespaces);
     let leads_group = getpgrp() == getpid();
-    let leads_session = getsid(None) == Ok(getpid());
+    let leads_session = getsid() == getpid();
     vec![
         (child.launcher.is_some(), "--launcher", "it creates a child"),
         (child.has_death_signal(), "--pdeathsig", "the signal follows the end of forkless"),

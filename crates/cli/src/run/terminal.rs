@@ -14,11 +14,11 @@ use std::{
 };
 
 use forkless::{Pty, PtySize, RawMode};
+use forkless_core::sys;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
     io::Errno,
-    process::getpgrp,
     stdio,
     termios::{isatty, tcgetpgrp},
 };
@@ -384,7 +384,7 @@ fn wanted(size: Size) -> Option<PtySize> {
 /// Is forkless in the foreground of the terminal on standard input? A terminal other than the controlling one has no
 /// foreground group.
 fn is_in_foreground() -> bool {
-    tcgetpgrp(stdio::stdin()).map_or(true, |group| group == getpgrp())
+    tcgetpgrp(stdio::stdin()).map_or(true, |group| group.as_raw_nonzero().get() == sys::getpgrp())
 }
 
 fn is_readable(file: &OwnedFd) -> io::Result<bool> {

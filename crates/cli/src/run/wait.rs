@@ -9,11 +9,11 @@ use std::{
 };
 
 use forkless::{Change, Child, Command};
+use forkless_core::sys;
 use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{getpid, getsid},
 };
 
 use super::{
@@ -258,7 +258,7 @@ impl Watch {
             return false;
         }
         // A terminal that hangs up signals the leader of its session alone.
-        if signal.number == SIGHUP && getsid(None) == Ok(getpid()) {
+        if signal.number == SIGHUP && sys::getsid() == sys::getpid() {
             return true;
         }
         // Otherwise it signals all of its foreground group.

@@ -237,6 +237,20 @@ pub fn getpid() -> i32 {
     unsafe { syscall(__NR_getpid, [0; 6]) }.unwrap_or(0) as i32
 }
 
+/// `getpgrp(2)`; 0 if the group's leader is outside of this PID namespace.
+#[inline]
+pub fn getpgrp() -> i32 {
+    // SAFETY: reads a number, cannot fail.
+    unsafe { syscall(__NR_getpgid, [0; 6]) }.unwrap_or(0) as i32
+}
+
+/// `getsid(2)` of the caller; 0 if the session's leader is outside of this PID namespace.
+#[inline]
+pub fn getsid() -> i32 {
+    // SAFETY: reads a number, cannot fail.
+    unsafe { syscall(__NR_getsid, [0; 6]) }.unwrap_or(0) as i32
+}
+
 /// `gettid(2)`.
 #[inline]
 pub fn gettid() -> i32 {

@@ -1,9 +1,11 @@
 //! Raw mode of the caller's own terminal.
 
-use rustix::process::{getpgrp, getsid};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr};
+use forkless_core::sys;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use std::io;
 use std::os::fd::AsFd;
+
+use crate::kernel;
 
 /// The caller's own terminal in raw mode, as `ssh` uses it: each typed byte is read at once and has no special meaning,
 /// not even Ctrl-C. Dropping the value, also in a panic, restores the modes.
@@ -91,8 +93,8 @@ impl<F: AsFd> RawMode<F> {
     }
 
     fn is_in_background(&self) -> bool {
-        let is_ours = tcgetsid(&self.terminal).is_ok_and(|session| getsid(None) == Ok(session));
-        is_ours && tcgetpgrp(&self.terminal).is_ok_and(|group| group != getpgrp())
+        let is_ours = kernel::terminal_session(self.terminal.as_fd()) == Ok(sys::getsid());
+        is_ours && tcgetpgrp(&self.terminal).is_ok_and(|group| group.as_raw_nonzero().get() != sys::getpgrp())
     }
 }
 

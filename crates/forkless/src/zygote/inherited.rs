@@ -31,7 +31,7 @@ pub(super) fn observe(adopt: &mut Adopt) {
     for (number, value) in adopt.values.iter_mut().enumerate() {
         ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
     }
-    adopt.group = ask(uapi::__NR_getpgid, [0; 6]) as i32;
+    adopt.group = sys::getpgrp();
     // The system call returns 20 minus the nice value.
     adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
     let mut priority = 0i32;

@@ -67,8 +67,8 @@ fn parents_socket() -> Option<OwnedFd> {
     use rustix::net::{SocketType, sockopt};
     // SAFETY: the descriptor is only examined, unless it is a helper's socket.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
-    let peer = sockopt::socket_peercred(socket).ok()?;
-    let is_parents = peer.pid.as_raw_nonzero().get() == sys::getppid() || planted!("zygote-serves-anybody");
+    // A parent that is outside of this PID namespace has the number 0 in both.
+    let is_parents = kernel::peer(socket) == Ok(sys::getppid()) || planted!("zygote-serves-anybody");
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
     }

@@ -5,7 +5,7 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Du
 
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
-use rustix::process::getpgrp;
+use forkless_core::sys;
 
 use crate::near::did_you_mean;
 
@@ -140,7 +140,7 @@ impl ChildOptions {
         match self.process_group {
             _ if self.makes_session() || self.pty.is_some() => Place::OwnSession,
             Some(0) => Place::OwnGroup,
-            Some(group) if group != getpgrp().as_raw_nonzero().get() => Place::OtherGroup,
+            Some(group) if group != sys::getpgrp() => Place::OtherGroup,
             _ => Place::Beside,
         }
     }
