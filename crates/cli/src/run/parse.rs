@@ -26,6 +26,18 @@ pub(crate) enum Source {
     File(PathBuf, Mode),
 }
 
+/// Whether forkless has inherited this descriptor. Those that it opens itself are close-on-exec.
+pub(crate) fn is_inherited(number: i32) -> bool {
+    // SAFETY: F_GETFD touches no memory; a number that is not open is an error.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// Words for an error.
+pub(crate) fn not_inherited(number: i32) -> String {
+    format!("fd {number} is not open; open it for forkless, as the shell does with {number}<FILE")
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {

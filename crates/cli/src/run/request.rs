@@ -153,6 +153,10 @@ fn stdio(source: &Source, number: RawFd, flag: &str) -> Result<Stdio, Failure> {
     Ok(match source {
         Source::Inherit => Stdio::inherit(),
         Source::Null => Stdio::null(),
+        // Otherwise its number could be that of a descriptor that forkless has opened for itself.
+        Source::Fd(ours) if !parse::is_inherited(*ours) => {
+            return Err(Failure::before(format_args!("{flag}: {}", parse::not_inherited(*ours))));
+        }
         // SAFETY: the descriptor was inherited from the caller of this program, who asks to pass it on.
         Source::Fd(ours) => unsafe { Stdio::fd(*ours) },
         Source::SameAs(other) if *other == number => Stdio::inherit(),

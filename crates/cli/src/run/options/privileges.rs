@@ -128,10 +128,13 @@ impl Privileges {
 
 /// Duplicates an inherited descriptor, for callers that need to own it.
 pub(crate) fn open_fd(flag: &str, number: u32) -> Result<OwnedFd, Failure> {
-    copy_of(number as i32).map_err(|error| Failure::before(format_args!("{flag}: fd {number}: {error}")))
+    copy_of(number as i32).map_err(|error| Failure::before(format_args!("{flag}: {error}")))
 }
 
 fn copy_of(number: i32) -> io::Result<OwnedFd> {
+    if !parse::is_inherited(number) {
+        return Err(io::Error::other(parse::not_inherited(number)));
+    }
     // SAFETY: F_DUPFD_CLOEXEC touches no memory; a number that is not open is an error.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     // SAFETY: fcntl has just returned this descriptor, so nothing else owns it.
