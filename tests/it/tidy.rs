@@ -23,7 +23,9 @@ fn files(ending: &str) -> Vec<PathBuf> {
         for entry in fs::read_dir(directory).expect("a directory").flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let hidden = name.to_string_lossy().starts_with('.');
-            if path.is_dir() && !hidden && name != "target" {
+            if path.is_symlink() {
+                // Another file's text.
+            } else if path.is_dir() && !hidden && name != "target" {
                 walk(&path, ending, found);
             } else if path.extension().is_some_and(|extension| extension == ending) {
                 found.push(path);

@@ -15,3 +15,8 @@ pub mod public;
 pub mod state;
 pub mod table;
 pub mod trace;
+
+/// The examples of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -166,5 +166,5 @@ pub use std::process::{
 
 /// The examples of the README, which are tested with those of the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

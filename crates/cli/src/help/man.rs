@@ -42,7 +42,7 @@ const TEXTS: &[(&str, &str)] = &[
 ];
 
 /// The document that has the table of signals.
-const RUN: &str = include_str!("../../../../docs/run.md");
+const RUN: &str = include_str!("../../run.md");
 
 pub(crate) fn man(definition: Definition, options: &ManOptions) -> ExitCode {
     let done = match &options.dir {

@@ -58,7 +58,7 @@ macro_rules! terminal {
 fn shell(pty: &Pty, script: &str) -> Command {
     let mut command = Command::new("sh");
     // Whoever runs the tests may ignore them, as a shell's background jobs do, and no trap is heeded then.
-    command.args(["-c", script]).pty(pty).signal_default(2).signal_default(3);
+    command.args(["-c", script]).pty(pty).signal_default(1).signal_default(2).signal_default(3);
     command
 }
 
