@@ -1,5 +1,6 @@
 //! Builds and installs the C libraries: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
-//! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, and `lib/libforkless_preload.so`.
+//! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, and `lib/libforkless_preload.so`. Then the
+//! command `forkless` with its man pages, completions and licences.
 //!
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
@@ -40,22 +41,106 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Where files are installed.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The prefix on the machine where the files will be used.
+    pub prefix: PathBuf,
+    /// The directory of the libraries, relative to the prefix: `lib`, or `lib/x86_64-linux-gnu` on Debian.
+    pub libdir: PathBuf,
+    /// The files are written below this directory, as if it were `/`. `None`: they are written to the prefix itself.
+    pub destdir: Option<PathBuf>,
+}
+
+impl Place {
+    /// Below a prefix of this machine.
+    ///
+    /// # Errors
+    /// If the directory cannot be created.
+    pub fn at(prefix: &Path) -> Result<Self> {
+        fs::create_dir_all(prefix).with_context(|| format!("{}", prefix.display()))?;
+        Ok(Self { prefix: fs::canonicalize(prefix)?, libdir: "lib".into(), destdir: None })
+    }
+
+    /// The directory below the prefix, as it is written to.
+    fn directory(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
+        let prefix = match &self.destdir {
+            None => self.prefix.clone(),
+            Some(destdir) => destdir.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
+        };
+        let directory = prefix.join(name);
+        fs::create_dir_all(&directory).with_context(|| format!("{}", directory.display()))?;
+        Ok(directory)
+    }
+}
+
 /// Builds the libraries in cargo's directory `target`, in release mode, and installs them below `prefix`.
 ///
 /// # Errors
 /// If cargo, cc, ld, objcopy or ar fails.
 pub fn install(prefix: &Path, target: &Path) -> Result<()> {
+    libraries(&Place::at(prefix)?, target, &[])
+}
+
+/// As [`install`], at any place, with further variables in the environment of cargo.
+///
+/// # Errors
+/// As there.
+pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
-    fs::create_dir_all(prefix).with_context(|| format!("{}", prefix.display()))?;
-    let prefix = fs::canonicalize(prefix)?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.current_dir(root()).args(["build", "--quiet", "--release", "--locked"]);
-    build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features());
-    run(build.arg("--target-dir").arg(&target))?;
+    let mut build = cargo_build(&target, environment);
+    run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features()))?;
     let archive = target.join("release/libforkless_capi.a");
-    LIBRARIES.iter().try_for_each(|library| library.install(&archive, &prefix))?;
-    preload(&target.join("release/libforkless_preload.a"), &prefix.join("lib"))
+    LIBRARIES.iter().try_for_each(|library| library.install(&archive, place))?;
+    preload(&target.join("release/libforkless_preload.a"), &place.directory(&place.libdir)?)
+}
+
+/// Builds the command, and installs it with its man pages and completions. `environment` as for [`libraries`].
+///
+/// # Errors
+/// If cargo or the command fails.
+pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
+    let target = std::path::absolute(target)?;
+    run(cargo_build(&target, environment).args(["--package", "forkless-cli"]))?;
+    let installed = place.directory("bin")?.join("forkless");
+    // Replace the file: a running program cannot be written to.
+    let new = installed.with_extension("new");
+    run(Command::new("strip").arg("-o").arg(&new).arg(target.join("release/forkless")))?;
+    fs::rename(&new, &installed)?;
+    run(Command::new(&installed).args(["man", "--dir"]).arg(place.directory("share/man/man1")?))?;
+    let completions = [
+        ("bash", "share/bash-completion/completions", "forkless"),
+        ("zsh", "share/zsh/vendor-completions", "_forkless"),
+        ("fish", "share/fish/vendor_completions.d", "forkless.fish"),
+    ];
+    for (shell, directory, name) in completions {
+        let output = Command::new(&installed).args(["completions", shell]).output()?;
+        if !output.status.success() {
+            bail!("forkless completions {shell}: {}", output.status);
+        }
+        fs::write(place.directory(directory)?.join(name), output.stdout)?;
+    }
+    Ok(())
+}
+
+/// Installs the licences.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn licences(place: &Place) -> Result<()> {
+    let directory = place.directory("share/doc/forkless")?;
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        fs::copy(root().join(name), directory.join(name)).with_context(|| name.to_owned())?;
+    }
+    Ok(())
+}
+
+/// `cargo build` in release mode.
+fn cargo_build(target: &Path, environment: &[(&str, String)]) -> Command {
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.current_dir(root()).args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
+    build.envs(environment.iter().map(|(name, value)| (name, value)));
+    build
 }
 
 /// As [`install`], but once per run of `cargo xtask`: several tests install to one place.
@@ -71,20 +156,19 @@ pub fn install_once(prefix: &Path, target: &Path) -> Result<()> {
 }
 
 impl Library {
-    fn install(&self, archive: &Path, prefix: &Path) -> Result<()> {
+    fn install(&self, archive: &Path, place: &Place) -> Result<()> {
         let (source, name) = (root().join("crates/capi"), self.name);
-        let (lib, include) = (prefix.join("lib"), prefix.join("include"));
-        fs::create_dir_all(lib.join("pkgconfig")).with_context(|| format!("{}", lib.display()))?;
-        fs::create_dir_all(&include)?;
+        let (lib, include) = (place.directory(&place.libdir)?, place.directory("include")?);
         self.shared(archive, &source.join(format!("lib{name}.map")), &lib)?;
         self.statically(archive, &lib)?;
         let header = format!("{name}.h");
         fs::copy(source.join("include").join(&header), include.join(&header))?;
         let pc = fs::read_to_string(source.join(format!("{name}.pc.in")))?
-            .replace("@PREFIX@", prefix.to_str().context("the prefix is not UTF-8")?)
+            .replace("@PREFIX@", place.prefix.to_str().context("the prefix is not UTF-8")?)
+            .replace("@LIBDIR@", place.libdir.to_str().context("the directory of the libraries is not UTF-8")?)
             .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
             .replace("@PRIVATE@", &PRIVATE.join(" "));
-        fs::write(lib.join(format!("pkgconfig/{name}.pc")), pc)?;
+        fs::write(place.directory(place.libdir.join("pkgconfig"))?.join(format!("{name}.pc")), pc)?;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ pub mod noshell;
 pub mod packages;
 pub mod preload;
 pub mod real;
+pub mod release;
 pub mod runners;
 pub mod settings;
 pub mod soak;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, runners, settings,
-    soak, trust, wrappers,
+    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners,
+    settings, soak, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -36,12 +36,23 @@ enum Task {
         #[arg(last = true)]
         words: Vec<String>,
     },
-    /// Build the C libraries and install them with their headers and pkg-config files
+    /// Install the command with man pages and completions, and the C libraries with headers and pkg-config files
     Dist {
-        /// Install to P/lib and P/include
+        /// Install to P/lib, P/include, P/bin and P/share
         #[arg(long, value_name = "P")]
         prefix: PathBuf,
+        /// Directory of the libraries, relative to the prefix (Debian: lib/x86_64-linux-gnu)
+        #[arg(long, value_name = "L", default_value = "lib")]
+        libdir: PathBuf,
+        /// Write the files below this directory, as if it were /
+        #[arg(long, value_name = "D")]
+        destdir: Option<PathBuf>,
+        /// Only the C libraries and their headers
+        #[arg(long)]
+        libraries: bool,
     },
+    /// Make crates, Debian packages and an archive of the command in target/packages
+    Package(release::Options),
     /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
     Noshell(noshell::Options),
     /// Compare the preload library with libc's functions
@@ -75,14 +86,21 @@ fn main() -> Result<()> {
     // Their relative paths refer to the caller's working directory.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
     match &options.task {
-        Task::Dist { prefix } => {
+        Task::Dist { prefix, libdir, destdir, libraries } => {
             ensure!(
                 std::env::var_os(dist::FEATURES).is_none(),
                 "{} is set, which only cargo xtask mutants may do: unset it",
                 dist::FEATURES
             );
-            return dist::install(prefix, &target);
+            let prefix = std::path::absolute(prefix)?;
+            let place = dist::Place { prefix, libdir: libdir.clone(), destdir: destdir.clone() };
+            dist::libraries(&place, &target, &[])?;
+            if !libraries {
+                dist::command(&place, &target, &[])?;
+            }
+            return dist::licences(&place);
         }
+        Task::Package(options) => return release::make(options, &target),
         Task::Mutants(options) => return mutants::run(options, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),

@@ -1,0 +1,179 @@
+//! Makes what users install: crates, Debian packages, and an archive with the command and the C libraries
+//! (`target/packages`). Nothing is uploaded.
+//!
+//! Two builds of one commit give equal files: dates are those of the commit, and no path of this machine is in them.
+
+mod deb;
+mod installed;
+mod third_party;
+
+use crate::dist::{self, Place, root};
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Parser, ValueEnum};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `cargo xtask package`.
+#[derive(Debug, Parser)]
+pub struct Options {
+    /// Kinds of packages (default: all)
+    kinds: Vec<Kind>,
+    /// Directory of the packages
+    #[arg(long, value_name = "DIR", default_value = "target/packages")]
+    out: PathBuf,
+    /// Then install the archive and the Debian packages in a new, minimal Debian, and use them there (needs root)
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Files for a registry of Rust crates, each built from what it contains
+    Crates,
+    /// A tar.gz with the command, man pages, completions and the C libraries
+    Archive,
+    /// Debian packages
+    Deb,
+}
+
+/// The crates, each after those that it depends on.
+const CRATES: &[&str] =
+    &["forkless-core", "forkless", "forkless-jobs", "forkless-capi", "forkless-bench", "forkless-cli"];
+
+/// Makes the packages.
+///
+/// # Errors
+/// If a program fails, with its name.
+pub fn make(options: &Options, target: &Path) -> Result<()> {
+    let out = std::path::absolute(&options.out)?;
+    fs::create_dir_all(&out).with_context(|| format!("{}", out.display()))?;
+    let wanted = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
+    if wanted(Kind::Crates) {
+        crates(&out, target)?;
+    }
+    if wanted(Kind::Archive) || wanted(Kind::Deb) {
+        let build = Build::new(target)?;
+        if wanted(Kind::Archive) {
+            build.archive(&out)?;
+        }
+        if wanted(Kind::Deb) {
+            deb::make(&build, &out)?;
+        }
+    }
+    let mut files: Vec<_> = fs::read_dir(&out)?.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for path in files {
+        println!("{:>10} bytes  {}", fs::metadata(&path)?.len(), path.display());
+    }
+    if wanted(Kind::Crates) {
+        println!("order of the crates: {}", CRATES.join(", "));
+    }
+    if options.check {
+        installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"))?;
+    }
+    Ok(())
+}
+
+/// Packages the crates. cargo builds each from its package alone.
+fn crates(out: &Path, target: &Path) -> Result<()> {
+    let target = std::path::absolute(target)?.join("crates");
+    let mut package = cargo();
+    package.args(["package", "--quiet", "--locked", "--target-dir"]).arg(&target);
+    package.args(CRATES.iter().flat_map(|name| ["--package", name]));
+    run(&mut package)?;
+    for name in CRATES {
+        let file = format!("{name}-{}.crate", env!("CARGO_PKG_VERSION"));
+        fs::copy(target.join("package").join(&file), out.join(&file)).with_context(|| file)?;
+    }
+    Ok(())
+}
+
+/// What the binary packages have in common.
+struct Build {
+    /// cargo's directory for them.
+    target: PathBuf,
+    /// A new directory for the trees of files.
+    trees: PathBuf,
+    /// The time of the commit, in seconds since 1970: SOURCE_DATE_EPOCH.
+    date: String,
+}
+
+impl Build {
+    fn new(target: &Path) -> Result<Self> {
+        let target = std::path::absolute(target)?.join("release-packages");
+        let trees = target.join("trees");
+        if trees.exists() {
+            fs::remove_dir_all(&trees)?;
+        }
+        fs::create_dir_all(&trees)?;
+        let date = output(Command::new("git").current_dir(root()).args(["log", "-1", "--format=%ct"]))?;
+        Ok(Self { target, trees, date: date.trim().to_owned() })
+    }
+
+    /// Installs the libraries and the command below a new directory.
+    fn install(&self, name: &str, prefix: &str, libdir: &str) -> Result<PathBuf> {
+        let tree = self.trees.join(name);
+        let place = Place { prefix: prefix.into(), libdir: libdir.into(), destdir: Some(tree.clone()) };
+        let environment = without_paths()?;
+        dist::libraries(&place, &self.target, &environment)?;
+        dist::command(&place, &self.target, &environment)?;
+        let libraries = tree.join(prefix.trim_start_matches('/')).join(libdir);
+        for entry in fs::read_dir(libraries)?.flatten().filter(|entry| entry.path().is_file()) {
+            run(Command::new("strip").args(["--strip-unneeded", "--enable-deterministic-archives"]).arg(entry.path()))?;
+        }
+        Ok(tree)
+    }
+
+    fn archive(&self, out: &Path) -> Result<()> {
+        let name = format!("forkless-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+        let tree = self.install("archive", &format!("/{name}"), "lib")?;
+        let inside = tree.join(&name);
+        for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+            fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;
+        }
+        third_party::write(&inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
+        let file = out.join(format!("{name}.tar.gz"));
+        let mut tar = Command::new("tar");
+        tar.current_dir(&tree).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go-w"]);
+        tar.arg(format!("--mtime=@{}", self.date)).args(["--use-compress-program=gzip -9n", "-cf"]).arg(&file);
+        run(tar.arg(&name))
+    }
+}
+
+/// Variables for a build whose results contain no path of this machine.
+fn without_paths() -> Result<[(&'static str, String); 2]> {
+    let cargo_home = match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => std::env::home_dir().context("no home directory")?.join(".cargo"),
+    };
+    let here = fs::canonicalize(root())?;
+    let maps = [(cargo_home, "/usr/src/cargo"), (here, "/usr/src/forkless")];
+    let rust: Vec<_> = maps.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
+    let c: Vec<_> = maps.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
+    ensure!(std::env::var_os("RUSTFLAGS").is_none(), "RUSTFLAGS is set, which would change the packages: unset it");
+    Ok([("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")), ("CFLAGS", c.join(" "))])
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
+
+/// The standard output of a program.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
