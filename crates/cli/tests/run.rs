@@ -207,14 +207,16 @@ fn redirections_are_relative_to_the_callers_working_directory() {
 /// Forkless has some descriptors open for itself, such as that of the terminal: they are not for the program.
 #[test]
 fn fd_passes_only_what_forkless_has_inherited() {
+    // The outer forkless closes what another test has open without close-on-exec.
+    let alone = |words: &[&str]| output(&[&[env!("CARGO_BIN_EXE_forkless"), "run"], words].concat());
     for option in ["--pty", "--timeout=60", "--capture", "--usage", "--nice=1"] {
         for number in 3..12 {
-            let output = output(&[option, &format!("--fd=20={number}"), "true"]);
+            let output = alone(&[option, &format!("--fd=20={number}"), "true"]);
             let words = format!("forkless: --fd: fd {number} is not open; open it for forkless, ");
             assert_eq!(output.status.code(), Some(125), "{option} {number}: {output:?}");
             assert!(String::from_utf8_lossy(&output.stderr).starts_with(&words), "{option} {number}: {output:?}");
         }
-        let output = output(&[option, "--chdir-fd=4", "true"]);
+        let output = alone(&[option, "--chdir-fd=4", "true"]);
         assert!(String::from_utf8_lossy(&output.stderr).contains("--chdir-fd: fd 4 is not open"), "{output:?}");
     }
 }

@@ -78,7 +78,7 @@ pub fn streams(_: &[String]) {
     // Output that arrives in pieces is read completely.
     let pieces = run(&mut sh("for n in 1 2 3; do echo $n; sleep 0.02; done"), &Capture::new());
     assert_eq!(&pieces.stdout[..], b"1\n2\n3\n");
-    let data = pattern(16 * MIB);
+    let data = pattern(6 * MIB);
     for how in [Capture::new(), Capture::new().timeout(LONG), Capture::new().memory_file(true)] {
         let both = run(&mut me("tee"), &how.input(&data));
         assert!(both.status.success());
