@@ -234,6 +234,17 @@ fn without_versions(map: &Path, lib: &Path) -> Result<PathBuf> {
     Ok(plain)
 }
 
+/// The standard output of a program; an error with its standard error if it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("{}", name.display()))?;
+    if !output.status.success() {
+        bail!("{}: {}: {}", name.display(), output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program; an error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_owned();
     let status = command.status().with_context(|| format!("{}", name.display()))?;

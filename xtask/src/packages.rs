@@ -2,7 +2,7 @@
 //!
 //! A test whose program is still missing afterwards prints `SKIPPED: …`.
 
-use crate::dist::root;
+use crate::dist::{root, run};
 use crate::modules::Built;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -159,12 +159,4 @@ pub fn venv(target: &Path, requirements: &Path) -> Result<Built> {
     // Last, so that an incomplete one is created again.
     fs::write(noted, wanted)?;
     Ok(Ok(python))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("{command:?}"))?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
-    Ok(())
 }

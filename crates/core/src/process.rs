@@ -41,9 +41,9 @@ pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
 /// SIGTTOU is blocked, because it would stop a process in the background that makes this call.
 pub unsafe fn foreground(fd: i32) -> Result<()> {
     const TIOCSPGRP: usize = 0x5410;
-    let group = sys::getpgrp();
-    // SAFETY: blocks a signal in the caller, the child; the kernel reads four bytes.
+    // SAFETY: reads the caller's group and blocks a signal in the caller, the child; the kernel reads four bytes.
     unsafe {
+        let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
         let mask = sys::set_signal_mask(signal::bit(signal::SIGTTOU))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
         if !planted!("foreground-leaves-a-signal-blocked") {

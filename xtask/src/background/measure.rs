@@ -2,8 +2,9 @@
 
 use super::record::{Curve, Line, Table};
 use super::tools::{Tools, source};
-use super::turns::{Asked, Contestant, Plan, numbers, race, run};
+use super::turns::{Asked, Contestant, Plan, numbers, race};
 use super::{Effort, machine};
+use crate::dist::output;
 use crate::noshell::median;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
@@ -175,7 +176,7 @@ fn growth(curve: &mut Curve, tools: &Tools, effort: Effort) -> Result<()> {
     for _ in 0..turns {
         for (kind, turns) in &mut all {
             let mut command = Command::new(tools.program("growth"));
-            let text = run(command.arg(*kind).args([steps, time, 3].map(|number: i32| number.to_string())))?;
+            let text = output(command.arg(*kind).args([steps, time, 3].map(|number: i32| number.to_string())))?;
             let lines: Vec<_> = text.lines().map(numbers).collect::<Result<_>>()?;
             if lines.len() != steps as usize || lines.iter().any(|line| line.len() != 4) {
                 bail!("growth: {text:?}");

@@ -1,5 +1,6 @@
 //! Runs launching programs that time themselves, in turns.
 
+use crate::dist::output;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -40,7 +41,7 @@ impl Contestant {
     }
 
     fn run(&self, count: u32) -> Result<Vec<f64>> {
-        numbers(&run(&mut (self.command)(count)).with_context(|| self.id.clone())?)
+        numbers(&output(&mut (self.command)(count)).with_context(|| self.id.clone())?)
     }
 }
 
@@ -111,15 +112,6 @@ impl Asked {
         }
         Ok(())
     }
-}
-
-/// The output of the program.
-pub(super) fn run(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("{command:?}"))
 }
 
 /// The numbers of a line.

@@ -1,5 +1,6 @@
 //! Debian's kernels of other suites than the machine's: by apt, with a configuration of its own, from the machine's own mirror.
 
+use crate::dist::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,14 +146,4 @@ fn mirror() -> Result<String> {
     let targets = output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
     let main = targets.lines().find_map(|line| line.strip_prefix(&format!("{suite} main ")));
     Ok(main.with_context(|| format!("apt has no source of {suite}"))?.to_owned())
-}
-
-/// What a command wrote; what it said if it failed.
-pub fn output(command: &mut Command) -> Result<String> {
-    let done = command.output().with_context(|| format!("{:?}", command.get_program()))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!("{:?}: {}: {}", command.get_program(), done.status, said.trim());
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

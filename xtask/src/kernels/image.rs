@@ -1,6 +1,7 @@
 //! The guest's initramfs: busybox, the modules that the host's root is mounted with, and the two scripts.
 
-use super::debian::{Kernel, output};
+use super::debian::Kernel;
+use crate::dist::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Debian packages: `forkless` (the command), `libforkless0`, `libforkless-dev` and `libforkless-preload`.
 
-use super::{Build, output, run, third_party};
-use crate::dist::root;
+use super::{Build, third_party};
+use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::process::Command;
 
 struct Package {
     name: &'static str,
-    /// For Debian's menu of subjects.
+    /// Section of Debian's archive.
     section: &'static str,
-    /// Of its files: below `/usr`, with `@LIB` for the directory of the libraries.
+    /// Its files and directories, relative to `/usr`; `@LIB` is the directory of the libraries.
     files: &'static [&'static str],
     depends: &'static str,
-    /// One line, and then the rest.
+    /// The first line is the synopsis.
     description: &'static str,
 }
 

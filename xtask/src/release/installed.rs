@@ -1,6 +1,6 @@
 //! Installs the Debian packages and the archive in a new, minimal Debian, and uses them there.
 
-use super::output;
+use crate::dist::output;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;

@@ -7,8 +7,8 @@ mod deb;
 mod installed;
 mod third_party;
 
-use crate::dist::{self, Place, root};
-use anyhow::{Context, Result, bail, ensure};
+use crate::dist::{self, Place, output, root, run};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -159,21 +159,4 @@ fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
-    Ok(())
-}
-
-/// The standard output of a program.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }

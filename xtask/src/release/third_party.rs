@@ -1,6 +1,7 @@
 //! The licences of the crates that are linked into the command, and a list of these crates for machines (CycloneDX).
 
-use super::{cargo, output};
+use super::cargo;
+use crate::dist::output;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::json;

@@ -237,17 +237,18 @@ pub fn getpid() -> i32 {
     unsafe { syscall(__NR_getpid, [0; 6]) }.unwrap_or(0) as i32
 }
 
-/// `getpgrp(2)`; 0 if the group's leader is outside of this PID namespace.
+/// `getpgrp(2)`; 0 if the group's leader is outside of this PID namespace, or if a seccomp filter refuses the call.
 #[inline]
 pub fn getpgrp() -> i32 {
-    // SAFETY: reads a number, cannot fail.
+    // SAFETY: reads a number.
     unsafe { syscall(__NR_getpgid, [0; 6]) }.unwrap_or(0) as i32
 }
 
-/// `getsid(2)` of the caller; 0 if the session's leader is outside of this PID namespace.
+/// `getsid(2)` of the caller; 0 if the session's leader is outside of this PID namespace, or if a seccomp filter refuses the
+/// call.
 #[inline]
 pub fn getsid() -> i32 {
-    // SAFETY: reads a number, cannot fail.
+    // SAFETY: reads a number.
     unsafe { syscall(__NR_getsid, [0; 6]) }.unwrap_or(0) as i32
 }
 
