@@ -12,7 +12,7 @@ use std::{
 };
 
 use jobs::{CTRL_C, Session, shells};
-use marks::{Place, peak, scaled, send, wait_for};
+use marks::{Place, peak, scaled, send, send_all, wait_for};
 use rustix::{process::Signal, termios::tcgetattr};
 
 fn text(bytes: &[u8]) -> String {
@@ -366,11 +366,7 @@ fn the_temporary_file_is_gone_in_every_ending() {
         wait_for("two jobs", || (2..=3).all(|job| place.path(&format!("done-{job}")).exists()));
         wait_for("the temporary file", || open_files(&[child.id()], &temporary) > 0);
         assert_eq!(fs::read_dir(&temporary).expect("a directory").count(), 0, "a temporary file with a name");
-        for signal in signals {
-            send(&child, *signal);
-            // A second signal that comes too early would be merged with the first.
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        send_all(&mut child, signals);
         if signals == [Signal::HUP] {
             // The job that runs goes on to its end.
             fs::write(place.path("go"), "").expect("a file");
@@ -389,7 +385,7 @@ fn the_temporary_file_is_gone_in_every_ending() {
 
 #[test]
 fn any_number_of_jobs_needs_the_same_memory() {
-    for words in ["xargs -n1 -P4 ./mark", "parallel -k -j4 --joblog log ./mark", "parallel -j4 --line-buffer ./mark"] {
+    for words in ["xargs -n1 -P4 ./mark", "parallel -j4 --joblog log ./mark", "parallel -j4 --line-buffer ./mark"] {
         let place = Place::new();
         let mut child = place.script(&format!("exec \"$F\" {words}")).stdin(Stdio::piped()).spawn().expect("sh");
         let mut input = child.stdin.take().expect("a pipe");

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use marks::{Place, peak, scaled, send, wait_for};
+use marks::{Place, peak, scaled, send, send_all, wait_for};
 use rustix::process::Signal;
 
 /// Kills of a run, and jobs in it, at scale 1.
@@ -105,11 +105,7 @@ fn an_interrupted_run_leaves_no_process() {
         let mut command = place.forkless(&["parallel", "-j4", FAMILY, ":::", "1", "2", "3", "4", "5", "6"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forkless starts");
         wait_for("four jobs", || (1..=4).all(|job| place.path(&format!("started-{job}")).exists()));
-        for signal in signals {
-            send(&child, *signal);
-            // A second signal that comes too early would be merged with the first.
-            thread::sleep(Duration::from_millis(20));
-        }
+        send_all(&mut child, signals);
         let status: ExitStatus = child.wait().expect("ends");
         assert!(!status.success(), "{signals:?}: {status:?}");
         wait_for("the end of all processes", || place.processes().is_empty());

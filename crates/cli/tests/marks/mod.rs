@@ -148,6 +148,19 @@ pub(crate) fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
+/// Sends signals. Of several, the last one comes again until the process ends: one that comes while the first one waits to
+/// be delivered is merged with it.
+pub(crate) fn send_all(child: &mut Child, signals: &[Signal]) {
+    signals.iter().for_each(|signal| send(child, *signal));
+    if let [_, .., last] = signals {
+        wait_for("the end after several signals", || {
+            send(child, *last);
+            thread::sleep(Duration::from_millis(20));
+            child.try_wait().expect("a status").is_some()
+        });
+    }
+}
+
 /// Waits for a condition, for a minute.
 pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
