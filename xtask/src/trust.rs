@@ -282,7 +282,7 @@ const HEAD: &str = "\
 This page lists what forkless promises, and the tests that fail when a promise is broken. `cargo xtask trust` writes it from
 [tests/promises.toml](../tests/promises.toml); do not edit it. A test fails when it is out of date.
 
-The [README](../README.md#promises) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
+The [README](../README.md#promises) makes seven promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
 rules, and each rule has tests.
 
 - *Controls* are tests of the tests. They break the rule in a copy of the situation, and must notice it.

@@ -34,6 +34,8 @@
 //!   what was not run.
 //! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
+//! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB
+//!   of output more are kept in memory. A job that writes more is ended, and has no line in the log.
 //! - Standard output is closed (EPIPE): the run stops at once.
 //! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
 //!   run with the same log runs them again.

@@ -47,7 +47,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 pub(crate) use options::ParallelOptions;
@@ -119,10 +119,11 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
 
 /// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended.
 fn heed_signals(control: Control) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    // SIGXFSZ: a log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXFSZ])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
-        for signal in signals.forever() {
+        for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
             terms += u32::from(signal == SIGTERM);
             if signal == SIGINT || terms > 1 {
                 control.stop_now();

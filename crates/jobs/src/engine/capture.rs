@@ -5,6 +5,7 @@ use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
 use crate::wake::{Kind, Token};
+use forkless::planted;
 use rustix::io::ioctl_fionread;
 use std::io;
 use std::time::{Duration, Instant};
@@ -70,7 +71,7 @@ impl Engine<'_> {
 
     /// Whether a job's output may be written now.
     fn is_turn(&self, seq: u64) -> bool {
-        !self.options.keep_order || seq == self.output.due
+        !self.options.keep_order || seq == self.output.due || planted!("jobs-output-out-of-order")
     }
 
     /// Reads from a pipe that is readable.
@@ -86,8 +87,28 @@ impl Engine<'_> {
         }
         let way = Way { seq: place.seq, job, sink: self.sink, spill: &mut self.output.spill };
         let lines = self.options.output == Output::Lines;
-        if let Err(error) = capture.take(index, &self.output.scratch[..count], lines, way, turn) {
+        let (seq, answer) = (place.seq, capture.take(index, &self.output.scratch[..count], lines, way, turn));
+        let copy_error = capture.copy_error.take();
+        if answer.is_err() && self.output.spill.is_full() && !planted!("jobs-memory-without-bound") {
+            capture.cut();
+            self.send_next(slot, Instant::now());
+        }
+        if let Some(error) = copy_error {
+            self.results_failed(seq, &error);
+        }
+        if let Err(error) = answer {
             self.sink_failed(error);
+        }
+    }
+
+    /// The results of a job are not complete. The jobs run on, and the first such job is reported.
+    pub(super) fn results_failed(&mut self, seq: u64, error: &io::Error) {
+        const OF: &str = "the results of job";
+        if planted!("jobs-full-results-stop-the-run") {
+            self.stop(crate::Flow::Soon);
+        }
+        if !self.summary.errors.iter().any(|known| known.to_string().starts_with(OF)) {
+            self.fail(io::Error::new(error.kind(), format!("{OF} {seq}: {error}")));
         }
     }
 
@@ -148,6 +169,10 @@ impl Engine<'_> {
         let way = Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
         let answer = capture.finish(&mut self.output.scratch, way, turn);
         ended.received = capture.received;
+        let (seq, copy_error) = (ended.place.seq, capture.copy_error.take());
+        if let Some(error) = copy_error {
+            self.results_failed(seq, &error);
+        }
         if let Err(error) = answer {
             self.sink_failed(error);
         }

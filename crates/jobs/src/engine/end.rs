@@ -8,6 +8,7 @@ use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
+use forkless::planted;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
@@ -25,7 +26,11 @@ impl Engine<'_> {
     /// Reaps the job in a slot, if it has ended.
     pub(super) fn reap(&mut self, slot: usize) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
-        if running.killing.is_some() && self.options.groups && running.has_ended() {
+        if running.killing.is_some()
+            && self.options.groups
+            && running.has_ended()
+            && !planted!("jobs-rest-of-group-left")
+        {
             // Not reaped yet, so no other group can have its number.
             let _ = running.child.signal_group(KILL);
         }
@@ -69,7 +74,8 @@ impl Engine<'_> {
         }
         let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
         // It must run again with the same log: the run has ended it, not the job itself.
-        let cut_short = killing.is_some() && !timed_out && ended.is_failure();
+        let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
+        let cut_short = cut_short || capture.as_ref().is_some_and(|capture| capture.is_cut);
         self.end(ended, capture, cut_short);
     }
 
@@ -101,6 +107,9 @@ impl Engine<'_> {
 
     /// Writes the job's line to the log.
     pub(super) fn log(&mut self, ended: &Ended) {
+        if planted!("jobs-not-logged-while-others-run") && self.running > 0 {
+            return;
+        }
         if let Some(Err(error)) = self.options.log.as_mut().map(|log| log.write(ended)) {
             self.fail(error);
         }

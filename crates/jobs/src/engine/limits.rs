@@ -147,7 +147,7 @@ impl Engine<'_> {
     }
 
     /// Sends the next signal of the sequence that ends a job.
-    fn send_next(&mut self, slot: usize, now: Instant) {
+    pub(super) fn send_next(&mut self, slot: usize, now: Instant) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
         let sent = running.killing.as_ref().map_or(0, |killing| killing.sent);
         let next = self.options.termination.get(sent).map(|&(signal, pause)| {

@@ -6,6 +6,7 @@ pub(crate) mod spill;
 
 use crate::job::Job;
 use crate::source::{Sink, Stream};
+use forkless::planted;
 use kept::Kept;
 use rustix::io::{Errno, ioctl_fionread};
 use spill::Spill;
@@ -26,6 +27,10 @@ pub(crate) struct Capture {
     /// The job's head has been written.
     headed: bool,
     pub(crate) received: u64,
+    /// A part of the output is lost, because there was no place for it.
+    pub(crate) is_cut: bool,
+    /// Why the second copies are not complete.
+    pub(crate) copy_error: Option<io::Error>,
 }
 
 /// One of its streams.
@@ -64,7 +69,7 @@ impl Capture {
             copy,
         };
         let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
-        Self { streams, headed: false, received: 0 }
+        Self { streams, headed: false, received: 0, is_cut: false, copy_error: None }
     }
 
     /// Keeps what a shell would have written after the program's end, and returns the status.
@@ -79,13 +84,9 @@ impl Capture {
     pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
         self.received += bytes.len() as u64;
         let one = &mut self.streams[index];
-        let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
-        if copied.is_err() {
-            one.copy = None;
-        }
+        one.copy_to(bytes, &mut self.copy_error);
         if !lines {
-            one.kept.push(bytes, way.spill)?;
-            return copied;
+            return one.kept.push(bytes, way.spill);
         }
         let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => end + 1,
@@ -101,7 +102,13 @@ impl Capture {
         if turn && whole > 0 {
             self.write(way)?;
         }
-        copied
+        Ok(())
+    }
+
+    /// There is no place for further output: closes the pipes.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+        self.streams.iter_mut().for_each(|one| one.pipe = None);
     }
 
     /// Writes what is kept.
@@ -136,12 +143,14 @@ impl Capture {
             let message = std::mem::take(&mut one.message);
             let mut rest = |bytes: &[u8]| {
                 self.received += bytes.len() as u64;
-                let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
-                let taken = if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) };
-                copied.and(taken)
+                one.copy_to(bytes, &mut self.copy_error);
+                if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) }
             };
             // Only what is in the pipe now: another process may hold it open, and write for ever.
             let mut left = pipe.as_ref().map_or(0, |pipe| ioctl_fionread(pipe).unwrap_or(0));
+            if planted!("jobs-rest-not-read") {
+                left = 0;
+            }
             while let Some(pipe) = pipe.as_ref().filter(|_| left > 0) {
                 let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let Some(count) = read(pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
@@ -157,6 +166,14 @@ impl Capture {
 }
 
 impl Captured {
+    /// Writes the second copy, until that fails.
+    fn copy_to(&mut self, bytes: &[u8], error: &mut Option<io::Error>) {
+        if let Some(Err(why)) = self.copy.as_mut().map(|copy| copy.write_all(bytes)) {
+            self.copy = None;
+            *error = Some(why);
+        }
+    }
+
     fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         let Self { stream, fresh, .. } = self;
