@@ -6,7 +6,7 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
-const { begin, mayLaunch, ours, toRequest } = require('./handle.js');
+const { begin, mayLaunch, ours, toOptions: toLow, toRequest } = require('./handle.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -104,7 +104,8 @@ function start(options, launch) {
   // This throws Node's own error.
   if (!mayLaunch()) return childProcess.spawn(options.file);
   const child = new Child();
-  child._handle.spawn = function spawn(low) {
+  child._handle.spawn = function spawn(...args) {
+    const low = toLow(args);
     const request = () => requested(low, options.settings);
     const failure = begin(this, low.stdio, (onExit, self) => launch(request, onExit, self));
     if (failure === 0) return 0;

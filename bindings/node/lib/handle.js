@@ -24,21 +24,48 @@ function signalName(number) {
   return SIGNALS.get(number) ?? '';
 }
 
-// Node's class of handles, which is internal: it is taken from an instance, as is what forkless replaces.
-const Process = (() => {
-  const child = new ChildProcess();
-  const found = child._handle.constructor;
-  child._handle.spawn(refused());
-  child._handle.close();
-  return found;
-})();
+// Node's class of handles, which is internal: it is taken from an instance, as are the functions that forkless replaces.
+const probe = new ChildProcess()._handle;
+const Process = probe.constructor;
 
 const own = {};
 for (const name of ['spawn', 'kill', 'close', 'ref', 'unref', 'hasRef']) own[name] = Process.prototype[name];
 
-// A request that libuv refuses before it forks. Node frees a handle only after it has seen a launch, even one that failed.
-function refused() {
-  return { file: '', args: [''], detached: false, stdio: [{ type: 'fd', fd: -1 }] };
+// How ChildProcess calls the handle's `spawn`: with one object, or since Node 24 with a list of arguments, where this is the flag of
+// `detached`.
+const detachedFlag = (() => {
+  const child = new ChildProcess();
+  const handle = child._handle;
+  let flag;
+  handle.spawn = (...low) => {
+    if (typeof low[0] === 'string') flag = low[5];
+    return -os.constants.errno.EINVAL;
+  };
+  try {
+    ChildProcess.prototype.spawn.call(child, { file: 'probe', args: ['probe'], envPairs: [], stdio: 'ignore', detached: true });
+  } catch {
+    // The refusal above.
+  }
+  return flag;
+})();
+
+// What libuv would get, as one object.
+function toOptions(low) {
+  if (typeof low[0] !== 'string') return low[0];
+  const [file, args, cwd, envPairs, stdio, flags, uid, gid] = low;
+  return { file, args, cwd, envPairs, stdio, detached: (flags & detachedFlag) !== 0, uid, gid };
+}
+
+// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks.
+function release(handle) {
+  const stdio = [{ type: 'fd', fd: -1 }];
+  if (detachedFlag === undefined) own.spawn.call(handle, { file: '', args: [''], detached: false, stdio });
+  else own.spawn.call(handle, '', [''], undefined, [], stdio, 0, undefined, undefined);
+}
+
+if (mayLaunch()) {
+  release(probe);
+  probe.close();
 }
 
 // What libuv's options are for the addon. Undefined: something that only libuv can do.
@@ -119,9 +146,10 @@ function begin(handle, stdio, start) {
 
 // The functions of a handle, in place of libuv's.
 const ours = {
-  spawn(options) {
+  spawn(...low) {
+    const options = toOptions(low);
     const request = mayLaunch() ? toRequest(options) : undefined;
-    if (request === undefined) return own.spawn.call(this, options);
+    if (request === undefined) return own.spawn.apply(this, low);
     const failure = begin(this, options.stdio, (onExit, self) => native.spawn(request, onExit, self));
     return failure && failure.errno;
   },
@@ -132,7 +160,7 @@ const ours = {
   close(callback) {
     if (this[kOurs]) {
       this[kOurs] = false;
-      own.spawn.call(this, refused());
+      release(this);
     }
     return own.close.call(this, callback);
   },
@@ -154,4 +182,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, mayLaunch, ours, own, signalName, toDescriptor, toRequest, NULL, PIPE };
+module.exports = { Process, begin, mayLaunch, ours, own, signalName, toOptions, toRequest, PIPE };

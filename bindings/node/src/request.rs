@@ -1,7 +1,7 @@
 //! Builds a command from what JavaScript has prepared.
 
 use crate::settings;
-use forkless::{Command, Step, Stdio, planted};
+use forkless::{Command, Stdio, Step, planted};
 use napi_derive::napi;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use std::ffi::{CString, OsStr, OsString};

@@ -171,20 +171,15 @@ fn mount(command: &mut Command, words: &[&Value]) -> Done {
         ("attach", [tree, target]) => _ = command.attach_mount(owned(tree)?, text(target)?),
         ("mount", [source, target, kind, flags, data]) => {
             let (source, data) = (maybe(source)?, maybe(data)?);
-            command.mount(
-                source.map(OsStr::new),
-                text(target)?,
-                maybe(kind)?,
-                int(flags)?,
-                data.map(OsStr::new),
-            );
+            command.mount(source.map(OsStr::new), text(target)?, maybe(kind)?, int(flags)?, data.map(OsStr::new));
         }
         ("overlay", [lower, upper, target]) => {
             let lower = each(lower)?.map(|one| text(one).map(Path::new)).collect::<Done<Vec<_>>>()?;
             let upper = match upper {
                 Value::Null => None,
-                both => pair(both)
-                    .and_then(|(upper, work)| Ok(Some((Path::new(text(upper)?), Path::new(text(work)?)))))?,
+                both => {
+                    pair(both).and_then(|(upper, work)| Ok(Some((Path::new(text(upper)?), Path::new(text(work)?)))))?
+                }
             };
             command.overlay(&lower, upper, text(target)?);
         }

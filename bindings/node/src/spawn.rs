@@ -91,9 +91,7 @@ fn begun(
     let pid = child.id();
     let ends: Vec<_> = pipes.iter().filter_map(|number| child.take_socket(*number)).collect();
     match Watch::start(env.raw(), child, on_exit.raw(), this.raw()) {
-        Ok(watch) => {
-            Either::A(Process { watch, pid, pipes: ends.into_iter().map(IntoRawFd::into_raw_fd).collect() })
-        }
+        Ok(watch) => Either::A(Process { watch, pid, pipes: ends.into_iter().map(IntoRawFd::into_raw_fd).collect() }),
         Err(error) => Either::B(Failure::of(&error)),
     }
 }

@@ -173,7 +173,8 @@ impl Run {
         for index in ready.into_iter().flatten() {
             self.serve(index);
         }
-        if !self.is_killed && self.deadline.is_some_and(|at| Instant::now() >= at) && !planted!("node-no-sync-timeout") {
+        if !self.is_killed && self.deadline.is_some_and(|at| Instant::now() >= at) && !planted!("node-no-sync-timeout")
+        {
             // As libuv's timer, which also runs when only a grandchild still holds a pipe.
             self.give_up(Errno::TIMEDOUT);
         }

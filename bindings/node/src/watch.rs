@@ -84,7 +84,8 @@ impl Watch {
         on_exit: sys::napi_value,
         this: sys::napi_value,
     ) -> io::Result<Rc<Self>> {
-        let watch = Rc::new(Self { env, child: RefCell::new(Some(child)), poll: Cell::new(null_mut()), kept: Cell::new(None) });
+        let watch =
+            Rc::new(Self { env, child: RefCell::new(Some(child)), poll: Cell::new(null_mut()), kept: Cell::new(None) });
         if let Err(error) = watch.poll() {
             if let Some(mut child) = watch.child.take() {
                 let _ = child.kill();

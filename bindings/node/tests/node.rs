@@ -42,7 +42,12 @@ fn passes(name: &str) {
     let mut command = Command::new("timeout");
     command.args(["900", "node", "--expose-gc", "--test-reporter=tap"]).arg(package.join("test").join(name));
     // A test that runs below another runner would report to that.
-    command.env_remove("NODE_OPTIONS").env_remove("FORKLESS_NODE_ADDON").env_remove("NODE_TEST_CONTEXT").current_dir(package).stdin(Stdio::null());
+    command
+        .env_remove("NODE_OPTIONS")
+        .env_remove("FORKLESS_NODE_ADDON")
+        .env_remove("NODE_TEST_CONTEXT")
+        .current_dir(package)
+        .stdin(Stdio::null());
     let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{out}{err}");
