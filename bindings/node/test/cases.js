@@ -233,7 +233,7 @@ module.exports.cases = {
       const reader = fs.openSync(fifo, fs.constants.O_RDWR | fs.constants.O_NONBLOCK);
       return [reader, reader];
     });
-    const seen = await watched(sh('grep flags /proc/$$/fdinfo/1 >&2', { stdio: ['ignore', ours, 'pipe'] }));
+    const seen = await watched(sh('line=$(grep flags /proc/$$/fdinfo/1); echo "$line" >&2', { stdio: ['ignore', ours, 'pipe'] }));
     fs.closeSync(theirs);
     return seen.err;
   },
