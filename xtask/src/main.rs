@@ -55,6 +55,8 @@ enum Task {
     },
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
+    /// Make the Node package, for this machine's architecture, in target/node/node_modules/forkless
+    Node,
     /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
     Noshell(noshell::Options),
     /// Compare the preload library with libc's functions
@@ -114,6 +116,12 @@ fn task() -> Result<()> {
             return dist::licences(&place);
         }
         Task::Package(options) => return release::make(options, &target),
+        Task::Node => {
+            let made = modules::node(&target.join("node"), &target, Profile::Release)?;
+            let modules = made.map_err(anyhow::Error::msg)?;
+            println!("{}", modules.join("forkless").display());
+            return Ok(());
+        }
         Task::Mutants(options) => return mutants::run(options, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),

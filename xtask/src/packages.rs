@@ -18,7 +18,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libuv1-dev", "the benchmark's libuv engine"),
     ("libglib2.0-dev", "the benchmark's GLib engine"),
     ("libproc-fastspawn-perl", "the benchmark's engine of Proc::FastSpawn"),
-    ("nodejs", "the benchmark's Node engine"),
+    ("nodejs", "the Node package, and the benchmark's Node engine"),
     ("libipc-run-perl", "the benchmark's engine of IPC::Run"),
     ("libperl-dev", "the perl distribution"),
     ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),

@@ -207,7 +207,7 @@ fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
 /// The directory of a package of the workspace.
 fn directory(root: &Path, package: &str) -> Result<Option<PathBuf>> {
     let crates = fs::read_dir(root.join("crates"))?.filter_map(|entry| Some(entry.ok()?.path()));
-    let others = ["tests", "xtask", "bindings/python"].map(|name| root.join(name));
+    let others = ["tests", "xtask", "bindings/node", "bindings/python"].map(|name| root.join(name));
     let line = format!("name = \"{package}\"");
     let is_it = |directory: &PathBuf| {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
