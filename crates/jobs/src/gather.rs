@@ -12,6 +12,7 @@ use crate::output::spill::Spill;
 use crate::output::tagged;
 use crate::source::{Events, Flow, Next, Place, Sink, Source, Stream};
 use crate::summary::{Ended, Ending, Progress, Summary};
+use forkless_core::planted;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -107,7 +108,22 @@ impl<'a> Gather<'a> {
         let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
         let (open, held, summary) = Default::default();
         let (due, seq, input_ended, flow, begun) = (1, 0, false, Flow::Continue, Instant::now());
-        Ok(Self { options, source, events, sink, control, spill, open, held, due, seq, input_ended, flow, begun, summary })
+        Ok(Self {
+            options,
+            source,
+            events,
+            sink,
+            control,
+            spill,
+            open,
+            held,
+            due,
+            seq,
+            input_ended,
+            flow,
+            begun,
+            summary,
+        })
     }
 
     /// The next job that is not done. It stays open until [`ended`](Self::ended).
@@ -174,7 +190,10 @@ impl<'a> Gather<'a> {
     /// A job has ended on `host`, which is the text of the log's column Host. False if it is not open: unknown, or it has
     /// ended before.
     pub fn ended(&mut self, seq: u64, came: Came, host: &str) -> bool {
-        let Some(Open { mut job, kept, received }) = self.open.remove(&seq) else { return false };
+        let Some(Open { mut job, kept, received }) = self.open.remove(&seq) else {
+            self.summary.ran += u64::from(planted!("ended-job-counted-twice"));
+            return false;
+        };
         (job.run, job.stdin, job.env) = (Run::default(), Stdin::Null, Vec::new());
         let Came { ending, timed_out, cut_short, started, runtime, tries, slot } = came;
         let place = Place { seq, slot };
@@ -264,7 +283,8 @@ impl<'a> Gather<'a> {
         self.summary
     }
 
-    fn stop(&mut self, flow: Flow) {
+    /// Stops the run, if that is more than it has been stopped already.
+    pub fn stop(&mut self, flow: Flow) {
         if flow > self.flow {
             self.flow = flow;
             self.summary.stopped = Some(flow);
@@ -354,7 +374,15 @@ mod tests {
 
     fn came(status: i32) -> Came {
         let (timed_out, cut_short, runtime) = (false, false, Duration::ZERO);
-        Came { ending: Ending::Exited(status), timed_out, cut_short, started: SystemTime::now(), runtime, tries: 1, slot: 1 }
+        Came {
+            ending: Ending::Exited(status),
+            timed_out,
+            cut_short,
+            started: SystemTime::now(),
+            runtime,
+            tries: 1,
+            slot: 1,
+        }
     }
 
     #[test]
