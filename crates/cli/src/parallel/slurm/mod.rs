@@ -103,7 +103,7 @@ fn srun(given: &ParallelOptions) -> Result<Vec<OsString>, String> {
     let program = env::current_exe().map_err(|error| format!("--slurm: {error}"))?;
     let mut words: Vec<OsString> = ["srun", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
         .into_iter()
-        .chain(["--ntasks-per-node=1", "--cpu-bind=none", "--input=all", "--output=all"])
+        .chain(["--ntasks-per-node=1", "--input=all", "--output=all"])
         .map(OsString::from)
         .collect();
     words.extend([format!("--nodes={nodes}").into(), format!("--ntasks={nodes}").into()]);
