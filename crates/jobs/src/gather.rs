@@ -38,7 +38,7 @@ pub struct Came {
     pub ending: Ending,
     /// It was killed because it timed out.
     pub timed_out: bool,
-    /// The stop of the run has ended it, and not the job itself: it gets no line in the log.
+    /// The stop of the run has ended it, and not the job itself: it counts as not run, and gets no line in the log.
     pub cut_short: bool,
     /// When it was launched.
     pub started: SystemTime,
@@ -194,8 +194,13 @@ impl<'a> Gather<'a> {
             self.summary.ran += u64::from(planted!("ended-job-counted-twice"));
             return false;
         };
+        if came.cut_short {
+            kept.into_iter().for_each(|kept| kept.discard(&mut self.spill));
+            self.summary.skipped += 1;
+            return true;
+        }
         (job.run, job.stdin, job.env) = (Run::default(), Stdin::Null, Vec::new());
-        let Came { ending, timed_out, cut_short, started, runtime, tries, slot } = came;
+        let Came { ending, timed_out, started, runtime, tries, slot, .. } = came;
         let place = Place { seq, slot };
         let ended = Ended { job, place, ending, timed_out, started, runtime, tries, received };
         match ended.ending {
@@ -203,7 +208,7 @@ impl<'a> Gather<'a> {
             _ => self.summary.ran += 1,
         }
         self.summary.failed += u64::from(ended.is_failure());
-        if let Some(log) = self.options.log.as_mut().filter(|_| !cut_short) {
+        if let Some(log) = self.options.log.as_mut() {
             log.set_host(host);
             if let Err(error) = log.write(&ended) {
                 self.fail(error);

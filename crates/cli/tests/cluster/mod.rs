@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs,
-    io::Write,
+    io::{Read, Write},
     net::TcpListener,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -83,7 +83,7 @@ impl Cluster {
             fs::create_dir(cluster.path(name)).expect("a directory");
         }
         let mut key = [0; 1024];
-        rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()).expect("random bytes");
+        fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key)).expect("random bytes");
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(cluster.path("key"));
         file.as_mut().expect("a file").write_all(&key).expect("a key");
         let option = |name: &str, file: &str| format!("--{name}={}", cluster.path(file).display());

@@ -20,6 +20,9 @@ use super::wire::{self, Lines, Outbox};
 
 /// Answers wait so long to go out together.
 const TICK: Duration = Duration::from_millis(20);
+/// Slurm signals all processes of a step, one after the other: for so long the end of a job by a signal waits for the one
+/// to the worker.
+const DOUBT: Duration = Duration::from_secs(1);
 /// A worker without answers sends a sign of life after this.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -40,8 +43,10 @@ struct Inner {
     queue: VecDeque<Order>,
     /// No further order comes.
     is_over: bool,
-    /// Jobs that fail are not at fault.
+    /// Jobs that fail are not at fault: they get no line in the log, and run again with `--resume`.
     is_stopped: bool,
+    /// Jobs that a signal has ended, and when: Slurm may be sending it to this worker, too.
+    suspects: VecDeque<(Instant, Vec<String>)>,
     outbox: Outbox,
     sent: Instant,
 }
@@ -75,6 +80,21 @@ impl Inner {
         Ok(())
     }
 
+    /// Sends the ends of jobs of which it is known by now whether the run was stopped.
+    fn settle(&mut self) {
+        while self.suspects.front().is_some_and(|(since, _)| self.is_stopped || since.elapsed() >= DOUBT) {
+            let Some((_, fields)) = self.suspects.pop_front() else { break };
+            self.end(&fields, self.is_stopped);
+        }
+    }
+
+    fn end(&mut self, fields: &[String], is_cut: bool) {
+        let cut = u8::from(is_cut).to_string();
+        let mut fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
+        fields.insert(fields.len() - 1, cut.as_bytes());
+        self.add("end", &fields);
+    }
+
     fn add(&mut self, kind: &str, fields: &[&[u8]]) {
         let mut record = kind.as_bytes().to_vec();
         fields.iter().for_each(|field| wire::field(&mut record, field));
@@ -93,7 +113,7 @@ pub(super) fn work(mut options: Options, program: Option<OsString>, variables: V
     let failed = |error: io::Error| error.to_string();
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string())?;
     let (queue, outbox, sent) = (VecDeque::new(), Outbox::new(rank), Instant::now());
-    let inner = Mutex::new(Inner { queue, is_over: false, is_stopped: false, outbox, sent });
+    let inner = Mutex::new(Inner { queue, is_over: false, is_stopped: false, suspects: VecDeque::new(), outbox, sent });
     let shared = Arc::new(Shared { inner, wake });
     let control = options.control.clone().map_or_else(Control::new, Ok).map_err(failed)?;
     options.control = Some(control.clone());
@@ -114,6 +134,15 @@ pub(super) fn work(mut options: Options, program: Option<OsString>, variables: V
     let mut events = Told { shared: Arc::clone(&shared) };
     let mut sink = Answers { shared: Arc::clone(&shared), seqs };
     run(options, &mut source, &mut events, &mut sink).map_err(failed)?;
+    loop {
+        let mut inner = shared.lock();
+        inner.settle();
+        if inner.suspects.is_empty() {
+            break;
+        }
+        drop(inner);
+        thread::sleep(TICK);
+    }
     let mut inner = shared.lock();
     give_back(&mut inner, usize::MAX);
     inner.add("bye", &[]);
@@ -136,11 +165,12 @@ fn heed_signals(shared: Arc<Shared>, control: Control) -> io::Result<()> {
         for signal in signals.forever() {
             terms += u32::from(signal == SIGTERM);
             let mut inner = shared.lock();
+            inner.is_stopped = true;
+            inner.settle();
             give_back(&mut inner, usize::MAX);
             inner.add("term", &[]);
             let _ = inner.send();
             if signal == SIGINT || terms > 1 {
-                inner.is_stopped = true;
                 control.stop_now();
             } else {
                 control.stop_soon();
@@ -280,6 +310,7 @@ struct Told {
 impl Events for Told {
     fn tick(&mut self, _: &Progress) {
         let mut inner = self.shared.lock();
+        inner.settle();
         if inner.sent.elapsed() >= BEAT {
             inner.add("beat", &[]);
         }
@@ -332,8 +363,8 @@ impl Sink for Answers {
         };
         let (status, signal) = ended.ending.numbers();
         let started = ended.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let is_cut = inner.is_stopped && ended.is_failure() && !ended.timed_out;
-        let numbers = [
+        let text = text.chars().take(200).collect::<String>();
+        let fields = [
             seq.to_string(),
             kind.to_owned(),
             (status + signal).to_string(),
@@ -342,12 +373,17 @@ impl Sink for Answers {
             ended.tries.to_string(),
             ended.place.slot.to_string(),
             u8::from(ended.timed_out).to_string(),
-            u8::from(is_cut).to_string(),
+            text,
         ];
-        let mut fields: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
-        let text = text.chars().take(200).collect::<String>();
-        fields.push(text.as_bytes());
-        inner.add("end", &fields);
+        let is_failure = ended.is_failure() && !ended.timed_out;
+        // A shell exits with 128 and the number of the signal that has ended its command.
+        let number = if signal > 0 { signal } else { status - 128 };
+        if is_failure && !inner.is_stopped && [SIGHUP, SIGINT, SIGTERM, SIGUSR1].contains(&number) {
+            inner.suspects.push_back((Instant::now(), fields.into()));
+            return Ok(());
+        }
+        let is_cut = is_failure && inner.is_stopped;
+        inner.end(&fields, is_cut);
         if inner.outbox.is_full() { inner.send() } else { Ok(()) }
     }
 }
