@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners,
-    settings, soak, trust, wrappers,
+    scale, settings, soak, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -51,6 +51,8 @@ enum Task {
         #[arg(long)]
         libraries: bool,
     },
+    /// Print the tables of docs/scale.md from its simulation
+    Scale,
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
     /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
@@ -99,6 +101,10 @@ fn main() -> Result<()> {
                 dist::command(&place, &target, &[])?;
             }
             return dist::licences(&place);
+        }
+        Task::Scale => {
+            print!("{}", scale::tables());
+            return Ok(());
         }
         Task::Package(options) => return release::make(options, &target),
         Task::Mutants(options) => return mutants::run(options, &target),

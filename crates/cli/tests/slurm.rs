@@ -70,7 +70,7 @@ fn jobs_are_as_on_one_machine() {
         "head -c 300000 /dev/urandom > big; $F parallel --slurm cat {} ::: big big > two; cat big big | cmp - two",
         "printf '\\036\\\\\\t\\001' > odd; [ \"$($F parallel --slurm cat ::: odd | od -c)\" = \"$(od -c odd)\" ]",
         "[ \"$($F parallel --slurm echo ::: \"a'b\" '$(false) *' 'c  d')\" = \"a'b\n\\$(false) *\nc  d\" ]",
-        "[ \"$($F parallel --slurm --workdir sub/{} 'pwd; echo $PARALLEL_SEQ' ::: x)\" = \"$PWD/sub/x\n1\" ]",
+        "[ \"$($F parallel --slurm --workdir sub/{} 'pwd; echo $PARALLEL_SEQ {}' ::: x)\" = \"$PWD/sub/x\n1 x\" ]",
         "$F parallel --slurm ./no-such-program {} ::: 1 2; [ $? = 2 ]",
         "$F parallel --slurm --timeout 1 sleep ::: 1000 0; [ $? = 1 ]",
         "$F parallel --slurm --retries 3 'echo >> tries.{}; false' ::: 1; [ $(wc -l < tries.1) = 3 ]",
@@ -122,10 +122,7 @@ fn the_jobs_of_a_dead_node_run_elsewhere() {
          until [ -e hangs ]; do sleep 0.05; done"
     );
     cluster.write("job", &job);
-    // n1 has the script itself.
-    let line = format!(
-        "seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"; code=$?; echo {{1..3}} > /dev/null; (exit $code)"
-    );
+    let line = format!("seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"");
     cluster.submit(&line, &[]);
     wait_until("a job hangs on n2", || cluster.work("hangs").exists());
     cluster.kill_node("n2");
@@ -255,7 +252,43 @@ fn outside_of_a_job_one_is_submitted() {
     let mut dry = cluster.command(env!("CARGO_BIN_EXE_forkless"));
     let script = dry.args(["parallel", "--dry-run", "--slurm=-N2", "echo", ":::", "a b"]).output().expect("forkless");
     let text = String::from_utf8_lossy(&script.stdout);
-    assert!(text.contains("#SBATCH -N2\n") && text.contains(" parallel --slurm echo ::: 'a b'\n"), "{text}");
+    assert!(text.contains("#SBATCH -N2\n") && text.contains(" parallel --slurm echo ::: 'a b' &\n"), "{text}");
     let syntax = cluster.command("sh").args(["-n", "-c", &text]).status().expect("sh");
     assert!(syntax.success(), "{text}");
+}
+
+/// The blocks of code of a section of a page.
+fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split_once(heading).expect("the section").1;
+    let end = section.find("\n## ").unwrap_or(section.len());
+    section[..end].split("```sh\n").skip(1).filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
+}
+
+/// The commands of the documentation run as they are written.
+#[test]
+fn the_documented_commands_run_as_written() {
+    let Some(cluster) = Cluster::start("the_documented_commands_run_as_written") else { return };
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_forkless")).parent().expect("a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("PATH"));
+    let page = include_str!("../../../docs/runner.md");
+    let blocks = blocks(page, "\n### Slurm\n");
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        for name in ["log", "results"] {
+            let _ = std::fs::remove_file(cluster.work(name));
+        }
+        cluster.write("block", &block);
+        let (program, words) = match block.starts_with("#!") {
+            true => ("sbatch", ["--wait", "block"]),
+            false => ("sh", ["-e", "block"]),
+        };
+        let output = cluster.command(program).args(words).env("PATH", &path).output().expect("a shell");
+        assert!(output.status.success(), "{block}{output:?}");
+        let text = cluster.text("results");
+        let mut found: Vec<usize> = text.lines().map(|line| line.parse().expect("a number")).collect();
+        if block.contains("--shard") {
+            found.sort_unstable();
+        }
+        assert!(found == (1..=1000).map(|number| 2 * number).collect::<Vec<_>>(), "{block}{text}");
+    }
 }

@@ -46,14 +46,15 @@ impl Script<'_> {
     /// The text. `--slurm` stands in it without options, and `--dry-run` not at all.
     pub(super) fn text(&self) -> Vec<u8> {
         let mut out = b"#!/bin/sh\n#SBATCH --job-name=forkless --no-kill --open-mode=append\n".to_vec();
-        // All workers get it a minute before the time limit, and start no more jobs.
-        out.extend_from_slice(b"#SBATCH --signal=USR1@60\n");
+        // A minute before the time limit. Without B, the signal would end the jobs, too.
+        out.extend_from_slice(b"#SBATCH --signal=B:USR1@60\n");
         if self.resumes {
             out.extend_from_slice(b"#SBATCH --requeue\n");
         }
         if !self.options.is_empty() {
             out.extend_from_slice(&[b"#SBATCH ", self.options.as_bytes(), b"\n"].concat());
         }
+        out.extend_from_slice(b"trap 'kill -USR1 $pid' USR1\n");
         let variable = [b"PARALLEL_SHELL=", &quoted(self.shell.as_os_str())[..]].concat();
         out.extend_from_slice(&[&variable[..], b" ", &quoted(self.program.as_os_str()), b" parallel"].concat());
         let (mut has_slurm, mut has_dry) = (false, false);
@@ -72,7 +73,10 @@ impl Script<'_> {
         if let Some(input) = &self.input {
             out.extend_from_slice(&[b" < ", &quoted(input.as_os_str())[..]].concat());
         }
-        out.extend_from_slice(b"\ncode=$?\n");
+        // A trap ends a wait; the process has ended when it is no child any more.
+        out.extend_from_slice(
+            b" &\npid=$!\nwhile :; do wait $pid; code=$?; kill -0 $pid 2> /dev/null || break; done\n",
+        );
         if self.resumes {
             let again = format!("[ $code -ne {} ] || scontrol requeue \"$SLURM_JOB_ID\"\n", super::RESUME);
             out.extend_from_slice(again.as_bytes());
@@ -159,7 +163,7 @@ mod tests {
         let text = String::from_utf8(script.text()).expect("UTF-8");
         assert!(text.starts_with("#!/bin/sh\n#SBATCH "));
         assert!(text.contains("#SBATCH -N 3 --time=5\n"), "{text}");
-        let line = "PARALLEL_SHELL=/bin/sh /opt/forkless parallel -k --slurm 'echo '\\''a'\\''' '{}' --slurm=x ::: '' < '/home/a b/input'\n";
+        let line = "PARALLEL_SHELL=/bin/sh /opt/forkless parallel -k --slurm 'echo '\\''a'\\''' '{}' --slurm=x ::: '' < '/home/a b/input' &\n";
         assert!(text.contains(line), "{text}");
         assert!(text.ends_with("[ $code -ne 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\nexit $code\n"), "{text}");
     }
