@@ -17,6 +17,7 @@ pub mod runners;
 pub mod scale;
 pub mod settings;
 pub mod soak;
+pub mod suite;
 pub mod trust;
 pub mod wrappers;
 

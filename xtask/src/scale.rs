@@ -108,7 +108,7 @@ pub fn tables() -> String {
     );
     for nodes in [10, 1000, 10_000] {
         for (job, what) in [(1_000, "1 ms"), (1_000_000, "1 s"), (60_000_000, "1 min")] {
-            let scene = Scene { nodes, slots: 32, jobs_per_slot: 20, job, long: 0, has_slow_nodes: true };
+            let scene = Scene { nodes, slots: 32, jobs_per_slot: 10, job, long: 0, has_slow_nodes: true };
             let seconds = |time: Time| time as f64 / 1e6;
             let (ideal, shards, central) = (scene.ideal(&costs), scene.shards(&costs), scene.central(&costs));
             // Writing to a String cannot fail.
