@@ -36,6 +36,8 @@ pub(super) struct Crew<'a> {
     ran_twice: u64,
     to_srun: Option<OwnedFd>,
     waiting: Vec<u8>,
+    /// When srun last took orders, or none waited.
+    taken: Instant,
     srun: Child,
     answers: OwnedFd,
     lines: Lines,
@@ -76,6 +78,7 @@ impl<'a> Crew<'a> {
             ran_twice: 0,
             to_srun: Some(to_srun),
             waiting: Vec::new(),
+            taken: Instant::now(),
             srun,
             answers,
             lines: Lines::default(),
@@ -104,6 +107,12 @@ impl<'a> Crew<'a> {
                 break;
             }
             is_over = !self.turn(TICK);
+            if !is_over && self.is_stuck() {
+                let words =
+                    "srun takes no more orders since a node was lost: use --resume to run the rest on the others";
+                self.gather.fail(io::Error::other(words));
+                break;
+            }
             if is_over && self.gather.open() > 0 {
                 self.gather.fail(io::Error::other("srun has ended before the jobs: use --resume to run the rest"));
             }
@@ -142,6 +151,13 @@ impl<'a> Crew<'a> {
         let slots = self.nodes.all().map(|node| node.slots).sum();
         self.gather.tick(running, slots);
         is_open
+    }
+
+    /// srun keeps all orders that a dead node has not taken, and reads no more when they are a megabyte. That does not
+    /// change before srun ends.
+    fn is_stuck(&self) -> bool {
+        let has_lost = self.nodes.all().any(|node| node.state == State::Lost);
+        has_lost && !self.waiting.is_empty() && self.taken.elapsed() >= self.lost_after
     }
 
     fn wants_more(&self) -> bool {
@@ -199,10 +215,16 @@ impl<'a> Crew<'a> {
 
     /// Writes orders, as far as srun takes them.
     fn write(&mut self) {
+        if self.waiting.is_empty() {
+            self.taken = Instant::now();
+        }
         let Some(to_srun) = &self.to_srun else { return };
         while !self.waiting.is_empty() {
             match forkless::write_quietly(to_srun, &self.waiting) {
-                Ok(count) => drop(self.waiting.drain(..count)),
+                Ok(count) => {
+                    self.waiting.drain(..count);
+                    self.taken = Instant::now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
@@ -318,7 +340,8 @@ impl<'a> Crew<'a> {
     fn dismiss(&mut self) {
         self.order("quit");
         let has_lost = self.nodes.all().any(|node| node.state == State::Lost);
-        let mut deadline = None;
+        // Workers that cannot be told leave when srun ends.
+        let mut deadline = self.is_stuck().then(Instant::now);
         loop {
             self.write();
             if self.waiting.is_empty() {
