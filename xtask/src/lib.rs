@@ -14,6 +14,7 @@ pub mod preload;
 pub mod real;
 pub mod release;
 pub mod runners;
+pub mod scale;
 pub mod settings;
 pub mod soak;
 pub mod suite;

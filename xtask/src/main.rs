@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
-    soak, suite, trust, wrappers,
+    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
+    settings, soak, suite, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -53,6 +53,8 @@ enum Task {
         #[arg(long)]
         libraries: bool,
     },
+    /// Print the tables of docs/scale.md from its simulation
+    Scale,
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
     /// Make the Node package, for this machine's architecture, in target/node/node_modules/forkless
@@ -114,6 +116,10 @@ fn task() -> Result<()> {
                 dist::command(&place, &target, &[])?;
             }
             return dist::licences(&place);
+        }
+        Task::Scale => {
+            print!("{}", scale::tables());
+            return Ok(());
         }
         Task::Package(options) => return release::make(options, &target),
         Task::Node => {

@@ -48,6 +48,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("parallel", "GNU parallel, one of the compared runners"),
     ("moreutils", "another parallel, one of the compared runners"),
     ("busybox", "its xargs, one of the compared runners"),
+    ("slurm-wlm", "tests of forkless parallel on several nodes"),
+    ("munge", "tests of forkless parallel on several nodes"),
     ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 

@@ -20,6 +20,7 @@
 //! - [`Events`] tells the caller of starts and ends, and may stop the run.
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
 //!   process's own standard output and standard error.
+//! - [`Gather`] keeps order, log and count of jobs that run on other machines; the caller hands them out.
 //! - A [`Control`] stops the run or changes its slots, from a signal handler or another thread.
 //! - The [`Summary`] counts: every job of the source has run, has been skipped because the log says that it is done, or
 //!   was not run. [`Summary::is_complete`] is true only if none was lost.
@@ -73,8 +74,11 @@ mod launch;
 
 mod engine;
 
+mod gather;
+
 pub use control::Control;
 pub use engine::run;
+pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};

@@ -70,6 +70,11 @@ impl Log {
         self
     }
 
+    /// The column Host of the lines that follow.
+    pub(crate) fn set_host(&mut self, host: &str) {
+        host.clone_into(&mut self.host);
+    }
+
     pub(crate) fn write(&mut self, ended: &Ended) -> io::Result<()> {
         let before = self.left.len();
         let Self { host, left, .. } = self;

@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::job::Job;
 use crate::log::{Done, Log};
+use crate::summary::{Ended, Summary};
 use forkless::Command;
 use std::fmt;
 use std::path::PathBuf;
@@ -58,6 +59,28 @@ pub enum Limit {
     Count(u64),
     /// So many of a hundred. Needs [`Source::total`](crate::Source::total); while that is not known, it has no effect.
     Percent(f64),
+}
+
+impl Halt {
+    /// Whether this end, which the summary counts already, reaches the limit.
+    pub(crate) fn is_due(&self, summary: &Summary, ended: &Ended, total: impl FnOnce() -> Option<u64>) -> bool {
+        let counts = match self.on {
+            HaltOn::Fail => ended.is_failure(),
+            HaltOn::Success => !ended.is_failure(),
+            HaltOn::Done => true,
+        };
+        let ended_so_far = summary.ran + summary.not_started;
+        let count = match self.on {
+            HaltOn::Fail => summary.failed,
+            HaltOn::Success => ended_so_far - summary.failed,
+            HaltOn::Done => ended_so_far,
+        };
+        let limit = match self.limit {
+            Limit::Count(limit) => limit as f64,
+            Limit::Percent(percent) => total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0),
+        };
+        counts && count as f64 >= limit
+    }
 }
 
 /// How long a job may run.

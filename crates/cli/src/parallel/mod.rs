@@ -38,6 +38,8 @@ mod plan;
 
 mod semaphore;
 
+mod slurm;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -47,7 +49,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 pub(crate) use options::ParallelOptions;
@@ -98,12 +100,23 @@ fn say(words: impl fmt::Display) {
 }
 
 fn run(options: &ParallelOptions) -> Result<u8, String> {
+    if options.slurm_worker {
+        return slurm::work(options);
+    }
+    if options.slurm.is_some() && !slurm::is_inside() {
+        return slurm::submit(options, |words| say(words));
+    }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
     heed_signals(control).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
-    let summary = forkless_jobs::run(plan.options, &mut *plan.source, &mut plan.report, &mut *plan.sink)
-        .map_err(|error| format!("cannot run: {error}"))?;
+    let (source, report, sink) = (&mut *plan.source, &mut plan.report, &mut *plan.sink);
+    let summary = match options.slurm.is_some() && !options.dry_run {
+        true => slurm::run(options, plan.options, source, report, sink, |words| say(words))?,
+        false => {
+            forkless_jobs::run(plan.options, source, report, sink).map_err(|error| format!("cannot run: {error}"))?
+        }
+    };
     plan.report.end();
     for error in &summary.errors {
         say(format_args!("{error}"));
@@ -121,6 +134,10 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
 fn heed_signals(control: Control) -> io::Result<()> {
     // SIGXFSZ: a log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXFSZ])?;
+    if slurm::is_inside() {
+        // sbatch --signal=B:USR1@60: the job's time is about to end.
+        signals.add_signal(SIGUSR1)?;
+    }
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
         for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
@@ -151,7 +168,8 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
         };
     }
     if summary.stopped.is_some() {
-        return if summary.is_complete() { failed() } else { FAILED };
+        let unfinished = if slurm::is_inside() { slurm::RESUME } else { FAILED };
+        return if summary.is_complete() { failed() } else { unfinished };
     }
     match failed() {
         0 if !summary.is_complete() => FAILED,

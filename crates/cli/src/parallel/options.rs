@@ -14,6 +14,7 @@ const OUTPUT: &str = "Output";
 const LOG: &str = "Log and resumption";
 const PIPE: &str = "Input as blocks (--pipe)";
 const SEMAPHORE: &str = "Semaphore";
+const SLURM: &str = "Slurm";
 
 /// Run COMMAND for each line of input, several at once
 ///
@@ -359,6 +360,18 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = SEMAPHORE, long, aliases = ["st", "semaphoretimeout"], value_name = "SECS", allow_hyphen_values = true)]
     pub(super) semaphore_timeout: Option<String>,
 
+    /// Run jobs on all nodes of this Slurm job, with OPTIONS for srun; outside of a job, submit one, with OPTIONS for sbatch
+    #[arg(help_heading = SLURM, long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true)]
+    pub(super) slurm: Option<Option<OsString>>,
+
+    /// Run a node's jobs elsewhere when it has been silent for DURATION (default: 30)
+    #[arg(help_heading = SLURM, long, value_name = "DURATION", value_parser = values::duration)]
+    pub(super) slurm_timeout: Option<Duration>,
+
+    /// Run the jobs that a run with --slurm gives to this node
+    #[arg(long, hide = true)]
+    pub(super) slurm_worker: bool,
+
     /// Accepted, without effect
     #[arg(long, hide = true)]
     pub(super) gnu: bool,
@@ -388,6 +401,7 @@ Exit codes:
   1-100    so many jobs failed
   101      more than 100 jobs failed
   255      another error
+  75       in a Slurm job: a signal stopped the run; the same command with --resume does the rest
 with --halt: the exit status of the job that ended the run, or the percentage of failed jobs";
 
 /// `None`: never.

@@ -25,6 +25,7 @@ use super::report::Report;
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
 use super::shell::Shell;
+use super::slurm;
 use super::sources::{Combine, Reading, Sources, Stream};
 use super::template::{Fill, Strings, Template};
 use super::values::{self, Trim};
@@ -43,6 +44,9 @@ const MOST_SLOTS: u64 = 10_000;
 
 impl Plan {
     pub(super) fn of(given: &ParallelOptions, control: &Control) -> Result<Self, String> {
+        if given.slurm.is_some() {
+            slurm::check(given)?;
+        }
         let mut options = engine(given, control)?;
         let shard = given.shard.as_deref().map(Shard::parse).transpose()?;
         let is_pipe = given.reads_blocks();
@@ -104,6 +108,7 @@ impl ParallelOptions {
     /// How many jobs run at once.
     pub(super) fn slots(&self) -> Result<usize, String> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cpus = if self.slurm_worker { slurm::cpus(cpus) } else { cpus };
         let text = self.jobs.as_deref().unwrap_or("100%");
         let slots = match values::slots(text, cpus) {
             Err(error) => match fs::read_to_string(text) {
@@ -121,7 +126,7 @@ impl ParallelOptions {
 }
 
 /// The options of the engine.
-fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
+pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
     let output = match (given.ungroup, given.line_buffer) {
         (true, _) => Output::Inherit,
         (_, true) => Output::Lines,
@@ -169,7 +174,7 @@ fn load(text: &str) -> Result<f64, String> {
 
 /// Sets the working directory of a job: its first value. It is made if it is missing; if it cannot be, the launch fails
 /// and names it.
-fn enter(command: &mut forkless::Command, job: &Job) {
+pub(super) fn enter(command: &mut forkless::Command, job: &Job) {
     if let Some(directory) = job.values.first().filter(|directory| !directory.is_empty()) {
         let directory = Path::new(std::ffi::OsStr::from_bytes(directory));
         let _ = fs::create_dir_all(directory);
@@ -290,7 +295,7 @@ fn maker(
     })
 }
 
-fn is_table(path: &Path) -> bool {
+pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "csv" || ending == "tsv" || ending == "json")
 }
 

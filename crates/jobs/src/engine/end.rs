@@ -3,7 +3,7 @@
 use super::{Engine, Finished};
 use crate::job::{Run, Stdin};
 use crate::launch::{is_lack, is_of_launch};
-use crate::options::{HaltOn, HaltWhen, Limit};
+use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
 use crate::source::Flow;
@@ -118,27 +118,10 @@ impl Engine<'_> {
     /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.
     fn halt(&mut self, ended: &Ended) {
         let Some(halt) = self.options.halt else { return };
-        let counts = match halt.on {
-            HaltOn::Fail => ended.is_failure(),
-            HaltOn::Success => !ended.is_failure(),
-            HaltOn::Done => true,
-        };
-        if !counts || self.summary.halted_by.is_some() {
+        if self.summary.halted_by.is_some() {
             return;
         }
-        let ended_so_far = self.summary.ran + self.summary.not_started;
-        let count = match halt.on {
-            HaltOn::Fail => self.summary.failed,
-            HaltOn::Success => ended_so_far - self.summary.failed,
-            HaltOn::Done => ended_so_far,
-        };
-        let limit = match halt.limit {
-            Limit::Count(limit) => limit as f64,
-            Limit::Percent(percent) => {
-                self.source.total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0)
-            }
-        };
-        if count as f64 >= limit {
+        if halt.is_due(&self.summary, ended, || self.source.total()) {
             self.summary.halted_by = Some(ended.ending.numbers());
             self.stop(match halt.when {
                 HaltWhen::Soon => Flow::Soon,

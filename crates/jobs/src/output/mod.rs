@@ -203,7 +203,7 @@ pub(crate) fn read(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
 }
 
 /// Passes bytes on with the tag before each line.
-fn tagged(
+pub(crate) fn tagged(
     tag: &[u8],
     fresh: &mut bool,
     bytes: &[u8],
