@@ -77,6 +77,6 @@ pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
-pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
+pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

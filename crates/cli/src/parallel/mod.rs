@@ -18,6 +18,8 @@ mod change;
 
 mod template;
 
+mod csv;
+
 mod records;
 
 mod sources;
@@ -26,7 +28,11 @@ mod pack;
 
 mod lines;
 
+mod files;
+
 mod blocks;
+
+mod tee;
 
 mod results;
 
@@ -44,15 +50,18 @@ use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::thread;
 
+use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
+use report::{Report, Running};
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;
@@ -100,7 +109,7 @@ fn say(words: impl fmt::Display) {
 fn run(options: &ParallelOptions) -> Result<u8, String> {
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
-    heed_signals(control).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    heed_signals(control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
     let summary = forkless_jobs::run(plan.options, &mut *plan.source, &mut plan.report, &mut *plan.sink)
         .map_err(|error| format!("cannot run: {error}"))?;
@@ -117,22 +126,39 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }
 
-/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended.
-fn heed_signals(control: Control) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
+/// listed. USR2: progress is shown, or no longer.
+fn heed_signals(control: Control, report: &Report) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
+    let (running, progress, ticks) = (report.running.clone(), report.progress.clone(), report.bar || report.eta);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
         for signal in signals.forever() {
             terms += u32::from(signal == SIGTERM);
-            if signal == SIGINT || terms > 1 {
-                control.stop_now();
-            } else {
-                say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
-                control.stop_soon();
+            match signal {
+                SIGUSR1 => list(&running),
+                SIGUSR2 => {
+                    let shows = !progress.fetch_xor(true, Ordering::Relaxed);
+                    control.set_tick((shows || ticks).then_some(plan::TICK));
+                }
+                SIGTERM if terms > 1 && !planted!("second-term-ignored") => control.stop_now(),
+                SIGINT => control.stop_now(),
+                _ => {
+                    say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
+                    control.stop_soon();
+                }
             }
         }
     })?;
     Ok(())
+}
+
+/// Lists the jobs that run on standard error.
+fn list(running: &Running) {
+    let Ok(running) = running.lock() else { return };
+    for command in running.values() {
+        say(String::from_utf8_lossy(command));
+    }
 }
 
 /// As GNU parallel's: the number of failed jobs, or what ended the run early.
