@@ -56,7 +56,7 @@ fn blocks_of_an_ordered_round_go_to_the_jobs_in_turn() {
     let line = "seq 1 60000 | $P --round-robin -k -j2 --block 70000 'if test {#} = 1; then until test -e go; do sleep 0.01; done; \
                 fi; if test {#} = 2; then touch go; fi; head -n 1; cat > /dev/null'";
     let found = output(line);
-    assert_eq!(found, "1\n13036\n", "{found}");
+    assert_eq!(found, "1\n13518\n", "{found}");
 }
 
 #[test]

@@ -34,6 +34,7 @@
 //!   what was not run.
 //! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
+//! - [`Source::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
 //! - Standard output is closed (EPIPE): the run stops at once.
 //! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
 //!   run with the same log runs them again.

@@ -496,6 +496,7 @@ fn blocks(
     if shard.is_some() {
         return Err("--shard: not with --pipe".to_owned());
     }
+    let round = given.round_robin.then(|| round(given, slots)).transpose()?;
     let path = match &asked.sources[..] {
         [Given { origin: Origin::File(path), .. }] => path,
         _ => return Err("--pipe: takes one input, and no values".to_owned()),
@@ -523,9 +524,7 @@ fn blocks(
     if blocks.patience.is_some_and(|time| time < Duration::from_secs(1)) {
         return Err("--block-timeout: must be at least 1 second".to_owned());
     }
-    if given.round_robin {
-        blocks.round = Some(round(given, slots)?);
-    }
+    blocks.round = round;
     let mut files = None;
     if given.cat || given.fifo {
         let parent = given.tmpdir.clone().unwrap_or_else(std::env::temp_dir);

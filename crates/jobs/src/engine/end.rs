@@ -55,7 +55,8 @@ impl Engine<'_> {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
-            Err(error) if is_lack(&error) && killing.is_none() => {
+            // What was written for it is gone with the process, so it would miss that in a later try.
+            Err(error) if is_lack(&error) && killing.is_none() && !matches!(job.stdin, Stdin::Stream(_)) => {
                 self.discard(capture);
                 self.hold(Waiting { job, place, tries: tries - 1, since: None }, error);
                 return;
