@@ -46,6 +46,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("man-db", "tests of the man pages of forkless"),
     ("mandoc", "tests of the man pages of forkless"),
     ("parallel", "GNU parallel, one of the compared runners"),
+    ("libtext-csv-perl", "GNU parallel's --csv"),
     ("moreutils", "another parallel, one of the compared runners"),
     ("busybox", "its xargs, one of the compared runners"),
     ("slurm-wlm", "tests of forkless parallel on several nodes"),

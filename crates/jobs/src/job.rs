@@ -65,6 +65,9 @@ pub enum Stdin {
     File(File),
     /// A pipe with these bytes.
     Bytes(Vec<u8>),
+    /// A pipe with these bytes, and then with those of [`Source::more`](crate::Source::more) while the job runs. Such a job is
+    /// not tried again.
+    Stream(Vec<u8>),
 }
 
 impl Job {

@@ -94,7 +94,7 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
         Stdin::Null => command.stdin(Stdio::null()),
         Stdin::Inherit => command.stdin(Stdio::inherit()),
         Stdin::File(file) => command.stdin(file.try_clone()?),
-        Stdin::Bytes(_) => command.stdin(Stdio::piped()),
+        Stdin::Bytes(_) | Stdin::Stream(_) => command.stdin(Stdio::piped()),
     };
     if options.output != Output::Inherit {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

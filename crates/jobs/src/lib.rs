@@ -37,6 +37,7 @@
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
 //! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB
 //!   of output more are kept in memory. A job that writes more is ended, and has no line in the log.
+//! - [`Source::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
 //! - Standard output is closed (EPIPE): the run stops at once.
 //! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
 //!   run with the same log runs them again.
@@ -83,6 +84,6 @@ pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
-pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
+pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

@@ -53,6 +53,8 @@ pub(crate) struct Feed {
     pub(crate) pipe: ChildStdin,
     pub(crate) bytes: Vec<u8>,
     pub(crate) at: usize,
+    /// The source has further bytes.
+    pub(crate) goes_on: bool,
 }
 
 /// How far the sequence of signals is that ends a job.

@@ -18,6 +18,8 @@ mod change;
 
 mod template;
 
+mod csv;
+
 mod records;
 
 mod sources;
@@ -26,7 +28,11 @@ mod pack;
 
 mod lines;
 
+mod files;
+
 mod blocks;
+
+mod tee;
 
 mod results;
 
@@ -46,15 +52,18 @@ use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::thread;
 
+use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
+use report::{Report, Running};
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;
@@ -108,7 +117,7 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
-    heed_signals(control).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    heed_signals(control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
     let (source, report, sink) = (&mut *plan.source, &mut plan.report, &mut *plan.sink);
     let summary = match options.slurm.is_some() && !options.dry_run {
@@ -130,27 +139,41 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }
 
-/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended.
-fn heed_signals(control: Control) -> io::Result<()> {
+/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
+/// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
+/// shown, or no longer.
+fn heed_signals(control: Control, report: &Report) -> io::Result<()> {
     // SIGXFSZ: a log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGXFSZ])?;
-    if slurm::is_inside() {
-        // sbatch --signal=B:USR1@60: the job's time is about to end.
-        signals.add_signal(SIGUSR1)?;
-    }
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ])?;
+    let (running, progress, ticks) = (report.running.clone(), report.progress.clone(), report.bar || report.eta);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
         for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
             terms += u32::from(signal == SIGTERM);
-            if signal == SIGINT || terms > 1 {
-                control.stop_now();
-            } else {
-                say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
-                control.stop_soon();
+            match signal {
+                SIGUSR1 if !slurm::is_inside() => list(&running),
+                SIGUSR2 => {
+                    let shows = !progress.fetch_xor(true, Ordering::Relaxed);
+                    control.set_tick((shows || ticks).then_some(plan::TICK));
+                }
+                SIGTERM if terms > 1 && !planted!("second-term-ignored") => control.stop_now(),
+                SIGINT => control.stop_now(),
+                _ => {
+                    say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
+                    control.stop_soon();
+                }
             }
         }
     })?;
     Ok(())
+}
+
+/// Lists the jobs that run on standard error.
+fn list(running: &Running) {
+    let Ok(running) = running.lock() else { return };
+    for command in running.values() {
+        say(String::from_utf8_lossy(command));
+    }
 }
 
 /// As GNU parallel's: the number of failed jobs, or what ended the run early.

@@ -44,6 +44,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = INPUT, short = 'C', long, value_name = "REGEX", allow_hyphen_values = true)]
     pub(super) colsep: Option<String>,
 
+    /// Read comma-separated values, in which quotes protect commas and newlines; --colsep: one other byte than a comma
+    #[arg(help_heading = INPUT, long)]
+    pub(super) csv: bool,
+
     /// Take the first line as names of the columns, usable as {NAME}; only `:` or a number of lines for --pipe
     #[arg(help_heading = INPUT, long, value_name = ":")]
     pub(super) header: Option<String>,
@@ -273,7 +277,7 @@ pub(crate) struct ParallelOptions {
     pub(super) total_jobs: Option<u64>,
 
     /// Save output: a directory, a name with replacement strings, or a file .csv, .tsv or .json (- before it: standard output)
-    #[arg(help_heading = OUTPUT, long, value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(help_heading = OUTPUT, long, alias = "res", value_name = "NAME", allow_hyphen_values = true)]
     pub(super) results: Option<OsString>,
 
     /// End with "ran N, failed F, skipped S of N" on standard error
@@ -308,6 +312,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = PIPE, long, alias = "block-size", value_name = "SIZE", value_parser = values::size)]
     pub(super) block: Option<u64>,
 
+    /// After DURATION, at least 1 s, take the whole records that have come as a block (default: wait)
+    #[arg(help_heading = PIPE, long, alias = "bt", value_name = "DURATION", value_parser = values::duration)]
+    pub(super) block_timeout: Option<Duration>,
+
     /// Start of a record
     #[arg(help_heading = PIPE, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) recstart: Option<OsString>,
@@ -335,6 +343,10 @@ pub(crate) struct ParallelOptions {
     /// Give the block as a FIFO, named {}
     #[arg(help_heading = PIPE, long)]
     pub(super) fifo: bool,
+
+    /// Give all of standard input to each job
+    #[arg(help_heading = PIPE, long)]
+    pub(super) tee: bool,
 
     /// Wait until fewer than --jobs commands with the same --id run, then run COMMAND in the background
     #[arg(help_heading = SEMAPHORE, long)]

@@ -112,37 +112,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes to a job's standard input.
-    pub(super) fn feed(&mut self, slot: usize) {
-        let Slot::Running(running) = &mut self.slots[slot] else { return };
-        let Some(feed) = &mut running.feed else { return };
-        loop {
-            if feed.at == feed.bytes.len() {
-                break;
-            }
-            match forkless::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
-                Ok(count) => feed.at += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let token = Token { kind: Kind::In, slot, turn: running.turn };
-                    match self.wake.add(&feed.pipe, token) {
-                        Ok(()) => return,
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return,
-                        Err(error) => {
-                            self.fail(error);
-                            break;
-                        }
-                    }
-                }
-                // It does not want the rest.
-                Err(_) => break,
-            }
-        }
-        if let Slot::Running(running) = &mut self.slots[slot] {
-            running.feed = None;
-        }
-    }
-
     /// Handles the output of the jobs that have ended.
     pub(super) fn settle(&mut self) {
         for mut finished in std::mem::take(&mut self.ended) {
@@ -200,6 +169,7 @@ impl Engine<'_> {
     /// A job without output has had its turn.
     pub(super) fn pass_over(&mut self, seq: u64) {
         self.summary.done_before += 1;
+        self.source.closed(seq);
         if self.options.keep_order {
             if seq == self.output.due {
                 self.advance();

@@ -60,7 +60,8 @@ impl Engine<'_> {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
-            Err(error) if is_lack(&error) && killing.is_none() => {
+            // What was written for it is gone with the process, so it would miss that in a later try.
+            Err(error) if is_lack(&error) && killing.is_none() && !matches!(job.stdin, Stdin::Stream(_)) => {
                 self.discard(capture);
                 self.hold(Waiting { job, place, tries: tries - 1, since: None }, error);
                 return;
@@ -81,7 +82,8 @@ impl Engine<'_> {
 
     /// A job has ended, in one way or another. One that was `cut_short` by the end of the run has no line in the log.
     pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>, cut_short: bool) {
-        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue {
+        let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
+        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue && !streamed {
             self.events.again(&ended);
             self.discard(capture);
             let slot = ended.place.slot - 1;
@@ -95,6 +97,7 @@ impl Engine<'_> {
             _ => self.summary.ran += 1,
         }
         self.summary.failed += u64::from(ended.is_failure());
+        self.source.closed(ended.place.seq);
         let flow = self.events.finished(&ended);
         self.stop(flow);
         self.halt(&ended);

@@ -19,6 +19,8 @@ mod start;
 
 mod end;
 
+mod feed;
+
 mod capture;
 
 mod limits;
@@ -70,6 +72,7 @@ struct Engine<'a> {
     /// Jobs that have ended, and whose output has not been handled.
     ended: Vec<Finished>,
     output: Waiters,
+    streams: feed::Streams,
     /// When a signal or a time limit is due.
     deadline: Option<Instant>,
     runtimes: limits::Runtimes,
@@ -139,6 +142,7 @@ impl<'a> Engine<'a> {
             delayed: None,
             ended: Vec::new(),
             output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new() },
+            streams: feed::Streams::default(),
             deadline: None,
             runtimes: limits::Runtimes::default(),
             begun,
@@ -157,6 +161,7 @@ impl<'a> Engine<'a> {
             self.obey();
             // The next jobs first: they run while the output of the last ones is handled.
             let more = self.start();
+            self.serve();
             let was_full = self.is_window_full();
             self.settle();
             self.look_at_the_clock();
@@ -175,6 +180,9 @@ impl<'a> Engine<'a> {
             }
             if self.unwatched > 0 {
                 self.ask_unwatched();
+            }
+            if self.input_due().is_some_and(|due| due <= Instant::now()) {
+                self.input_came();
             }
         }
         self.finish();
@@ -204,24 +212,21 @@ impl<'a> Engine<'a> {
             self.delayed.filter(|_| launches),
             self.deadline,
             self.next_tick,
+            self.input_due(),
             self.output.quiet.front().map(|(launched, ..)| *launched + capture::QUIET),
         ];
         let first = times.into_iter().flatten().min();
         let now = first.map(|_| Instant::now());
         let left = first.zip(now).map(|(first, now)| first.saturating_duration_since(now));
         let ask = (self.unwatched > 0).then_some(ASK);
-        [left, ask].into_iter().flatten().min()
+        let now = self.streams.is_busy.then_some(Duration::ZERO);
+        [left, ask, now].into_iter().flatten().min()
     }
 
     fn handle(&mut self, token: Token) {
         match token.kind {
             Kind::Control => self.control.slept(),
-            Kind::Source => {
-                if let Some(fd) = self.source.waits_for() {
-                    self.wake.remove(fd);
-                }
-                self.input = Supply::MayHave;
-            }
+            Kind::Source => self.input_came(),
             kind if matches!(&self.slots[token.slot], Slot::Running(job) if job.turn == token.turn) => match kind {
                 Kind::Child => self.reap(token.slot),
                 Kind::In => self.feed(token.slot),
@@ -236,6 +241,10 @@ impl<'a> Engine<'a> {
     fn obey(&mut self) {
         self.options.slots = self.control.slots(self.options.slots);
         self.stop(self.control.flow());
+        if let Some(tick) = self.control.take_tick() {
+            self.options.tick = tick;
+            self.next_tick = tick.map(|_| Instant::now());
+        }
         if let Some(signal) = self.control.take_signal() {
             for slot in &mut self.slots {
                 if let Slot::Running(running) = slot {
@@ -250,6 +259,7 @@ impl<'a> Engine<'a> {
         if flow > self.flow {
             self.flow = flow;
             self.summary.stopped = Some(flow);
+            self.source.stopped();
             if flow == Flow::Now {
                 self.end_all();
             }
@@ -288,7 +298,8 @@ impl<'a> Engine<'a> {
             self.summary.skipped += self.waiting as u64;
         }
         self.summary.total = self.seq;
-        if self.input != Supply::End && !self.summary.unread && !planted!("jobs-unread-not-counted") {
+        let left = self.input != Supply::End || self.streams.any;
+        if left && !self.summary.unread && !planted!("jobs-unread-not-counted") {
             match self.source.left() {
                 Some(left) => {
                     self.summary.skipped += left;

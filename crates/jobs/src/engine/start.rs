@@ -81,7 +81,7 @@ impl Engine<'_> {
         (free < self.options.slots).then_some(free)
     }
 
-    fn source_failed(&mut self, error: io::Error) {
+    pub(super) fn source_failed(&mut self, error: io::Error) {
         self.fail(error);
         self.stop(Flow::Soon);
         self.summary.unread = true;
@@ -94,6 +94,8 @@ impl Engine<'_> {
         };
         match answer {
             Ok(()) => self.input = Supply::Later,
+            // The streams of jobs wait for it, too.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.input = Supply::Later,
             // A regular file is always readable.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => self.source_failed(error),
@@ -191,14 +193,18 @@ impl Engine<'_> {
     /// What is to be written to the job's standard input.
     fn feed_of(&mut self, job: &mut crate::Job, child: &mut Child) -> Option<Feed> {
         let pipe = child.stdin.take()?;
-        let crate::Stdin::Bytes(bytes) = &mut job.stdin else { return None };
+        let (bytes, goes_on) = match &mut job.stdin {
+            crate::Stdin::Bytes(bytes) => (bytes, false),
+            crate::Stdin::Stream(bytes) => (bytes, true),
+            _ => return None,
+        };
         if let Err(error) = fcntl_setfl(&pipe, OFlags::NONBLOCK) {
             self.fail(error.into());
             return None;
         }
         // Only a job that may be tried again needs them again.
-        let bytes = if self.options.tries > 1 { bytes.clone() } else { std::mem::take(bytes) };
-        Some(Feed { pipe, bytes, at: 0 })
+        let bytes = if self.options.tries > 1 && !goes_on { bytes.clone() } else { std::mem::take(bytes) };
+        Some(Feed { pipe, bytes, at: 0, goes_on })
     }
 
     /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.
