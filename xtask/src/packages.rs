@@ -48,6 +48,9 @@ const DEBIAN: &[(&str, &str)] = &[
     ("parallel", "GNU parallel, one of the compared runners"),
     ("moreutils", "another parallel, one of the compared runners"),
     ("busybox", "its xargs, one of the compared runners"),
+    ("gearman-job-server", "tests of forkless gearman-worker and parallel --gearman: the server"),
+    ("gearman-tools", "tests of forkless gearman-worker: the stock client and worker"),
+    ("openssl", "tests of forkless gearman-worker: another AES"),
     ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 

@@ -20,6 +20,7 @@
 //! - [`Events`] tells the caller of starts and ends, and may stop the run.
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
 //!   process's own standard output and standard error.
+//! - A [`Remote`] runs the jobs elsewhere. Order, log, limits and summary stay the same.
 //! - A [`Control`] stops the run or changes its slots, from a signal handler or another thread.
 //! - The [`Summary`] counts: every job of the source has run, has been skipped because the log says that it is done, or
 //!   was not run. [`Summary::is_complete`] is true only if none was lost.
@@ -53,6 +54,8 @@ mod input;
 
 mod options;
 
+mod remote;
+
 mod control;
 
 mod log;
@@ -77,6 +80,7 @@ pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
+pub use remote::{Away, Remote};
 pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

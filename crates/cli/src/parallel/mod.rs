@@ -6,7 +6,7 @@ mod refused;
 
 mod grammar;
 
-mod values;
+pub(crate) mod values;
 
 mod shell;
 
@@ -38,6 +38,8 @@ mod plan;
 
 mod semaphore;
 
+mod gearman;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -53,6 +55,7 @@ use signal_hook::iterator::Signals;
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
+pub(crate) use plan::slots;
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;

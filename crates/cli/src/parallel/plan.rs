@@ -14,6 +14,7 @@ use rustix::process::{Resource, getpriority_process, getrlimit};
 use super::blocks::{Blocks, Borders};
 use super::bytes;
 use super::change::regular;
+use super::gearman::{self, Feeder};
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
@@ -57,7 +58,17 @@ impl Plan {
             _ => Vec::new(),
         };
         strings.name(&names);
-        let shell = Shell::find()?;
+        let shell = match &given.gearman {
+            // That of the workers.
+            Some(server) => {
+                gearman::check(given)?;
+                if !given.dry_run {
+                    options.remote = Some(Box::new(Feeder::new(server)?));
+                }
+                Shell::standard()
+            }
+            None => Shell::find()?,
+        };
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
         let sink = sink(given, &names, shard, maker.results.is_some())?;
         let log = LogFile::of(given, shard)?;
@@ -103,21 +114,28 @@ impl ParallelOptions {
 
     /// How many jobs run at once.
     pub(super) fn slots(&self) -> Result<usize, String> {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let text = self.jobs.as_deref().unwrap_or("100%");
-        let slots = match values::slots(text, cpus) {
-            Err(error) => match fs::read_to_string(text) {
-                Ok(content) => values::slots(&content, cpus)?,
-                Err(_) => return Err(format!("--jobs: {error}")),
-            },
-            Ok(slots) => slots,
-        };
-        Ok(slots.unwrap_or_else(|| {
-            // Each job takes up to four descriptors.
-            let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
-            files.clamp(1, MOST_SLOTS) as usize
-        }))
+        match (&self.jobs, &self.gearman) {
+            (None, Some(_)) => Ok(gearman::SLOTS),
+            (jobs, _) => slots(jobs.as_deref().unwrap_or("100%")),
+        }
     }
+}
+
+/// The number of jobs that a text asks for, or a file that it names.
+pub(crate) fn slots(text: &str) -> Result<usize, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let slots = match values::slots(text, cpus) {
+        Err(error) => match fs::read_to_string(text) {
+            Ok(content) => values::slots(&content, cpus)?,
+            Err(_) => return Err(format!("--jobs: {error}")),
+        },
+        Ok(slots) => slots,
+    };
+    Ok(slots.unwrap_or_else(|| {
+        // Each job takes up to four descriptors.
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        files.clamp(1, MOST_SLOTS) as usize
+    }))
 }
 
 /// The options of the engine.

@@ -105,6 +105,10 @@ impl Engine<'_> {
         if self.options.dry_run {
             return self.pretend(waiting);
         }
+        if self.options.remote.is_some() {
+            self.send_away(waiting);
+            return true;
+        }
         let slot = waiting.place.slot - 1;
         let (clock, started) = (SystemTime::now(), Instant::now());
         let launched = match self.launcher.launch(&waiting.job, &mut self.options, started) {
@@ -150,7 +154,7 @@ impl Engine<'_> {
         if fed {
             self.feed(slot);
         }
-        self.launched(started);
+        self.launched(started, slot);
         true
     }
 
@@ -160,19 +164,24 @@ impl Engine<'_> {
             return None;
         }
         let (out, err) = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
+        let copies = self.copies(job, seq);
+        Some(Box::new(Capture::new(out, err, copies, self.options.most_output)))
+    }
+
+    /// The files that get a second copy of a job's output.
+    pub(super) fn copies(&mut self, job: &crate::Job, seq: u64) -> [Option<File>; 2] {
         let copies = job.results.as_ref().map(|directory| {
             std::fs::create_dir_all(directory)?;
             std::fs::write(directory.join("seq"), seq.to_string())?;
             io::Result::Ok([File::create(directory.join("stdout"))?, File::create(directory.join("stderr"))?])
         });
-        let copies = match copies.transpose() {
+        match copies.transpose() {
             Ok(copies) => copies.map_or([None, None], |copies| copies.map(Some)),
             Err(error) => {
                 self.fail(io::Error::new(error.kind(), format!("the results of job {seq}: {error}")));
                 [None, None]
             }
-        };
-        Some(Box::new(Capture::new(out, err, copies)))
+        }
     }
 
     /// What is to be written to the job's standard input.

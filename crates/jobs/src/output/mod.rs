@@ -6,6 +6,7 @@ pub(crate) mod spill;
 
 use crate::job::Job;
 use crate::source::{Sink, Stream};
+use forkless_core::planted;
 use kept::Kept;
 use rustix::io::{Errno, ioctl_fionread};
 use spill::Spill;
@@ -26,6 +27,8 @@ pub(crate) struct Capture {
     /// The job's head has been written.
     headed: bool,
     pub(crate) received: u64,
+    /// So many bytes of it are kept.
+    most: u64,
 }
 
 /// One of its streams.
@@ -52,7 +55,12 @@ pub(crate) struct Way<'a> {
 }
 
 impl Capture {
-    pub(crate) fn new(out: Option<OwnedFd>, err: Option<OwnedFd>, copies: [Option<File>; 2]) -> Self {
+    pub(crate) fn new(
+        out: Option<OwnedFd>,
+        err: Option<OwnedFd>,
+        copies: [Option<File>; 2],
+        most: Option<u64>,
+    ) -> Self {
         let [first, second] = copies;
         let captured = |stream, pipe, copy| Captured {
             stream,
@@ -64,7 +72,15 @@ impl Capture {
             copy,
         };
         let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
-        Self { streams, headed: false, received: 0 }
+        Self { streams, headed: false, received: 0, most: most.unwrap_or(u64::MAX) }
+    }
+
+    /// Output that has come as a whole, as from another machine.
+    pub(crate) fn whole(out: Vec<u8>, err: Vec<u8>, copies: [Option<File>; 2]) -> Self {
+        let mut capture = Self::new(None, None, copies, None);
+        let [first, second] = &mut capture.streams;
+        (first.message, second.message) = (out, err);
+        capture
     }
 
     /// Keeps what a shell would have written after the program's end, and returns the status.
@@ -77,7 +93,7 @@ impl Capture {
     /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
     /// writing or keeping them.
     pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
-        self.received += bytes.len() as u64;
+        let bytes = within(bytes, &mut self.received, self.most);
         let one = &mut self.streams[index];
         let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
         if copied.is_err() {
@@ -135,7 +151,7 @@ impl Capture {
             }
             let message = std::mem::take(&mut one.message);
             let mut rest = |bytes: &[u8]| {
-                self.received += bytes.len() as u64;
+                let bytes = within(bytes, &mut self.received, self.most);
                 let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
                 let taken = if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) };
                 copied.and(taken)
@@ -168,6 +184,13 @@ impl Captured {
         let stream = self.stream;
         tagged(&way.job.tag, &mut self.fresh, bytes, |piece| way.sink.write(way.seq, stream, piece))
     }
+}
+
+/// The part of some bytes that is below the limit, after those that have been received. Counts them all.
+fn within<'a>(bytes: &'a [u8], received: &mut u64, most: u64) -> &'a [u8] {
+    let left = if planted!("output-limit-not-kept") { u64::MAX } else { most.saturating_sub(*received) };
+    *received += bytes.len() as u64;
+    &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))]
 }
 
 /// Writes the job's head.
