@@ -15,4 +15,7 @@ pub mod cipher;
 
 pub mod monitoring;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
+
 pub use link::{Happening, Link, Trust};

@@ -120,6 +120,10 @@ impl End<'_> {
             Self::Exited(NOT_EXECUTABLE, ..) => {
                 bounds(NOT_EXECUTABLE, " Make sure the plugin you're trying to run is executable.")
             }
+            // A shell reports a signal so.
+            Self::Exited(code, ..) if (1..=64).contains(&(code - SIGNALLED)) => {
+                Self::Killed(code - SIGNALLED).verdict(sort, worker)
+            }
             Self::Exited(code, ..) => bounds(*code, ""),
             Self::Killed(signal) => {
                 bounds(SIGNALLED + signal, &format!(" Plugin exited by signal {}.", name_of(*signal)))
@@ -225,6 +229,8 @@ mod tests {
             out("127 is out of bounds. Make sure the plugin you're trying to run actually exists.")
         );
         assert_eq!(verdict(End::Killed(9)), out("137 is out of bounds. Plugin exited by signal SIGKILL."));
+        assert_eq!(verdict(End::Exited(137, b"", b"")), verdict(End::Killed(9)));
+        assert_eq!(verdict(End::Exited(255, b"", b"")), out("255 is out of bounds."));
         assert_eq!(verdict(End::TimedOut), (2, "(Service Check Timed Out On Worker: w)".to_owned()));
         let host = End::TimedOut.verdict(Sort::Host, "w");
         assert_eq!(host, (2, "(Host Check Timed Out On Worker: w)".to_owned()));
