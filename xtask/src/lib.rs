@@ -16,6 +16,7 @@ pub mod release;
 pub mod runners;
 pub mod settings;
 pub mod soak;
+pub mod suite;
 pub mod trust;
 pub mod wrappers;
 

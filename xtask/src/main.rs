@@ -2,13 +2,12 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, count, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners,
-    settings, soak, trust, wrappers,
+    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
+    soak, suite, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -25,6 +24,9 @@ enum Task {
         /// Install no packages; tests that need a missing one are skipped
         #[arg(long)]
         no_install: bool,
+        /// Run tests that have failed once more, alone; one that passes then is reported as flaky
+        #[arg(long)]
+        retry: bool,
         /// Arguments of the test harness, such as names of tests
         names: Vec<String>,
     },
@@ -81,7 +83,18 @@ enum Task {
     Trust,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    // Without a backtrace of anyhow's, which would hide the results before it.
+    task().map_or_else(
+        |error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn task() -> Result<()> {
     let options = Options::parse();
     // Their relative paths refer to the caller's working directory.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
@@ -120,8 +133,8 @@ fn main() -> Result<()> {
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
     std::env::set_current_dir(Path::new(&here).join(".."))?;
     match options.task {
-        Task::Test { no_install, names } => {
-            test(&names, if no_install { Install::Nothing } else { Install::Missing }, &target)
+        Task::Test { no_install, retry, names } => {
+            test(&names, if no_install { Install::Nothing } else { Install::Missing }, retry, &target)
         }
         Task::Ci => ci(&target),
         Task::Record { words } => record(&words, &target),
@@ -140,7 +153,7 @@ fn ci(target: &Path) -> Result<()> {
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[], Install::Missing, target)?;
+    test(&[], Install::Missing, true, target)?;
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
@@ -176,39 +189,22 @@ enum Install {
 /// Installs packages that tests need, runs `cargo test` for the workspace and prints the totals.
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
-fn test(names: &[String], install: Install, target: &Path) -> Result<()> {
+fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
     if install == Install::Missing {
         packages::debian()?;
         packages::unpack(target)?;
     }
-    let mut command =
-        cargo(&["test", "--workspace", "--features", FEATURES, "--locked", "--no-fail-fast", "--", "--show-output"]);
-    command.args(names).env(modules::RUN, &*modules::THIS_RUN);
-    if install == Install::Nothing {
-        command.env(packages::NO_INSTALL, "1");
-    }
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
-        let line = line?;
-        println!("{line}");
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            passed += count(counts, "passed");
-            failed += count(counts, "failed");
-            skipped += count(counts, "ignored");
-        } else if line.starts_with("SKIPPED:") {
-            skipped += 1;
+    let command = || {
+        let mut command = cargo(&["test", "--workspace", "--features", FEATURES, "--locked"]);
+        command.env(modules::RUN, &*modules::THIS_RUN);
+        if install == Install::Nothing {
+            command.env(packages::NO_INSTALL, "1");
         }
-    }
-    let status = child.wait()?;
-    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
-    if !status.success() || failed > 0 {
-        bail!("some tests failed");
-    }
-    if passed == 0 {
-        bail!("no test ran");
-    }
-    Ok(())
+        command
+    };
+    // Cargo shows the progress of the build only on a terminal.
+    step("build", command().arg("--no-run"))?;
+    suite::run(command, names, retry)
 }
 
 fn require(program: &str, why: &str) -> Result<()> {

@@ -82,7 +82,7 @@ fn command(options: &[&str], program: &[&str]) -> Command {
 /// Prints the number of each signal that it gets, and exits with 0 at TERM.
 const NAMES_SIGNALS: &str = r#"use POSIX; $| = 1;
     for my $n (1 .. 31, 34 .. 64) { next if $n == 9 || $n == 19;
-        my $action = POSIX::SigAction->new(sub { syswrite STDOUT, "$n\n"; exit 0 if $n == 15 });
+        my $action = POSIX::SigAction->new(sub { 1 until syswrite STDOUT, "$n\n"; exit 0 if $n == 15 });
         $action->safe(1); POSIX::sigaction($n, $action) or die $n }
     print "ready\n"; sleep 1 while 1"#;
 
@@ -124,7 +124,8 @@ fn value_of_a_queued_signal_is_forwarded() {
 
 #[test]
 fn two_signals_at_once_both_reach_the_program() {
-    let script = r#"$| = 1; $SIG{$_} = sub { syswrite STDOUT, "$_[0]\n"; exit 3 if ++$n == 2 } for qw(USR1 USR2); print "ready\n"; sleep 1 while 1"#;
+    // A signal that waits ends a write to a terminal with EINTR.
+    let script = r#"$| = 1; $SIG{$_} = sub { 1 until syswrite STDOUT, "$_[0]\n"; exit 3 if ++$n == 2 } for qw(USR1 USR2); print "ready\n"; sleep 1 while 1"#;
     for place in PLACES {
         let mut run = Run::start(place, &["perl", "-e", script]);
         run.kill(libc::SIGUSR2);

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    io,
+    fs, io,
     os::{fd::AsFd, unix::process::ExitStatusExt},
     process::ExitStatus,
     time::{Duration, Instant},
 };
 
 use forkless::{Change, Child, Command};
-use forkless_core::sys;
+use forkless_core::sys::{self, signal::bit};
 use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -280,7 +280,12 @@ impl Watch {
     fn lend(&mut self, child: &mut Child) -> bool {
         let done = self.foreground.as_mut().is_some_and(Foreground::lend);
         if done {
+            // SIGCONT discards the stop signals that wait: signal(7). A Ctrl-Z among them is sent again.
+            let is_to_stop = is_pending(child.id(), SIGTSTP);
             let _ = self.to.send(child, SIGCONT, None);
+            if is_to_stop {
+                let _ = self.to.send(child, SIGTSTP, None);
+            }
         }
         done
     }
@@ -434,6 +439,13 @@ fn news(child: &mut Child) -> io::Result<Option<News>> {
             _ => return Ok(news),
         }
     }
+}
+
+/// Does the signal wait for the process? False without a procfs.
+fn is_pending(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set & bit(signal) != 0)
 }
 
 /// Polls the files until one is ready or the time is up (None: no limit). Returns the events of each file.

@@ -30,7 +30,7 @@ pub(crate) const CTRL_BACKSLASH: &str = "\x1c";
 pub(crate) const CTRL_D: &str = "\x04";
 
 /// The prompt of the shells. Typed lines do not contain it.
-const PROMPT: &str = "ready$ ";
+pub(crate) const PROMPT: &str = "ready$ ";
 
 /// A program on a terminal.
 pub(crate) struct Session {
@@ -100,12 +100,19 @@ impl Session {
 
     /// Waits until the text is shown, after what was expected before. Returns what was shown up to there.
     pub(crate) fn expect(&mut self, wanted: &str) -> String {
+        let seen = self.seen;
+        self.expect_first(&[wanted]);
+        self.shown[seen..self.seen].to_owned()
+    }
+
+    /// Waits until one of the texts is shown; the first of them.
+    pub(crate) fn expect_first<'a>(&mut self, wanted: &[&'a str]) -> &'a str {
         let deadline = Instant::now() + LIMIT;
         loop {
-            if let Some(at) = self.shown[self.seen..].find(wanted) {
-                let end = self.seen + at + wanted.len();
-                let text = self.shown[self.seen..end].to_owned();
-                self.seen = end;
+            let rest = &self.shown[self.seen..];
+            let found = wanted.iter().filter_map(|text| rest.find(text).map(|at| (at, *text))).min();
+            if let Some((at, text)) = found {
+                self.seen += at + text.len();
                 return text;
             }
             match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
