@@ -18,7 +18,7 @@ const SAFETY: &str = "Safety";
 #[derive(Args, Debug)]
 #[command(
     after_help = AFTER,
-    override_usage = "forkless gearman-worker HOST:PORT (--function NAME | --checks[=QUEUES])... [OPTIONS]"
+    override_usage = "forkless gearman-worker HOST:PORT --function NAME | --checks [OPTIONS]"
 )]
 pub(crate) struct GearmanWorkerOptions {
     /// Run the lines of the queue NAME; may be repeated
