@@ -51,6 +51,9 @@ const DEBIAN: &[(&str, &str)] = &[
     ("busybox", "its xargs, one of the compared runners"),
     ("slurm-wlm", "tests of forkless parallel on several nodes"),
     ("munge", "tests of forkless parallel on several nodes"),
+    ("gearman-job-server", "tests of forkless gearman-worker and parallel --gearman: the server"),
+    ("gearman-tools", "tests of forkless gearman-worker: the stock client and worker"),
+    ("openssl", "tests of forkless gearman-worker: another AES"),
     ("rakudo", "the curve of Raku in cargo xtask background"),
 ];
 

@@ -21,6 +21,7 @@
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
 //!   process's own standard output and standard error.
 //! - [`Gather`] keeps order, log and count of jobs that run on other machines; the caller hands them out.
+//! - A [`Remote`] runs the jobs elsewhere. Order, log, limits and summary stay the same.
 //! - A [`Control`] stops the run or changes its slots, from a signal handler or another thread.
 //! - The [`Summary`] counts: every job of the source has run, has been skipped because the log says that it is done, or
 //!   was not run. [`Summary::is_complete`] is true only if none was lost.
@@ -57,6 +58,8 @@ mod input;
 
 mod options;
 
+mod remote;
+
 mod control;
 
 mod log;
@@ -84,6 +87,7 @@ pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
+pub use remote::{Away, Remote};
 pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

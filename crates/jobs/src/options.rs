@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::job::Job;
 use crate::log::{Done, Log};
+use crate::remote::Remote;
 use crate::summary::{Ended, Summary};
 use forkless::Command;
 use std::fmt;
@@ -141,6 +142,11 @@ pub struct Options {
     pub memory: usize,
     /// How many jobs may be ahead of the one whose output is due, with `keep_order` (default: 16,384).
     pub window: usize,
+    /// How many bytes of each job's output are kept, standard output and standard error together (default: all). The
+    /// rest is read and dropped; [`Ended::received`](crate::Ended) counts it.
+    pub most_output: Option<u64>,
+    /// Runs the jobs elsewhere. Nothing is launched here then.
+    pub remote: Option<Box<dyn Remote>>,
     /// Where output is kept that is too much for memory (default: `$TMPDIR`, else `/tmp`).
     pub temporary: PathBuf,
 }
@@ -176,6 +182,8 @@ impl Default for Options {
             patience: Duration::from_secs(60),
             memory: 1 << 20,
             window: 1 << 14,
+            most_output: None,
+            remote: None,
             temporary: std::env::temp_dir(),
         }
     }

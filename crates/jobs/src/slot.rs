@@ -15,6 +15,17 @@ pub(crate) enum Slot {
     /// A job whose launch has failed for now, or that is tried again.
     Waiting(Box<Waiting>),
     Running(Box<Running>),
+    /// A job that runs elsewhere.
+    Away(Box<Absent>),
+}
+
+pub(crate) struct Absent {
+    pub(crate) job: Job,
+    pub(crate) place: Place,
+    /// How often it has been submitted.
+    pub(crate) tries: u32,
+    pub(crate) started: Instant,
+    pub(crate) clock: SystemTime,
 }
 
 pub(crate) struct Waiting {

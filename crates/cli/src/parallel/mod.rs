@@ -6,7 +6,7 @@ mod refused;
 
 mod grammar;
 
-mod values;
+pub(crate) mod values;
 
 mod shell;
 
@@ -45,6 +45,7 @@ mod plan;
 mod semaphore;
 
 mod slurm;
+mod gearman;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -64,6 +65,7 @@ pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
 use report::{Report, Running};
+pub(crate) use plan::slots;
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;

@@ -164,6 +164,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = COMMAND, short = 'q', long)]
     pub(super) quote: bool,
 
+    /// Run the jobs on the workers of a Gearman server: forkless gearman-worker, or others (default QUEUE: forkless)
+    #[arg(help_heading = JOBS, long, value_name = "HOST:PORT[/QUEUE]")]
+    pub(super) gearman: Option<String>,
+
     /// Run N jobs at once: N, +N or -N from the number of CPUs, N%, 0 (as many as possible) or a file with one of these
     #[arg(help_heading = JOBS, short = 'j', short_alias = 'P', long, alias = "max-procs", value_name = "N", allow_hyphen_values = true)]
     pub(super) jobs: Option<String>,

@@ -17,6 +17,7 @@ use super::blocks::{Blocks, Borders, Round};
 use super::bytes;
 use super::change::regular;
 use super::files::Files;
+use super::gearman::{self, Feeder};
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
@@ -69,7 +70,17 @@ impl Plan {
             _ => Vec::new(),
         };
         strings.name(&names);
-        let shell = Shell::find()?;
+        let shell = match &given.gearman {
+            // That of the workers.
+            Some(server) => {
+                gearman::check(given)?;
+                if !given.dry_run {
+                    options.remote = Some(Box::new(Feeder::new(server)?));
+                }
+                Shell::standard()
+            }
+            None => Shell::find()?,
+        };
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
         let sink = sink(given, &names, shard, maker.results.is_some())?;
         let log = LogFile::of(given, shard)?;
@@ -129,19 +140,12 @@ impl ParallelOptions {
 
     /// How many jobs run at once.
     pub(super) fn slots(&self) -> Result<usize, String> {
+        if self.jobs.is_none() && self.gearman.is_some() {
+            return Ok(gearman::SLOTS);
+        }
         // Jobs of --tee wait for each other.
         let text = self.jobs.as_deref().unwrap_or(if self.tee { "0" } else { "100%" });
-        let of = |text: &str| match self.slurm_worker {
-            true => slots_on(text, slurm::cpus(cpus())),
-            false => slots_of(text),
-        };
-        match of(text) {
-            Err(error) => match fs::read_to_string(text) {
-                Ok(content) => of(&content).map_err(|error| format!("--jobs {text}: {error}")),
-                Err(_) => Err(format!("--jobs: {error}")),
-            },
-            Ok(slots) => Ok(slots),
-        }
+        slots_or_file(text, if self.slurm_worker { slurm::cpus(cpus()) } else { cpus() })
     }
 
     /// The file with the number of jobs, if it is in one.
@@ -153,6 +157,18 @@ impl ParallelOptions {
 /// The number of slots that a text names, on this machine.
 pub(super) fn slots_of(text: &str) -> Result<usize, String> {
     slots_on(text, cpus())
+}
+
+/// The number of slots that a text asks for, or a file that it names.
+pub(crate) fn slots(text: &str) -> Result<usize, String> {
+    slots_or_file(text, cpus())
+}
+
+fn slots_or_file(text: &str, cpus: usize) -> Result<usize, String> {
+    slots_on(text, cpus).or_else(|error| match fs::read_to_string(text) {
+        Ok(content) => slots_on(&content, cpus).map_err(|error| format!("--jobs {text}: {error}")),
+        Err(_) => Err(format!("--jobs: {error}")),
+    })
 }
 
 fn cpus() -> usize {

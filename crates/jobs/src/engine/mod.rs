@@ -25,6 +25,8 @@ mod capture;
 
 mod limits;
 
+mod away;
+
 /// Runs all jobs of a source.
 ///
 /// Returns when every job that was launched has ended, and its output has been written.
@@ -121,6 +123,12 @@ impl<'a> Engine<'a> {
         let wake = Wake::new()?;
         wake.add(&control, Token::of_run(Kind::Control))?;
         options.slots = options.slots.max(1);
+        if let Some(remote) = &options.remote {
+            wake.add(remote.waits_for(), Token::of_run(Kind::Remote))?;
+            if options.output == Output::Inherit {
+                options.output = Output::Group;
+            }
+        }
         let captures = options.output != Output::Inherit;
         let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
         let scratch = vec![0; if captures { PIECE } else { 0 }];
@@ -170,6 +178,9 @@ impl<'a> Engine<'a> {
             }
             if let Err(error) = self.sink.flush() {
                 self.sink_failed(error);
+            }
+            if self.pump_remote() {
+                continue;
             }
             if self.is_over() {
                 break;
@@ -226,6 +237,8 @@ impl<'a> Engine<'a> {
     fn handle(&mut self, token: Token) {
         match token.kind {
             Kind::Control => self.control.slept(),
+            // Before each sleep it is pumped anyway.
+            Kind::Remote => {}
             Kind::Source => self.input_came(),
             kind if matches!(&self.slots[token.slot], Slot::Running(job) if job.turn == token.turn) => match kind {
                 Kind::Child => self.reap(token.slot),

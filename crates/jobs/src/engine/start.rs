@@ -107,8 +107,12 @@ impl Engine<'_> {
         if self.options.dry_run {
             return self.pretend(waiting);
         }
+        if self.options.remote.is_some() {
+            self.send_away(waiting);
+            return true;
+        }
         let slot = waiting.place.slot - 1;
-        let copies = match self.copies(&waiting) {
+        let copies = match self.copies(&waiting.job, waiting.place.seq) {
             Ok(copies) => copies,
             Err(error) => return self.hold(waiting, error),
         };
@@ -156,7 +160,7 @@ impl Engine<'_> {
         if fed {
             self.feed(slot);
         }
-        self.launched(started);
+        self.launched(started, slot);
         true
     }
 
@@ -166,15 +170,14 @@ impl Engine<'_> {
             return None;
         }
         let (out, err) = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
-        Some(Box::new(Capture::new(out, err, copies)))
+        Some(Box::new(Capture::new(out, err, copies, self.options.most_output)))
     }
 
     /// Makes the files of the job's results. Fails only for lack of resources; other errors are reported at the end.
-    fn copies(&mut self, waiting: &Waiting) -> io::Result<[Option<File>; 2]> {
-        let Some(directory) = waiting.job.results.as_ref().filter(|_| self.options.output != Output::Inherit) else {
+    pub(super) fn copies(&mut self, job: &Job, seq: u64) -> io::Result<[Option<File>; 2]> {
+        let Some(directory) = job.results.as_ref().filter(|_| self.options.output != Output::Inherit) else {
             return Ok([None, None]);
         };
-        let seq = waiting.place.seq;
         let make = || {
             std::fs::create_dir_all(directory)?;
             std::fs::write(directory.join("seq"), seq.to_string())?;

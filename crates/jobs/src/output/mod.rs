@@ -31,6 +31,8 @@ pub(crate) struct Capture {
     pub(crate) is_cut: bool,
     /// Why the second copies are not complete.
     pub(crate) copy_error: Option<io::Error>,
+    /// So many bytes of it are kept.
+    most: u64,
 }
 
 /// One of its streams.
@@ -57,7 +59,12 @@ pub(crate) struct Way<'a> {
 }
 
 impl Capture {
-    pub(crate) fn new(out: Option<OwnedFd>, err: Option<OwnedFd>, copies: [Option<File>; 2]) -> Self {
+    pub(crate) fn new(
+        out: Option<OwnedFd>,
+        err: Option<OwnedFd>,
+        copies: [Option<File>; 2],
+        most: Option<u64>,
+    ) -> Self {
         let [first, second] = copies;
         let captured = |stream, pipe, copy| Captured {
             stream,
@@ -69,7 +76,16 @@ impl Capture {
             copy,
         };
         let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
-        Self { streams, headed: false, received: 0, is_cut: false, copy_error: None }
+        let most = most.unwrap_or(u64::MAX);
+        Self { streams, headed: false, received: 0, most, is_cut: false, copy_error: None }
+    }
+
+    /// Output that has come as a whole, as from another machine.
+    pub(crate) fn whole(out: Vec<u8>, err: Vec<u8>, copies: [Option<File>; 2]) -> Self {
+        let mut capture = Self::new(None, None, copies, None);
+        let [first, second] = &mut capture.streams;
+        (first.message, second.message) = (out, err);
+        capture
     }
 
     /// Keeps what a shell would have written after the program's end, and returns the status.
@@ -82,7 +98,7 @@ impl Capture {
     /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
     /// writing or keeping them.
     pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
-        self.received += bytes.len() as u64;
+        let bytes = within(bytes, &mut self.received, self.most);
         let one = &mut self.streams[index];
         one.copy_to(bytes, &mut self.copy_error);
         if !lines {
@@ -142,7 +158,7 @@ impl Capture {
             }
             let message = std::mem::take(&mut one.message);
             let mut rest = |bytes: &[u8]| {
-                self.received += bytes.len() as u64;
+                let bytes = within(bytes, &mut self.received, self.most);
                 one.copy_to(bytes, &mut self.copy_error);
                 if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) }
             };
@@ -185,6 +201,13 @@ impl Captured {
         let stream = self.stream;
         tagged(&way.job.tag, &mut self.fresh, bytes, |piece| way.sink.write(way.seq, stream, piece))
     }
+}
+
+/// The part of some bytes that is below the limit, after those that have been received. Counts them all.
+fn within<'a>(bytes: &'a [u8], received: &mut u64, most: u64) -> &'a [u8] {
+    let left = if planted!("output-limit-not-kept") { u64::MAX } else { most.saturating_sub(*received) };
+    *received += bytes.len() as u64;
+    &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))]
 }
 
 /// Writes the job's head.
