@@ -140,8 +140,8 @@ fn every_launcher_of_the_format_has_a_row() {
         let told = notes.contains(&format!("no row of {name} with 64 open files, not close-on-exec: "));
         assert_eq!(of("close_on_exec", false.into()), !told, "{name}");
         assert_eq!(told, name.starts_with("node"), "{name}");
-        let threads =
-            ["go", "java", "node-spawn", "forkless-node-spawn", "glib", "libuv"].contains(&name.as_str()) || name.contains("cpython");
+        let threads = ["go", "java", "node-spawn", "forkless-node-spawn", "glib", "libuv"].contains(&name.as_str())
+            || name.contains("cpython");
         assert_eq!(of("threads", 2.into()), threads, "{name}");
     }
 }

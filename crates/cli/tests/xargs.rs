@@ -176,7 +176,8 @@ fn the_end_that_stops_the_run_decides_on_the_exit_code() {
     let forkless = format!("{} xargs", env!("CARGO_BIN_EXE_forkless"));
     let firsts = [&["0"][..], &["1"], &["126"], &["127"], &["254"], &[]];
     // Each with its code, alone and when another command would follow.
-    let stops = [("255", 124, 124), ("k", 125, 125), ("gone", 0, 127), ("noexec", 0, 126), ("1", 123, 123), ("0", 0, 0)];
+    let stops =
+        [("255", 124, 124), ("k", 125, 125), ("gone", 0, 127), ("noexec", 0, 126), ("1", 123, 123), ("0", 0, 0)];
     for first in firsts {
         for (stop, at_the_end, before_others) in stops {
             for last in [&[][..], &["0"], &["1"]] {
@@ -211,7 +212,11 @@ fn sigusr2_removes_a_slot() {
          done;; 2) kill -USR2 $PPID; touch sent; sleep 1; test ! -e run-3; echo $?;; esac"
     );
     let output = ours(&["-P2", "-n1", "sh", "-c", &script], b"1 2 3");
-    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.code()), ("0\n", Some(0)), "{output:?}");
+    assert_eq!(
+        (String::from_utf8_lossy(&output.stdout).as_ref(), output.status.code()),
+        ("0\n", Some(0)),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Link {
     }
 
     /// What has happened, in its order.
-    pub fn next(&mut self) -> Option<Happening> {
+    pub fn take(&mut self) -> Option<Happening> {
         self.happened.pop_front()
     }
 
@@ -311,7 +311,7 @@ mod tests {
     /// Waits for something to happen. A test that waits for nothing is ended by its harness's limit.
     fn wait(link: &mut Link) -> Happening {
         loop {
-            if let Some(happening) = link.next() {
+            if let Some(happening) = link.take() {
                 return happening;
             }
             let limit = Timespec { tv_sec: 60, tv_nsec: 0 };

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What [`Gather::next`] has.
+/// What [`Gather::offer`] has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     /// The job of this number: [`Gather::job`].
@@ -127,7 +127,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The next job that is not done. It stays open until [`ended`](Self::ended).
-    pub fn next(&mut self) -> Offer {
+    pub fn offer(&mut self) -> Offer {
         while self.flow == Flow::Continue && !self.input_ended {
             if self.options.keep_order && self.held.len() >= self.options.window {
                 return Offer::Full;
@@ -396,7 +396,7 @@ mod tests {
         let mut events = Nothing;
         let options = Options { keep_order: true, ..Options::default() };
         let mut gather = Gather::new(options, &mut source, &mut events, &mut sink).expect("a control");
-        let all: Vec<Offer> = (0..4).map(|_| gather.next()).collect();
+        let all: Vec<Offer> = (0..4).map(|_| gather.offer()).collect();
         assert_eq!(all, [Offer::Job(1), Offer::Job(2), Offer::Job(3), Offer::End]);
         gather.output(3, Stream::Out, b"three");
         assert!(gather.ended(3, came(0), "n1"));
@@ -418,8 +418,8 @@ mod tests {
         let (mut source, mut sink) = (from_iter((0..3).map(|_| Job::line("true"))), Text::default());
         let mut events = Nothing;
         let mut gather = Gather::new(Options::default(), &mut source, &mut events, &mut sink).expect("a control");
-        assert_eq!(gather.next(), Offer::Job(1));
-        assert_eq!((gather.next(), gather.open()), (Offer::Job(2), 2));
+        assert_eq!(gather.offer(), Offer::Job(1));
+        assert_eq!((gather.offer(), gather.open()), (Offer::Job(2), 2));
         assert!(gather.ended(2, came(0), "n1"));
         let summary = gather.finish();
         assert_eq!((summary.ran, summary.skipped, summary.is_complete()), (1, 1, false));

@@ -43,8 +43,15 @@ enum Kind {
 }
 
 /// The crates, each after those that it depends on.
-const CRATES: &[&str] =
-    &["forkless-core", "forkless", "forkless-jobs", "forkless-gearman", "forkless-capi", "forkless-bench", "forkless-cli"];
+const CRATES: &[&str] = &[
+    "forkless-core",
+    "forkless",
+    "forkless-jobs",
+    "forkless-gearman",
+    "forkless-capi",
+    "forkless-bench",
+    "forkless-cli",
+];
 
 /// Makes the packages.
 ///

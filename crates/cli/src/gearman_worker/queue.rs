@@ -158,7 +158,7 @@ impl Queue {
 impl State {
     fn pump(&mut self) {
         self.worker.link.pump();
-        while let Some(happening) = self.worker.link.next() {
+        while let Some(happening) = self.worker.link.take() {
             match happening {
                 Happening::Up => self.came_up(),
                 Happening::Down(error) => self.went_down(&error),

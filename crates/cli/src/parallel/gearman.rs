@@ -165,7 +165,7 @@ impl Remote for Feeder {
 
     fn pump(&mut self, ended: &mut Vec<Away>) -> io::Result<()> {
         self.link.pump();
-        while let Some(happening) = self.link.next() {
+        while let Some(happening) = self.link.take() {
             match happening {
                 Happening::Up => self.came_up(),
                 Happening::Down(error) => {

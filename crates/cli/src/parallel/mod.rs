@@ -64,8 +64,8 @@ use signal_hook::iterator::Signals;
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
-use report::{Report, Running};
 pub(crate) use plan::slots;
+use report::{Report, Running};
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;

@@ -515,6 +515,9 @@ fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Bo
     Ok(Box::new(Tee::new(lines, Feed::Input(open(&input.unwrap_or_else(|| "-".into()))?), tape)))
 }
 
+/// Jobs, and the files that some of them read their blocks from.
+type WithFiles = (Box<dyn Source>, Option<Rc<Files>>);
+
 /// The jobs for blocks.
 fn blocks(
     given: &ParallelOptions,
@@ -523,7 +526,7 @@ fn blocks(
     maker: Maker,
     shard: Option<Shard>,
     slots: usize,
-) -> Result<(Box<dyn Source>, Option<Rc<Files>>), String> {
+) -> Result<WithFiles, String> {
     if shard.is_some() {
         return Err("--shard: not with --pipe".to_owned());
     }

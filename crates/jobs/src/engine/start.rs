@@ -1,6 +1,7 @@
 //! Taking jobs from the source, and launching them.
 
 use super::{Engine, PAUSE, Supply};
+use crate::job::Job;
 use crate::launch::is_lack;
 use crate::options::Output;
 use crate::output::Capture;

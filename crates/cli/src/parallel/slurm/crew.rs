@@ -171,7 +171,7 @@ impl<'a> Crew<'a> {
             let seq = match self.left.pop_front() {
                 Some(seq) => seq,
                 None => {
-                    self.input = self.gather.next();
+                    self.input = self.gather.offer();
                     let Offer::Job(seq) = self.input else { break };
                     seq
                 }
@@ -188,7 +188,7 @@ impl<'a> Crew<'a> {
             }
         }
         let is_idle = self.left.is_empty() && self.input != Offer::Full && self.gather.flow() == Flow::Continue;
-        if let Some((rank, count)) = is_idle.then(|| self.nodes.to_ask_back()).flatten() {
+        if let Some((rank, count)) = is_idle.then(|| self.nodes.ask_back_next()).flatten() {
             self.order(&format!("back\t{rank}\t{count}"));
         }
     }

@@ -147,7 +147,7 @@ impl Nodes {
     }
 
     /// If a node is idle while jobs wait on another one: that one, and how many to ask back.
-    pub(super) fn to_ask_back(&mut self) -> Option<(usize, usize)> {
+    pub(super) fn ask_back_next(&mut self) -> Option<(usize, usize)> {
         let idle: usize = self.working().map(|(_, node)| node.slots.saturating_sub(node.jobs.len())).sum();
         if idle == 0 {
             return None;
@@ -239,12 +239,12 @@ mod tests {
         let now = Instant::now();
         let mut nodes = nodes(&[1, 1], now);
         nodes.get(0).expect("a node").jobs.extend(1..=8);
-        assert_eq!(nodes.to_ask_back(), Some((0, 4)));
-        assert_eq!(nodes.to_ask_back(), None, "once");
+        assert_eq!(nodes.ask_back_next(), Some((0, 4)));
+        assert_eq!(nodes.ask_back_next(), None, "once");
         assert!(nodes.returned(0, 8));
         assert!(!nodes.returned(0, 8));
         nodes.answered(0);
         nodes.get(1).expect("a node").jobs.insert(8);
-        assert_eq!(nodes.to_ask_back(), None, "none is idle");
+        assert_eq!(nodes.ask_back_next(), None, "none is idle");
     }
 }
