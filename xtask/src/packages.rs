@@ -48,7 +48,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("parallel", "GNU parallel, one of the compared runners"),
     ("moreutils", "another parallel, one of the compared runners"),
     ("busybox", "its xargs, one of the compared runners"),
-    ("rakudo", "the curve of Raku in cargo xtask background"),
+    ("rakudo", "the Raku distribution's tests; the curve of Raku in cargo xtask background"),
 ];
 
 /// Debian packages of which tests only read files: unpacked, not installed, because they have many dependencies.

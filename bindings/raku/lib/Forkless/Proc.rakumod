@@ -109,8 +109,8 @@ method !pipe(Source $source, %pipe, $nl --> IO::Pipe) {
     IO::Pipe.new(|%pipe, nl-in => $nl,
         on-read => { self!read($source) },
         on-close => {
-            $source.shut if $source.given;
-            $source.given ?? self !! self!closed
+            # Given to another process: nothing to wait for.
+            $source.given ?? so($source.shut || True) !! self!closed
         },
         on-native-descriptor => {
             --$!open unless $source.given;
@@ -121,7 +121,8 @@ method !pipe(Source $source, %pipe, $nl --> IO::Pipe) {
 
 method !read(Source $source --> Blob) {
     self!share;
-    $source.read
+    # IO::Pipe has a type object for the end, and asks again after an empty buffer.
+    $source.read || buf8
 }
 
 # With two pipes, one that is full would block the child while the other one is read.

@@ -103,6 +103,7 @@ method !launch($scheduler, %env, $cwd --> Promise) {
     @outputs.push($!merge => 1) if $!merge;
     @outputs.push($!stderr => 2) if $!stderr;
     $!awaited = 1 + @outputs;
+    my Int @descriptors;
     my &settled = {
         if $!guard.protect({ --$!awaited }) == 0 {
             # Closing another process's pipe may wait for that process.
@@ -131,7 +132,9 @@ method !launch($scheduler, %env, $cwd --> Promise) {
             self.w ?? Piped !! $!stdin-from,
             $!merge || $!stdout ?? Piped !! $!stdout-to,
             $!merge ?? Merged !! $!stderr ?? Piped !! $!stderr-to);
+        # All before the thread knows the child, which it frees at the child's end.
         $!writer = Writer.new(fd => $!child.take-fd(0)) if self.w;
+        @descriptors = @outputs.map({ $!child.take-fd(.value) });
         on-end($!child, -> $status, $failed {
             .ended with $!writer;
             &!outcome = $failed.defined
@@ -143,7 +146,9 @@ method !launch($scheduler, %env, $cwd --> Promise) {
         });
     }
     self!close-bound;
-    .key.started($!child.take-fd(.value), $scheduler, &settled) for @outputs;
+    for @outputs.kv -> $n, (:key($output), :value($)) {
+        $output.started(@descriptors[$n], $scheduler, &settled);
+    }
     $!ready.keep($!child.pid);
     $!exited
 }
