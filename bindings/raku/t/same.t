@@ -13,7 +13,7 @@ sub async($class, @command, :@writes, :$out, :$err, :$merge, :$signal, :%start, 
     my $end = $proc.start(|%start);
     try {
         await $proc.ready;
-        %seen<written> = @writes.map({ await $proc."{.key}"(.value) }).List if @writes;
+        %seen<written> = @writes.map({ await $proc."{.key}"(.value) }).eager.List if @writes;
         $proc.close-stdin if $proc.w;
         $proc.kill($signal) with $signal;
     }
@@ -48,7 +48,7 @@ my @async =
     'kill' => { async($_, ('sleep', '1000'), signal => SIGTERM) },
     'kill by number' => { async($_, ('sleep', '1000'), signal => 9) },
     'kill by name' => { async($_, ('sleep', '1000'), signal => 'SIGUSR1') },
-    'no such program' => { async($_, ('/no/such/program',), out => \()) },
+    'no such program' => { async($_, ('/no/such/program',)) },
     'no such program in PATH' => { async($_, ('no-such-program',)) },
     'a directory' => { async($_, ('/',)) },
     'a file that is not executable' => { async($_, ('/etc/passwd',)) },

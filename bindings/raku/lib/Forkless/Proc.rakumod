@@ -75,6 +75,7 @@ has $!pid;
 has Int $!status;
 has Int $!open = 0;
 has Lock $!finishing .= new;
+has Promise $!finished;
 
 # The parameters have other names than those of Proc, which would make pipes of its own.
 method new(:$in = '-', :$out = '-', :$err = '-', :$exitcode, :$signal, Bool :$bin, Bool :$chomp = True, Bool :$merge,
@@ -188,22 +189,27 @@ method !closed {
     self
 }
 
-# Waits for the end of the streams and of the child.
+# Waits for the end of the streams and of the child. No lock is held meanwhile: a thread that holds one cannot do other
+# work while it awaits, and the promise may need it.
 method !finish(--> Nil) {
-    return if $!status.defined;
-    self!share;
-    $!finishing.protect: {
-        return if $!status.defined || !$!child;
-        .drain unless .given for ($!output, $!errors).grep(*.defined);
-        my $status = 0x100;
-        {
-            CATCH { when X::OS { } }
-            $status = self!ended;
-        }
-        .ended with $!writer;
-        $!child = Child;
-        $!status = ($status +> 8 +< 8) +| ($status +& 0x7f);
+    return if $!status.defined || !$!child;
+    my $is-first = False;
+    my $finished = $!finishing.protect: { $!finished //= do { $is-first = True; Promise.new } };
+    unless $is-first {
+        await $finished;
+        return;
     }
+    self!share;
+    .drain unless .given for ($!output, $!errors).grep(*.defined);
+    my $status = 0x100;
+    {
+        CATCH { when X::OS { } }
+        $status = self!ended;
+    }
+    .ended with $!writer;
+    $!status = ($status +> 8 +< 8) +| ($status +& 0x7f);
+    $!child = Child;
+    $finished.keep;
 }
 
 method !ended(--> Int) {
