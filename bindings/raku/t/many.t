@@ -24,7 +24,7 @@ sub eventually(&state, $what) {
 
 my $limit = '/proc/self/limits'.IO.lines.first(*.starts-with('Max open files')).words[3];
 $limit = $limit eq 'unlimited' ?? 1_000_000 !! $limit.Int;
-my $count = 2_000 min ($limit - 200);
+my $count = 1_000 min ($limit - 200);
 
 subtest "$count children at the same time" => {
     # Starts the thread of all children, and those of the scheduler.

@@ -58,7 +58,7 @@ my @async =
     'a relative program' => { async($_, ('./sh', '-c', 'echo a'), out => \(), start => %(cwd => '/bin')) },
     'environment' => { async($_, ('env',), out => \(), start => %(ENV => { A => 'b' })) },
     'an empty environment' => { async($_, ('sh', '-c', 'test -n "$PATH" && echo has one'), out => \(), start => %(ENV => {})) },
-    'PATH of the environment' => { async($_, ('sh', '-c', 'echo a'), out => \(), start => %(ENV => { PATH => '/nowhere' })) },
+    'PATH of the environment' => { async($_, ('sh', '-c', 'true'), start => %(ENV => { PATH => '/nowhere' })) },
     'arg0' => { async($_, ('sh', '-c', 'echo $0'), :arg0<other>, out => \()) },
     'numbers as arguments' => { async($_, ('echo', 1, 2.5, 'x'.IO), out => \()) },
     'an empty argument' => { async($_, ('printf', '<%s>', '', 'a'), out => \()) },

@@ -2,6 +2,7 @@
 unit module Forkless::Launch;
 
 use Forkless::Native;
+use Forkless::Planted;
 use X::Forkless;
 
 # struct forkless_error
@@ -24,7 +25,7 @@ sub refuse(Blob $error) is export {
 # A string as C has it. In Raku's strings, utf8-c8 stands for bytes that are not UTF-8, such as those of file names.
 sub c-string(Str() $text --> Blob) {
     X::Forkless.new(step => STEP-CHECK, errno => EINVAL, os-error => "failed to start: NUL in {$text.raku}").throw
-      if $text.contains("\0");
+      if $text.contains("\0") && !PLANTED("raku-nul-in-an-argument");
     ($text ~ "\0").encode('utf8-c8')
 }
 
@@ -58,7 +59,7 @@ my Environment $last;
 
 sub environment(%env --> Environment) {
     my $have = $last;
-    return $have if $have.defined && $have.flat eq flatten(%env);
+    return $have if $have.defined && (PLANTED("raku-environment-of-before") || $have.flat eq flatten(%env));
     $last = Environment.of(%env)
 }
 

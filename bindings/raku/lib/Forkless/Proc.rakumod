@@ -1,5 +1,6 @@
 use Forkless::Launch;
 use Forkless::Native;
+use Forkless::Planted;
 use Forkless::Waiter;
 
 unit class Forkless::Proc is Proc;
@@ -129,7 +130,7 @@ method !read(Source $source --> Blob) {
 # With two pipes, one that is full would block the child while the other one is read.
 method !share {
     $!finishing.protect: {
-        if $!output && $!errors {
+        if $!output && $!errors && !PLANTED("raku-one-pipe-after-the-other") {
             for $!output, $!errors {
                 .leave-to-waiter if .fd.defined && !.channel && !.given;
             }

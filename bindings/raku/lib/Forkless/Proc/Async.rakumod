@@ -1,6 +1,7 @@
 use Forkless::Launch;
 use Forkless::Native;
 use Forkless::Output;
+use Forkless::Planted;
 use Forkless::Waiter;
 
 unit class Forkless::Proc::Async is Proc::Async;
@@ -156,7 +157,7 @@ method !launch($scheduler, %env, $cwd --> Promise) {
 # Closes our copy of another process's output, which the child has as its input, so that the other process is told when
 # nothing reads it any more.
 method !close-bound {
-    close($!stdin-from) if $!stdin-close && $!stdin-from ~~ Int:D;
+    close($!stdin-from) if $!stdin-close && $!stdin-from ~~ Int:D && !PLANTED("raku-bound-pipe-kept-open");
     $!stdin-close = False;
 }
 
@@ -195,3 +196,36 @@ method !kill(Int $signal --> Nil) {
     X::Proc::Async::MustBeStarted.new(method => 'kill', proc => self).throw unless $!has-started;
     .signal($signal) with $!child;
 }
+
+=begin pod
+
+=head1 NAME
+
+Forkless::Proc::Async - Proc::Async without fork
+
+=head1 SYNOPSIS
+
+    use Forkless::Proc::Async;
+
+    my $sort = Forkless::Proc::Async.new('sort', :w);
+    $sort.stdout.tap({ .print });
+    my $end = $sort.start;
+    await $sort.print("b\na\n");
+    $sort.close-stdin;
+    say (await $end).exitcode;
+
+=head1 DESCRIPTION
+
+A subclass of C<Proc::Async> with the same methods: C<new>, C<stdout>, C<stderr>, C<Supply>, C<start>, C<ready>, C<pid>, C<print>,
+C<say>, C<put>, C<write>, C<close-stdin>, C<kill>, C<bind-stdin>, C<bind-stdout>, C<bind-stderr>, C<command>, C<path>, C<args>, C<w>
+and C<started>. Wrong use throws the same exceptions, C<X::Proc::Async>.
+
+C<start> returns when the program has been executed, in about the same time for every size of the process. The promise is broken
+with C<X::Forkless>, which does C<X::OS>, if it cannot be executed: C<errno> is the error, C<step> what the child was doing.
+
+C<write> never blocks. Its promise is broken if nothing reads the data any more. When the child has ended, its standard input is
+closed.
+
+C<kill> of a child that has ended does nothing, even if another process has the pid by then.
+
+=end pod
