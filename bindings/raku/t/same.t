@@ -3,13 +3,16 @@ use Test;
 use Forkless;
 use Forkless::Proc::Async;
 
+# Independent of how the data is divided.
+sub text($data) { $data ~~ Blob ?? $data.list.map({ "$_ " }).join !! $data }
+
 # What a launch looks like from outside.
 sub async($class, @command, :@writes, :$out, :$err, :$merge, :$signal, :%start, |new) {
     my $proc = $class.new(|@command, |new);
     my %seen = :done('');
-    with $out { $proc.stdout(|$out).tap({ %seen<out> ~= .gist }, done => { %seen<done> ~= 'o' }) }
-    with $err { $proc.stderr(|$err).tap({ %seen<err> ~= .gist }, done => { %seen<done> ~= 'e' }) }
-    with $merge { $proc.Supply(|$merge).tap({ %seen<merge> ~= .gist }, done => { %seen<done> ~= 'm' }) }
+    with $out { $proc.stdout(|$out).tap({ %seen<out> ~= text($_) }, done => { %seen<done> ~= 'o' }) }
+    with $err { $proc.stderr(|$err).tap({ %seen<err> ~= text($_) }, done => { %seen<done> ~= 'e' }) }
+    with $merge { $proc.Supply(|$merge).tap({ %seen<merge> ~= text($_) }, done => { %seen<done> ~= 'm' }) }
     my $end = $proc.start(|%start);
     try {
         await $proc.ready;
@@ -63,7 +66,7 @@ my @async =
     'numbers as arguments' => { async($_, ('echo', 1, 2.5, 'x'.IO), out => \()) },
     'an empty argument' => { async($_, ('printf', '<%s>', '', 'a'), out => \()) },
     'arguments that are not UTF-8' => { async($_, ('printf', buf8.new(0xff, 0x41).decode('utf8-c8')), out => \(:bin)) },
-    'a large output' => { async($_, ('sh', '-c', 'seq 1 50000 | cksum; seq 1 50000 >&2'), out => \(), err => \(:bin)).chars },
+    'a large output' => { async($_, ('sh', '-c', 'seq 1 50000; seq 1 20000 >&2'), out => \(), err => \(:bin)).chars },
     'a script without a first line' => {
         my $script = $*TMPDIR.add("forkless-same-{$*PID}");
         LEAVE $script.unlink;
@@ -116,8 +119,6 @@ my @sync =
     'a pipe to another' => { look(.<run>('tr', 'a-z', 'A-Z', :in(.<run>('echo', 'abc', :out).out), :out)) },
     'close' => { my $proc = .<run>('echo', 'a', :out); $proc.out.close.so },
     'is open' => { my $proc = .<run>('echo', 'a', :out); my $before = $proc.out.opened; $proc.out.close; ($before, $proc.out.opened).raku },
-    'status' => { .<run>('sh', '-c', 'exit 3').status },
-    'status of a signal' => { .<run>('sh', '-c', 'kill -9 $$').status },
     'qx' => { .<qx>('echo a; exit 3').raku },
     'qx, bytes' => { .<qx>('printf "a\r\nb\n"').raku },
     'qx, nothing' => { .<qx>('true').raku };

@@ -87,15 +87,6 @@ class Child is export {
         $result ?? $status.read-int32(0) !! Int
     }
 
-    # Blocks the thread until the child has ended, and frees the handle. Nothing else may use it meanwhile.
-    method wait(--> Int) {
-        my ($status, $error) = buf8.allocate(4), buf8.allocate(ERROR);
-        my $result = forkless_child_wait($!handle, $status, $error);
-        self.free;
-        refuse($error) if $result < 0;
-        $status.read-int32(0)
-    }
-
     # Frees the handle. A child that runs becomes no zombie: a later launch reaps it.
     method free(--> Nil) {
         $!lock.protect: { forkless_child_free($!handle) if $!handle; $!handle = 0 }

@@ -1,5 +1,8 @@
 # The functions of libforkless.so.0 and of libc that this distribution calls.
 #
+# None of them may block for long: MoarVM compiles hot calls, and does not mark a compiled call as blocked. A collection of garbage
+# in any thread would wait until it returns.
+#
 # Handles are integers: the address. An output parameter is a buffer, because `is rw` parameters are many times slower.
 unit module Forkless::Native;
 
@@ -30,7 +33,6 @@ sub forkless_child_pid(size_t --> int32) is native(&library) is export {*}
 sub forkless_child_pidfd(size_t --> int32) is native(&library) is export {*}
 sub forkless_child_take_fd(size_t, int32 --> int32) is native(&library) is export {*}
 sub forkless_child_try_wait(size_t, Blob, Blob --> int32) is native(&library) is export {*}
-sub forkless_child_wait(size_t, Blob, Blob --> int32) is native(&library) is export {*}
 sub forkless_child_signal(size_t, int32 --> int32) is native(&library) is export {*}
 
 sub read(int32, Blob, size_t --> ssize_t) is native is export {*}

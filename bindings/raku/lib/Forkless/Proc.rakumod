@@ -1,11 +1,8 @@
 use Forkless::Launch;
 use Forkless::Native;
-use Forkless::Planted;
 use Forkless::Waiter;
 
 unit class Forkless::Proc is Proc;
-
-constant CHUNK = 65536;
 
 # An output stream with a pipe.
 my class Source {
@@ -21,16 +18,7 @@ my class Source {
     method read(--> Blob) {
         return @!kept.shift if @!kept;
         return buf8.new if $!at-end || $!given || !$!fd.defined;
-        my $data;
-        if $!channel {
-            $data = (try $!channel.receive) // buf8.new;
-        }
-        else {
-            my $chunk = buf8.allocate(CHUNK);
-            my $count = read($!fd, $chunk, CHUNK);
-            $data = $chunk.subbuf(0, $count max 0);
-            self.shut unless $data;
-        }
+        my $data = (try $!channel.receive) // buf8.new;
         $!at-end = True unless $data;
         $data
     }
@@ -127,13 +115,11 @@ method !read(Source $source --> Blob) {
     $source.read || buf8
 }
 
-# With two pipes, one that is full would block the child while the other one is read.
+# All pipes are read when one is: one that is full would block the child.
 method !share {
     $!finishing.protect: {
-        if $!output && $!errors && !PLANTED("raku-one-pipe-after-the-other") {
-            for $!output, $!errors {
-                .leave-to-waiter if .fd.defined && !.channel && !.given;
-            }
+        for ($!output, $!errors).grep(*.defined) {
+            .leave-to-waiter if .fd.defined && !.channel && !.given;
         }
     }
 }
@@ -214,8 +200,6 @@ method !finish(--> Nil) {
 }
 
 method !ended(--> Int) {
-    # A thread of the pool must not be blocked: the scheduler has only so many. `await` lets it do other work.
-    return $!child.wait if Thread.is-initial-thread;
     my $promise = Promise.new;
     my $vow = $promise.vow;
     on-end($!child, -> $status, $failed { $failed.defined ?? $vow.break($failed) !! $vow.keep($status) });

@@ -1,4 +1,5 @@
-# One thread for all children: it waits for their ends and for their pipes, with epoll(7), and runs nothing of the user.
+# One thread for all children: it waits for their ends and for their pipes, with epoll(7), and runs nothing of the user. It
+# looks at them every 0.1 to 2 milliseconds while there are any.
 unit module Forkless::Waiter;
 
 use Forkless::Native;
@@ -15,6 +16,9 @@ constant F_SETFL = 4;
 constant DATA = $*KERNEL.hardware.starts-with('x86_64') ?? 4 !! 8;
 constant EVENT = DATA + 8;
 constant BATCH = 128;
+# Seconds between two looks at the descriptors.
+constant SHORTEST = 0.0001e0;
+constant LONGEST = 0.002e0;
 constant EPIPE = 32;
 constant CHUNK = 65536;
 
@@ -24,6 +28,8 @@ class Loop {
     # By number, not by descriptor: a descriptor may already be that of another file when its event is looked at.
     has %!watches;
     has Int $!next = 0;
+    # Released when there is something to watch.
+    has Semaphore $!work .= new(0);
     # For data that the thread reads.
     has buf8 $.chunk = buf8.allocate(CHUNK);
 
@@ -38,7 +44,11 @@ class Loop {
     # Calls &ready in the thread with the number of the watch, while the descriptor has one of the events. Returns the
     # number.
     method watch(Int $fd, Int $events, &ready --> Int) {
-        my $number = $!lock.protect: { %!watches{++$!next} = &ready; $!next };
+        my $number = $!lock.protect: {
+            $!work.release unless %!watches;
+            %!watches{++$!next} = &ready;
+            $!next
+        };
         my $event = buf8.allocate(EVENT);
         $event.write-uint32(0, $events);
         $event.write-uint64(DATA, $number);
@@ -59,15 +69,32 @@ class Loop {
 
     method !run {
         my $events = buf8.allocate(EVENT * BATCH);
+        my $pause = SHORTEST;
         loop {
-            my $found = epoll_wait($!epoll, $events, BATCH, -1);
-            for ^$found -> $n {
-                my $number = $events.read-uint64(EVENT * $n + DATA);
-                my &ready = $!lock.protect: { %!watches{$number} };
-                # Its watch may have been removed since.
-                ready($number) if &ready;
-                CATCH { default { note "forkless: {.message}" } }
+            # Without blocking: see Native. `sleep` and `acquire` let other threads collect garbage meanwhile.
+            my $found = epoll_wait($!epoll, $events, BATCH, 0);
+            if $found > 0 {
+                $pause = SHORTEST;
+                self!call($events, $found);
             }
+            elsif $!lock.protect({ !%!watches }) {
+                $!work.acquire;
+                $pause = SHORTEST;
+            }
+            else {
+                sleep $pause;
+                $pause = $pause * 1.5 min LONGEST;
+            }
+        }
+    }
+
+    method !call(buf8 $events, Int $found --> Nil) {
+        for ^$found -> $n {
+            my $number = $events.read-uint64(EVENT * $n + DATA);
+            my &ready = $!lock.protect: { %!watches{$number} };
+            # Its watch may have been removed since.
+            ready($number) if &ready;
+            CATCH { default { note "forkless: {.message}" } }
         }
     }
 }
