@@ -11,7 +11,8 @@ sub resident { '/proc/self/statm'.IO.slurp.words[1] * 4 }
 
 sub MAIN(Str $method, Int $launches, Int $mib, Str $program = '/bin/true') {
     my %classes = 'Proc::Async' => Proc::Async, 'Forkless' => Forkless::Proc::Async;
-    my $class = %classes{$method} // die "no such method: $method";
+    die "no such method: $method" unless %classes{$method}:exists;
+    my $class = %classes{$method};
     my @kept = (^$mib).map: { my buf8 $part .= allocate(1 +< 20, 1); $part };
     # The first launch loads code, and starts threads.
     await $class.new($program).start for ^20;
