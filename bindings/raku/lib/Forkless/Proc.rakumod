@@ -65,6 +65,7 @@ has Int $!status;
 has Int $!open = 0;
 has Lock $!finishing .= new;
 has Promise $!finished;
+has Promise $!ended;
 
 # The parameters have other names than those of Proc, which would make pipes of its own.
 method new(:$in = '-', :$out = '-', :$err = '-', :$exitcode, :$signal, Bool :$bin, Bool :$chomp = True, Bool :$merge,
@@ -145,6 +146,7 @@ method !spawn($path, @args, $cwd, $env --> Bool:D) {
     my $started = False;
     {
         CATCH { when X::OS { } }
+        waiter();
         $!child = launch($path, @args, $env ?? $env.hash !! %*ENV, $cwd,
             $!in ?? Piped !! stream($!in-from),
             $out-fd,
@@ -158,6 +160,9 @@ method !spawn($path, @args, $cwd, $env --> Bool:D) {
         $!writer = Writer.new(fd => $!child.take-fd(0)) if $!in;
         $!output.fd = $!child.take-fd(1) if $!output;
         $!errors.fd = $!child.take-fd(2) if $!errors;
+        # At once, so that the child is reaped even if nothing waits for it. Last: the thread frees the child's handle.
+        my $vow = ($!ended = Promise.new).vow;
+        on-end($!child, -> $status, $failed { $failed.defined ?? $vow.break($failed) !! $vow.keep($status) });
     }
     else {
         $!status = 0x100;
@@ -191,19 +196,12 @@ method !finish(--> Nil) {
     my $status = 0x100;
     {
         CATCH { when X::OS { } }
-        $status = self!ended;
+        $status = await $!ended;
     }
     .ended with $!writer;
     $!status = ($status +> 8 +< 8) +| ($status +& 0x7f);
     $!child = Child;
     $finished.keep;
-}
-
-method !ended(--> Int) {
-    my $promise = Promise.new;
-    my $vow = $promise.vow;
-    on-end($!child, -> $status, $failed { $failed.defined ?? $vow.break($failed) !! $vow.keep($status) });
-    await $promise
 }
 
 proto method status(|) {*}
@@ -221,7 +219,6 @@ method sink(--> Nil) {
 
 # A process that nothing waits for any more.
 submethod DESTROY {
-    .free with $!child;
     .shut with $!output;
     .shut with $!errors;
     .close with $!writer;
