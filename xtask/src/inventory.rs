@@ -148,7 +148,7 @@ fn reason(lines: &[&str], line: usize, kind: Kind) -> String {
 
 /// The directories of the shipped crates, in order.
 fn crates(root: &Path) -> Result<Vec<String>> {
-    let mut found = vec!["bindings/python".to_owned()];
+    let mut found = vec!["bindings/node".to_owned(), "bindings/python".to_owned()];
     for entry in fs::read_dir(root.join("crates"))? {
         let name = entry?.file_name();
         found.push(format!("crates/{}", name.to_string_lossy()));

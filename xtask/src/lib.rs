@@ -15,6 +15,7 @@ pub mod raku;
 pub mod real;
 pub mod release;
 pub mod runners;
+pub mod scale;
 pub mod settings;
 pub mod soak;
 pub mod suite;

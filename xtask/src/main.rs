@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
-    soak, suite, trust, wrappers,
+    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
+    settings, soak, suite, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -53,8 +53,12 @@ enum Task {
         #[arg(long)]
         libraries: bool,
     },
+    /// Print the tables of docs/scale.md from its simulation
+    Scale,
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
+    /// Make the Node package, for this machine's architecture, in target/node/node_modules/forkless
+    Node,
     /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
     Noshell(noshell::Options),
     /// Compare the preload library with libc's functions
@@ -113,7 +117,17 @@ fn task() -> Result<()> {
             }
             return dist::licences(&place);
         }
+        Task::Scale => {
+            print!("{}", scale::tables());
+            return Ok(());
+        }
         Task::Package(options) => return release::make(options, &target),
+        Task::Node => {
+            let made = modules::node(&target.join("node"), &target, Profile::Release)?;
+            let modules = made.map_err(anyhow::Error::msg)?;
+            println!("{}", modules.join("forkless").display());
+            return Ok(());
+        }
         Task::Mutants(options) => return mutants::run(options, &target),
         Task::Noshell(options) => return noshell::compare(options, &target),
         Task::Preload(options) => return preload::compare(options, &target),

@@ -1,4 +1,4 @@
-//! Builds the Perl distribution and the Python package as their users do, for their own tests, for the benchmark and for its tests.
+//! Builds the Perl distribution, the Python package and the Node package as their users do, for their own tests, for the benchmark and for its tests.
 
 use crate::{dist, packages};
 use anyhow::{Context, Result, bail, ensure};
@@ -30,7 +30,7 @@ fn building() -> MutexGuard<'static, ()> {
     BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The profile of the Python package.
+/// The profile of the Python package and the Node package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// The profile of the tests, with which it shares compiled dependencies.
@@ -45,10 +45,12 @@ pub struct Modules {
     pub perl: Built,
     /// The interpreter of a virtual environment with the Python package.
     pub python: Built,
+    /// A directory `node_modules` with the Node package.
+    pub node: Built,
 }
 
 impl Modules {
-    /// Builds both below `place`, with libraries from cargo's directory `target`.
+    /// Builds them below `place`, with libraries from cargo's directory `target`.
     ///
     /// # Errors
     /// If one could be built here but the build failed.
@@ -65,10 +67,11 @@ impl Modules {
             Err(error) => Err(format!("{error:#}")),
             Ok(()) => python(&for_python, &target, profile)?,
         };
-        Ok(Self { perl, python })
+        let node = node(&place.join("node"), &target, profile)?;
+        Ok(Self { perl, python, node })
     }
 
-    /// Makes the command find them: by PERL5LIB, and by `python3` in PATH.
+    /// Makes the command find them: by PERL5LIB, by NODE_PATH, and by `python3` in PATH.
     ///
     /// # Errors
     /// If the name of a directory contains a colon.
@@ -80,12 +83,15 @@ impl Modules {
             let programs = python.parent().context("a directory")?.to_owned();
             command.env("PATH", before("PATH", &[programs])?);
         }
+        if let Ok(node) = &self.node {
+            command.env("NODE_PATH", before("NODE_PATH", &[node.to_owned()])?);
+        }
         Ok(command)
     }
 
     /// The modules, with the common prefix of their methods in the benchmark.
-    fn contestants(&self) -> [(&'static str, &Built); 2] {
-        [("forkless-perl-", &self.perl), ("forkless-cpython", &self.python)]
+    fn contestants(&self) -> [(&'static str, &Built); 3] {
+        [("forkless-perl-", &self.perl), ("forkless-cpython", &self.python), ("forkless-node-", &self.node)]
     }
 
     /// Is this a method of a module that was built?
@@ -221,6 +227,101 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     Ok(Ok(python))
 }
 
+/// What users get of bindings/node, and what its tests need.
+const NODE_FILES: [&str; 7] = ["lib", "test", "examples", "package.json", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Builds bindings/node in `node_modules/forkless` below `place`, with the addon from cargo's directory `target`; returns `node_modules`.
+///
+/// # Errors
+/// If cargo fails, or a file is missing.
+pub fn node(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
+    let _building = building();
+    let modules = place.join("node_modules");
+    let package = modules.join("forkless");
+    if !is_ours(place) {
+        // The owner of the directory may have built it there.
+        let there = package.join("prebuilds").exists();
+        return Ok(if there { Ok(modules) } else { Err("cargo cannot build as this user".to_owned()) });
+    }
+    if let Err(why) = has_node() {
+        return Ok(Err(why));
+    }
+    if is_of_this_run(place) {
+        return Ok(Ok(modules));
+    }
+    if package.exists() {
+        fs::remove_dir_all(&package)?;
+    }
+    addon(&package, target, profile)?;
+    let from = dist::root().join("bindings/node");
+    for name in NODE_FILES {
+        copy(&from.join(name), &package.join(name))?;
+    }
+    done(place)?;
+    Ok(Ok(modules))
+}
+
+/// Builds the addon, and copies it to where the package looks for it.
+fn addon(package: &Path, target: &Path, profile: Profile) -> Result<()> {
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--locked", "--package", "forkless-node"]).current_dir(dist::root());
+    build.args((profile == Profile::Release).then_some("--release")).args(dist::features());
+    run(build.arg("--target-dir").arg(target))?;
+    let directory = target.join(if profile == Profile::Release { "release" } else { "debug" });
+    // Node's names of the architectures.
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let to = package.join("prebuilds").join(format!("linux-{arch}"));
+    fs::create_dir_all(&to)?;
+    let library = directory.join("libforkless_node.so");
+    fs::copy(&library, to.join("forkless.node")).with_context(|| format!("{}", library.display()))?;
+    Ok(())
+}
+
+/// Is there a Node that the package supports? Otherwise the reason.
+fn has_node() -> Result<(), String> {
+    let script = "const [major, minor] = process.versions.node.split('.').map(Number); \
+                  process.exit(major > 18 || (major === 18 && minor >= 17) ? 0 : 1)";
+    match Command::new("node").args(["-e", script]).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err("the installed Node is older than 18.17".to_owned()),
+        Err(_) => Err("no Node is installed".to_owned()),
+    }
+}
+
+/// Installs what the tests of the Node package compare with, as their lock file has it, in `test/packages` of the built package.
+/// Returns why not, if npm is missing, cannot reach its registry, or [nothing may be installed](packages::NO_INSTALL).
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn node_packages(package: &Path) -> Result<Result<(), String>> {
+    let place = package.join("test/packages");
+    if place.join("node_modules/.package-lock.json").exists() {
+        return Ok(Ok(()));
+    }
+    if std::env::var_os(packages::NO_INSTALL).is_some() {
+        return Ok(Err(format!("nothing may be installed ({} is set)", packages::NO_INSTALL)));
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&place);
+    Ok(run(&mut npm).map_err(|error| format!("npm cannot install them: {error:#}")))
+}
+
+/// Copies a file or a directory, but no `node_modules`.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let name = entry?.file_name();
+            if name == "node_modules" {
+                continue;
+            }
+            copy(&from.join(&name), &to.join(&name))?;
+        }
+        return Ok(());
+    }
+    fs::copy(from, to).map(drop).with_context(|| format!("{}", from.display()))
+}
+
 /// Creates the directory; may this user build in it?
 fn is_ours(place: &Path) -> bool {
     fs::create_dir_all(place).is_ok() && fs::write(place.join("probe"), "").is_ok()
@@ -252,12 +353,14 @@ mod tests {
 
     #[test]
     fn built_module_without_rows_is_an_error() {
-        let modules = Modules { perl: Ok(PathBuf::from("/there")), python: Err("there is none".to_owned()) };
+        let none = || Err("there is none".to_owned());
+        let modules = Modules { perl: Ok(PathBuf::from("/there")), python: none(), node: none() };
         let record = |version, launcher: &str| json!({"machine": {"engines": {"forkless-perl-system": version}}, "rows": [{"launcher": launcher}]});
         assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "forkless-perl-system")).is_ok());
         assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "perl-system")).is_err());
         assert!(modules.have_rows(&json!({"machine": {"engines": {}}, "rows": []})).is_err());
-        assert_eq!(modules.skipped(), ["SKIPPED: the benchmark's rows of forkless-cpython… because there is none"]);
+        let skipped = |name| format!("SKIPPED: the benchmark's rows of {name}… because there is none");
+        assert_eq!(modules.skipped(), ["forkless-cpython", "forkless-node-"].map(skipped));
         let mut command = std::process::Command::new("perl");
         modules.add_to(&mut command).expect("no colon");
         let set: Vec<_> = command.get_envs().map(|(name, _)| name).collect();

@@ -18,7 +18,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libuv1-dev", "the benchmark's libuv engine"),
     ("libglib2.0-dev", "the benchmark's GLib engine"),
     ("libproc-fastspawn-perl", "the benchmark's engine of Proc::FastSpawn"),
-    ("nodejs", "the benchmark's Node engine"),
+    ("nodejs", "the Node package, and the benchmark's Node engine"),
     ("libipc-run-perl", "the benchmark's engine of IPC::Run"),
     ("libperl-dev", "the perl distribution"),
     ("libanyevent-fork-perl", "the perl distribution's tests: it needs Proc::FastSpawn and AnyEvent"),
@@ -46,8 +46,14 @@ const DEBIAN: &[(&str, &str)] = &[
     ("man-db", "tests of the man pages of forkless"),
     ("mandoc", "tests of the man pages of forkless"),
     ("parallel", "GNU parallel, one of the compared runners"),
+    ("libtext-csv-perl", "GNU parallel's --csv"),
     ("moreutils", "another parallel, one of the compared runners"),
     ("busybox", "its xargs, one of the compared runners"),
+    ("slurm-wlm", "tests of forkless parallel on several nodes"),
+    ("munge", "tests of forkless parallel on several nodes"),
+    ("gearman-job-server", "tests of forkless gearman-worker and parallel --gearman: the server"),
+    ("gearman-tools", "tests of forkless gearman-worker: the stock client and worker"),
+    ("openssl", "tests of forkless gearman-worker: another AES"),
     ("rakudo", "the Raku distribution's tests; the curve of Raku in cargo xtask background"),
 ];
 

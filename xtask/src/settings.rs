@@ -25,6 +25,12 @@ const PARTS: &[Part] = &[
         end: "    # settings: end",
         text: python,
     },
+    Part {
+        file: "bindings/node/lib/settings.d.ts",
+        begin: "  // settings: begin\n",
+        end: "  // settings: end",
+        text: node,
+    },
     Part { file: "docs/settings.md", begin: "<!-- settings: begin -->\n", end: "<!-- settings: end -->", text: docs },
 ];
 
@@ -130,6 +136,34 @@ fn python() -> String {
     let mut text = String::new();
     for row in TABLE.iter().filter(|row| row.in_python) {
         let _ = writeln!(text, "    {}: {} | None\n    \"\"\"{}.\"\"\"", row.name, kind(row).2, row.line);
+    }
+    text
+}
+
+/// A kind of value in TypeScript.
+fn node_kind(row: &Row) -> &'static str {
+    match row.kind {
+        "u64" => "number | bigint",
+        "flag" => "boolean",
+        "fd" => "FileLike",
+        "file" => "FileLike | string",
+        "capabilities" => "Iterable<string> | number | bigint",
+        "path" | "text" | "word" => "string",
+        _ => "number",
+    }
+}
+
+fn node() -> String {
+    let mut text = String::new();
+    for row in TABLE {
+        let mut words = row.name.split('_');
+        let mut name = words.next().unwrap_or_default().to_owned();
+        for word in words {
+            let (first, rest) = word.split_at(1);
+            name.push_str(&first.to_ascii_uppercase());
+            name.push_str(rest);
+        }
+        let _ = writeln!(text, "  /** {}. */\n  {name}?: {};", row.line, node_kind(row));
     }
     text
 }

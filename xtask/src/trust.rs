@@ -207,7 +207,7 @@ fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
 /// The directory of a package of the workspace.
 fn directory(root: &Path, package: &str) -> Result<Option<PathBuf>> {
     let crates = fs::read_dir(root.join("crates"))?.filter_map(|entry| Some(entry.ok()?.path()));
-    let others = ["tests", "xtask", "bindings/python"].map(|name| root.join(name));
+    let others = ["tests", "xtask", "bindings/node", "bindings/python"].map(|name| root.join(name));
     let line = format!("name = \"{package}\"");
     let is_it = |directory: &PathBuf| {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
@@ -282,7 +282,7 @@ const HEAD: &str = "\
 This page lists what forkless promises, and the tests that fail when a promise is broken. `cargo xtask trust` writes it from
 [tests/promises.toml](../tests/promises.toml); do not edit it. A test fails when it is out of date.
 
-The [README](../README.md#promises) makes six promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
+The [README](../README.md#promises) makes seven promises. When two of them conflict, the one with the lower number wins. Each promise is a set of
 rules, and each rule has tests.
 
 - *Controls* are tests of the tests. They break the rule in a copy of the situation, and must notice it.

@@ -54,6 +54,10 @@ const BWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc --
                      --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev \
                      --tmpfs /tmp --tmpfs /dev/shm --remount-ro / --cap-drop ALL --chdir /";
 
+/// The largest size of the stripped command that is the target, and the largest resident size of a wrapper.
+const STRIPPED_MB: u32 = 8;
+const RSS_KIB: u32 = 3072;
+
 /// What is done, by whom, the words before the program, and for ours the largest part of the other's cost that is the target.
 type Job = (&'static str, &'static str, &'static str, Option<f64>);
 
@@ -82,6 +86,9 @@ struct Row {
     /// Medians and 99th percentiles, in microseconds: from the launch to the end, and the CPU time of all processes.
     wall: [f64; 2],
     cpu: [f64; 2],
+    /// The median of the page faults of all processes, without those that read from a disk. Unlike times, other work on the
+    /// machine does not change them.
+    faults: u64,
     /// The wrapper's largest resident size while a program runs under it, in KiB.
     rss_kib: u64,
     /// What the wrapper adds to the program alone, by what the other one of the job adds: wall, CPU. For the others 1.
@@ -89,8 +96,9 @@ struct Row {
     target: Option<f64>,
     #[serde(skip)]
     words: Vec<String>,
+    /// Wall and CPU time in microseconds, and page faults.
     #[serde(skip)]
-    times: Vec<[f64; 2]>,
+    times: Vec<[f64; 3]>,
 }
 
 #[derive(Serialize)]
@@ -196,8 +204,8 @@ const FILTER_FD: i32 = 9;
 impl Row {
     fn new(job: &'static str, wrapper: &'static str, command: &str, words: Vec<String>, target: Option<f64>) -> Self {
         let command = command.to_owned();
-        let (wall, cpu, rss_kib, ratio, times) = Default::default();
-        Self { job, wrapper, command, wall, cpu, rss_kib, ratio, target, words, times }
+        let (wall, cpu, faults, rss_kib, ratio, times) = Default::default();
+        Self { job, wrapper, command, wall, cpu, faults, rss_kib, ratio, target, words, times }
     }
 
     /// The wrapper, with this program.
@@ -212,17 +220,18 @@ impl Row {
         Ok(command)
     }
 
-    /// Wall and CPU time of one run in microseconds.
-    fn run(&self, filter: &Path) -> Result<[f64; 2]> {
+    /// Wall and CPU time of one run in microseconds, and its page faults.
+    fn run(&self, filter: &Path) -> Result<[f64; 3]> {
         let mut command = self.command(&[PROGRAM], filter)?;
-        let before = cpu_of_children()?;
+        let (cpu_before, faults_before) = use_of_children()?;
         let start = Instant::now();
         let mut child = command.spawn()?;
         let status = child.wait()?;
         let wall = start.elapsed();
         ensure!(status.success(), "{status}");
-        let cpu = cpu_of_children()? - before;
-        Ok([wall, cpu].map(|time| time.as_secs_f64() * 1e6))
+        let (cpu, faults) = use_of_children()?;
+        let [wall, cpu] = [wall, cpu - cpu_before].map(|time| time.as_secs_f64() * 1e6);
+        Ok([wall, cpu, (faults - faults_before) as f64])
     }
 
     /// The largest resident size of the wrapper: of its process while a shell below it, or in its place, waits.
@@ -244,13 +253,13 @@ impl Row {
     }
 }
 
-/// The CPU time of all processes that this one has waited for. Waits for those that the wrapper has left, too: they belong to
+/// The CPU time and the page faults of all processes that this one has waited for. Waits for those that the wrapper has left, too: they belong to
 /// this process, and are part of the cost.
-fn cpu_of_children() -> Result<Duration> {
+fn use_of_children() -> Result<(Duration, i64)> {
     while waitpid(None, None).is_ok() {}
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let all = usage.user_time() + usage.system_time();
-    Ok(Duration::from_micros(all.num_microseconds().try_into()?))
+    Ok((Duration::from_micros(all.num_microseconds().try_into()?), usage.minor_page_faults()))
 }
 
 impl Record {
@@ -261,6 +270,7 @@ impl Record {
                 let times: Vec<f64> = row.times.iter().map(|times| times[index]).collect();
                 *figure = [median(times.clone()), percentile(times, 99)];
             }
+            row.faults = median(row.times.iter().map(|times| times[2]).collect()) as u64;
         }
         let floor = [self.rows[0].wall[0], self.rows[0].cpu[0]];
         let added = |row: &Row| [row.wall[0] - floor[0], row.cpu[0] - floor[1]];
@@ -277,11 +287,12 @@ impl Record {
         let machine: Vec<_> = self.machine.values().map(String::as_str).collect();
         let _ = writeln!(text, "{}", machine.join(", "));
         let _ = writeln!(text, "{PROGRAM}, {} rounds in turn; bwrap has the filter of --sandbox", self.rounds);
-        let _ = writeln!(text, "forkless is {:.1} MB stripped\n", self.stripped_bytes as f64 / 1e6);
+        let _ =
+            writeln!(text, "forkless is {:.1} MB stripped (target {STRIPPED_MB})\n", self.stripped_bytes as f64 / 1e6);
         let _ = writeln!(
             text,
-            "{:<20}{:<34}{:>16}{:>16}{:>9}  added, of the other's",
-            "", "", "wall µs p50 p99", "CPU µs p50 p99", "RSS KiB"
+            "{:<20}{:<34}{:>16}{:>16}{:>8}{:>9}  added, of the other's (target for RSS: {RSS_KIB})",
+            "", "", "wall µs p50 p99", "CPU µs p50 p99", "faults", "RSS KiB"
         );
         for row in &self.rows {
             let pair = |figure: &[f64; 2]| format!("{:.0} {:.0}", figure[0], figure[1]);
@@ -289,7 +300,10 @@ impl Record {
             let ratio =
                 row.ratio.map(|[wall, cpu]| format!("wall {wall:.2}, CPU {cpu:.2}{target}")).unwrap_or_default();
             let (wall, cpu) = (pair(&row.wall), pair(&row.cpu));
-            let line = format!("{:<20}{:<34}{wall:>16}{cpu:>16}{:>9}  {ratio}", row.job, row.command, row.rss_kib);
+            let line = format!(
+                "{:<20}{:<34}{wall:>16}{cpu:>16}{:>8}{:>9}  {ratio}",
+                row.job, row.command, row.faults, row.rss_kib
+            );
             let _ = writeln!(text, "{}", line.trim_end());
         }
         self.skipped.iter().for_each(|what| _ = writeln!(text, "SKIPPED: {what}"));
@@ -311,12 +325,12 @@ mod tests {
     #[test]
     fn ratios_are_of_what_the_wrappers_add() {
         let row =
-            |job, wrapper, times: [f64; 2]| Row { times: vec![times; 3], ..Row::new(job, wrapper, "", vec![], None) };
+            |job, wrapper, times: [f64; 3]| Row { times: vec![times; 3], ..Row::new(job, wrapper, "", vec![], None) };
         let rows = vec![
-            row("floor", "none", [100.0, 50.0]),
-            row("timeout", "timeout", [300.0, 150.0]),
-            row("timeout", "forkless", [200.0, 200.0]),
-            row("sandbox", "forkless", [200.0, 200.0]),
+            row("floor", "none", [100.0, 50.0, 7.0]),
+            row("timeout", "timeout", [300.0, 150.0, 7.0]),
+            row("timeout", "forkless", [200.0, 200.0, 7.0]),
+            row("sandbox", "forkless", [200.0, 200.0, 7.0]),
         ];
         let mut record = Record {
             version: 1,
@@ -329,7 +343,7 @@ mod tests {
         };
         record.summarize();
         assert_eq!(record.rows[2].ratio, Some([0.5, 1.5]));
-        assert_eq!((record.rows[1].ratio, record.rows[3].ratio), (None, None));
+        assert_eq!((record.rows[1].ratio, record.rows[3].ratio, record.rows[1].faults), (None, None, 7));
         let table = record.table();
         assert!(table.contains("wall 0.50, CPU 1.50") && table.contains("SKIPPED: bwrap: missing"), "{table}");
     }

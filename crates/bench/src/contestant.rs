@@ -109,6 +109,11 @@ pub enum Contestant {
     /// forkless.asyncio.create_subprocess_exec of the Python package and wait
     #[value(name = "forkless-cpython-asyncio")]
     ForklessCPythonAsyncio,
+    /// Node's child_process.spawn and its exit event, after install() of the Node package
+    ForklessNodeSpawn,
+    /// Node's child_process.spawnSync, after install() of the Node package
+    #[value(name = "forkless-node-spawnsync")]
+    ForklessNodeSpawnSync,
     /// posix_spawn and waitpid in C, under the preload library
     #[value(name = "forkless-preload-posix_spawn")]
     ForklessPreloadPosixSpawn,
@@ -124,7 +129,7 @@ pub enum Contestant {
 
 impl Contestant {
     /// All methods, in the order of the tables.
-    pub(crate) const ALL: [Self; 51] = [
+    pub(crate) const ALL: [Self; 53] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -171,6 +176,8 @@ impl Contestant {
         Self::ForklessCPython,
         Self::ForklessCPythonRun,
         Self::ForklessCPythonAsyncio,
+        Self::ForklessNodeSpawn,
+        Self::ForklessNodeSpawnSync,
         Self::ForklessPreloadPosixSpawn,
         Self::ForklessPreloadClosefrom,
         Self::ForklessPreloadStdio,
@@ -227,6 +234,8 @@ impl Contestant {
             Self::ForklessCPython => "forkless-cpython",
             Self::ForklessCPythonRun => "forkless-cpython-run",
             Self::ForklessCPythonAsyncio => "forkless-cpython-asyncio",
+            Self::ForklessNodeSpawn => "forkless-node-spawn",
+            Self::ForklessNodeSpawnSync => "forkless-node-spawnsync",
             Self::ForklessPreloadPosixSpawn => "forkless-preload-posix_spawn",
             Self::ForklessPreloadClosefrom => "forkless-preload-closefrom",
             Self::ForklessPreloadStdio => "forkless-preload-stdio",
@@ -291,7 +300,7 @@ impl Contestant {
             Self::ForklessCPython | Self::ForklessCPythonRun | Self::ForklessCPythonAsyncio => true,
             Self::PerlSystem | Self::PerlBackticks | Self::PerlFastSpawn | Self::PerlIpcRun => true,
             Self::ForklessPerlSystem | Self::ForklessPerlBackticks | Self::ForklessPerlFastSpawn => true,
-            Self::NodeSpawn | Self::NodeSpawnSync => true,
+            Self::NodeSpawn | Self::NodeSpawnSync | Self::ForklessNodeSpawn | Self::ForklessNodeSpawnSync => true,
             _ => self.is_preloaded(),
         }
     }
@@ -307,7 +316,8 @@ impl Contestant {
         let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
         let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];
         let in_python = [Self::ForklessCPythonRun, Self::ForklessCPythonAsyncio];
-        let is_alike = [&alike[..], &in_perl, &in_python].iter().any(|list| list.contains(&self));
+        let in_node = [Self::ForklessNodeSpawnSync];
+        let is_alike = [&alike[..], &in_perl, &in_python, &in_node].iter().any(|list| list.contains(&self));
         !is_alike && (!self.is_preloaded() || self == Self::ForklessPreloadPosixSpawn)
     }
 

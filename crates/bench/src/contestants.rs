@@ -67,6 +67,8 @@ pub(crate) fn ready<'p>(
         | Contestant::ForklessCPython
         | Contestant::ForklessCPythonRun
         | Contestant::ForklessCPythonAsyncio
+        | Contestant::ForklessNodeSpawn
+        | Contestant::ForklessNodeSpawnSync
         | Contestant::Go
         | Contestant::CPython
         | Contestant::CPythonAsyncio

@@ -15,6 +15,7 @@ mod near;
 mod usage;
 mod run;
 mod parallel;
+mod gearman_worker;
 mod doctor;
 mod xargs;
 mod help;
@@ -42,6 +43,7 @@ enum Command {
     /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
     #[command(hide = true)]
     Sem(Box<parallel::ParallelOptions>),
+    GearmanWorker(Box<gearman_worker::GearmanWorkerOptions>),
     Bench(Box<forkless_bench::BenchOptions>),
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
@@ -76,6 +78,7 @@ fn begin() -> ExitCode {
         Command::Xargs(options) => xargs::main(*options),
         Command::Parallel(mut options) => parallel::main(&mut options, false),
         Command::Sem(mut options) => parallel::main(&mut options, true),
+        Command::GearmanWorker(options) => gearman_worker::main(&options),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),
         Command::Man(options) => help::man(Cli::command, &options),

@@ -141,7 +141,7 @@ fn every_launcher_of_the_format_has_a_row() {
         assert_eq!(of("close_on_exec", false.into()), !told, "{name}");
         assert_eq!(told, name.starts_with("node"), "{name}");
         let threads =
-            ["go", "java", "node-spawn", "glib", "libuv"].contains(&name.as_str()) || name.contains("cpython");
+            ["go", "java", "node-spawn", "forkless-node-spawn", "glib", "libuv"].contains(&name.as_str()) || name.contains("cpython");
         assert_eq!(of("threads", 2.into()), threads, "{name}");
     }
 }

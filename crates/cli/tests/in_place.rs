@@ -11,6 +11,13 @@ use std::{
 mod callers;
 
 use callers::skipped;
+use libc::{SYS_close_range, SYS_execve, SYS_prctl, SYS_rt_sigaction, SYS_rt_sigprocmask};
+
+/// How glibc polls.
+#[cfg(target_arch = "x86_64")]
+const POLL: i64 = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+const POLL: i64 = libc::SYS_ppoll;
 
 fn forkless(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
@@ -50,6 +57,79 @@ fn nothing_is_cloned_where_nothing_needs_a_parent() {
         drop(child.stdin.take());
         child.wait().expect("ends");
     }
+}
+
+/// The system calls from the start of `main` to the exec of the program. No timing changes them.
+#[test]
+fn system_calls_in_place_are_few() {
+    let name = "system_calls_in_place_are_few";
+    let before = [
+        // Closed streams; whether SIGPIPE and SIGCHLD are ignored; SIGPIPE is ignored from here on.
+        POLL,
+        SYS_rt_sigaction,
+        SYS_rt_sigaction,
+        SYS_rt_sigaction,
+        // The library: whether SIGPIPE is ignored, and the mask. Then descriptors are closed.
+        SYS_rt_sigaction,
+        SYS_rt_sigprocmask,
+        SYS_close_range,
+    ];
+    let cases = [
+        (&[][..], [&before[..], &[SYS_rt_sigaction, SYS_execve]].concat()),
+        (&["--no-new-privs"], [&before[..], &[SYS_prctl, SYS_rt_sigaction, SYS_execve]].concat()),
+    ];
+    for (options, expected) in cases {
+        let Some(calls) = calls_of_main(options) else { return skipped(name, "tracing is refused") };
+        assert_eq!(calls, expected, "{options:?}");
+    }
+}
+
+/// Traces `forkless run` with these options and returns the numbers of its calls, without those of the allocator and those by
+/// which debug builds check descriptors.
+fn calls_of_main(options: &[&str]) -> Option<Vec<i64>> {
+    let mut command = forkless(&[options, &["/bin/true"]].concat());
+    // SAFETY: one system call.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let pid = command.spawn().ok()?.id() as i32;
+    let (mut calls, mut status) = (Vec::new(), 0);
+    let wait = |status: &mut i32| {
+        // SAFETY: the kernel writes the status.
+        assert_eq!(unsafe { libc::waitpid(pid, status, 0) }, pid);
+    };
+    wait(&mut status);
+    // SAFETY: the traced process is stopped.
+    unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL) };
+    loop {
+        // SAFETY: as above.
+        unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) };
+        wait(&mut status);
+        if libc::WIFEXITED(status) {
+            assert_eq!(libc::WEXITSTATUS(status), 0);
+            break;
+        }
+        assert!(libc::WIFSTOPPED(status), "{status:#x}");
+        if libc::WSTOPSIG(status) == libc::SIGTRAP | 0x80 {
+            // SAFETY: as above; zeros are a value of this structure, and the kernel writes at most its size.
+            let info = unsafe {
+                let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
+                libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), &raw mut info);
+                info
+            };
+            if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+                // SAFETY: the member that the kernel has written for an entry.
+                calls.push(unsafe { info.u.entry.nr } as i64);
+            }
+        }
+    }
+    let from = calls.iter().position(|call| *call == POLL).expect("main looks for closed streams first");
+    let end = calls[from..].iter().position(|call| *call == SYS_execve).expect("an exec");
+    let of_allocator = [libc::SYS_brk, libc::SYS_getrandom, libc::SYS_fcntl];
+    Some(calls[from..=from + end].iter().copied().filter(|call| !of_allocator.contains(call)).collect())
 }
 
 /// In a new PID namespace, the program's group and session have no number unless it makes its own. So it is after

@@ -1,108 +1,34 @@
 //! `forkless parallel` and `xargs` lose no job, whatever happens: kills, signals, limits, much input and much output.
 //! `FORKLESS_TEST_SCALE` multiplies kills, jobs and sizes; 10 makes 500 kills in a run of 5,000 jobs.
 
+mod marks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read, Write},
-    os::unix::fs::PermissionsExt,
     os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use marks::{Place, peak, scaled, send, send_all, wait_for};
+use rustix::process::Signal;
 
 /// Kills of a run, and jobs in it, at scale 1.
 const KILLS: usize = 50;
 const JOBS: usize = 500;
 const SLOTS: usize = 8;
 
-fn scale() -> f64 {
-    std::env::var("FORKLESS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
-}
-
-fn scaled(count: usize) -> usize {
-    ((count as f64 * scale()) as usize).max(1)
-}
-
-/// A directory with the program `mark`, which adds its last argument to the file `marks` by one write.
-struct Place {
-    directory: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        // Other users run programs in it, too.
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-        let place = Self { directory };
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runners/mark.c");
-        let mut cc = Command::new("cc");
-        let built = cc.args(["-O2", "-static", "-o"]).arg(place.path("mark")).arg(source).status().expect("cc");
-        assert!(built.success(), "{built:?}");
-        fs::write(place.path("marks"), "").expect("a file");
-        fs::set_permissions(place.path("marks"), fs::Permissions::from_mode(0o666)).expect("a mode");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// The numbers from 1, a line each.
-    fn numbers(&self, count: usize) -> fs::File {
-        let text: String = (1..=count).map(|number| format!("{number}\n")).collect();
-        fs::write(self.path("numbers"), text).expect("a file");
-        fs::File::open(self.path("numbers")).expect("a file")
-    }
-
-    fn forkless(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-        command.args(words).current_dir(self.directory.path()).env("MARKS", self.path("marks"));
-        // Without it, the shell would be the one that runs the tests.
-        command.env("PARALLEL_SHELL", "/bin/sh").stdin(Stdio::null());
-        command
-    }
-
-    /// How often each job has run.
-    fn marks(&self) -> BTreeMap<usize, usize> {
-        let mut marks = BTreeMap::new();
-        for line in fs::read_to_string(self.path("marks")).expect("marks").lines() {
-            *marks.entry(line.parse().expect("a number")).or_insert(0) += 1;
-        }
-        marks
-    }
-
-    /// The jobs with a whole line in the log. Asserts that none has two.
-    fn logged(&self) -> BTreeSet<usize> {
-        let text = fs::read_to_string(self.path("log")).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
-        let mut logged = BTreeSet::new();
-        for line in whole.lines().filter(|line| !line.starts_with("Seq\t")) {
-            let fields: Vec<&str> = line.split('\t').collect();
-            assert!(fields.len() >= 9, "a line of the log: {line:?}");
-            assert!(logged.insert(fields[0].parse().expect("a number")), "job {} is logged twice", fields[0]);
-        }
-        logged
-    }
-
-    /// The run of all jobs, which goes on where the last one ended.
-    fn resume(&self, jobs: usize) -> Command {
-        let slots = SLOTS.to_string();
-        let mark = self.path("mark");
-        let mark = mark.to_str().expect("UTF-8");
-        let mut command = self.forkless(&["parallel", "-j", &slots, "--joblog", "log", "--resume", mark, "{}"]);
-        command.stdin(self.numbers(jobs)).stdout(Stdio::null());
-        command
-    }
-}
-
-fn send(child: &Child, signal: Signal) {
-    // It may have ended.
-    let _ = kill_process(Pid::from_child(child), signal);
+/// The run of all jobs, which goes on where the last one ended.
+fn resume(place: &Place, jobs: usize) -> Command {
+    let slots = SLOTS.to_string();
+    let mark = place.path("mark");
+    let mark = mark.to_str().expect("UTF-8");
+    let mut command = place.forkless(&["parallel", "-j", &slots, "--joblog", "log", "--resume", mark, "{}"]);
+    command.stdin(place.numbers(jobs)).stdout(Stdio::null());
+    command
 }
 
 /// Interrupts a run time and again by signals at random moments, then lets it end. A job that is in the log never runs again, and
@@ -113,13 +39,15 @@ fn interrupted_runs_lose_nothing(signals: &[&[Signal]], interruptions: usize, jo
     let mut counted = BTreeMap::new();
     let (mut hits, mut bound) = (0, 30_000);
     for turn in 0..interruptions {
-        let mut child = place.resume(jobs).stderr(Stdio::null()).spawn().expect("forkless starts");
+        let mut child = resume(&place, jobs).stderr(Stdio::null()).spawn().expect("forkless starts");
         thread::sleep(Duration::from_micros(fastrand::u64(..bound)));
         let signals = signals[turn % signals.len()];
         for signal in signals {
             send(&child, *signal);
         }
         let status = child.wait().expect("ends");
+        // A job in flight may leave its mark later than the run ends.
+        wait_for("the end of the jobs in flight", || place.processes().is_empty());
         let logged = place.logged();
         check_step(&place, &before, &counted, turn);
         if logged.len() < jobs {
@@ -132,11 +60,10 @@ fn interrupted_runs_lose_nothing(signals: &[&[Signal]], interruptions: usize, jo
         (before, counted) = (logged, place.marks());
     }
     assert!(hits * 2 > interruptions, "only {hits} of {interruptions} interruptions came before the end");
-    let output = place.resume(jobs).output().expect("forkless starts");
+    let output = resume(&place, jobs).output().expect("forkless starts");
     assert!(output.status.success(), "{output:?}");
     check_step(&place, &before, &counted, interruptions);
     assert_eq!(place.logged(), (1..=jobs).collect());
-    // A job that was in flight may leave its mark later than the run that started it.
     let marks = place.marks();
     let missing: Vec<usize> = (1..=jobs).filter(|job| !marks.contains_key(job)).collect();
     assert!(missing.is_empty(), "jobs {missing:?} are in the log and did not run");
@@ -168,47 +95,20 @@ fn interrupted_runs_are_resumed_without_a_lost_or_repeated_job() {
     interrupted_runs_lose_nothing(&signals, scaled(KILLS / 2), scaled(JOBS / 2));
 }
 
-/// The processes with this in their environment.
-fn processes_with(mark: &str) -> Vec<u32> {
-    let pids = fs::read_dir("/proc").expect("procfs").flatten().filter_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let environment = fs::read(entry.path().join("environ")).ok()?;
-        environment.windows(mark.len()).any(|part| part == mark.as_bytes()).then_some(pid)
-    });
-    pids.collect()
-}
-
-/// Waits for a condition, for a minute.
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}: not after a minute");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Jobs with children of their own, of which one ignores SIGTERM.
 const FAMILY: &str = "touch started-{}; (trap '' TERM; sleep 1000) & sleep 1000; true";
 
 #[test]
 fn an_interrupted_run_leaves_no_process() {
-    for (index, signals) in
-        [&[Signal::INT][..], &[Signal::INT, Signal::INT], &[Signal::TERM, Signal::TERM]].iter().enumerate()
-    {
+    for signals in [&[Signal::INT][..], &[Signal::INT, Signal::INT], &[Signal::TERM, Signal::TERM]] {
         let place = Place::new();
-        let mark = format!("FORKLESS_TEST_MARK=family-{}-{index}", std::process::id());
         let mut command = place.forkless(&["parallel", "-j4", FAMILY, ":::", "1", "2", "3", "4", "5", "6"]);
-        command.env("FORKLESS_TEST_MARK", mark.split_once('=').expect("a value").1);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("forkless starts");
         wait_for("four jobs", || (1..=4).all(|job| place.path(&format!("started-{job}")).exists()));
-        for signal in *signals {
-            send(&child, *signal);
-            // A second signal that comes too early would be merged with the first.
-            thread::sleep(Duration::from_millis(20));
-        }
+        send_all(&mut child, signals);
         let status: ExitStatus = child.wait().expect("ends");
         assert!(!status.success(), "{signals:?}: {status:?}");
-        wait_for("the end of all processes", || processes_with(&mark).is_empty());
+        wait_for("the end of all processes", || place.processes().is_empty());
         assert!(!place.path("started-5").exists(), "{signals:?}: another job was started");
     }
 }
@@ -250,13 +150,6 @@ fn limits_of_processes_and_files_delay_jobs_and_lose_none() {
     let status = run_within(&place, &[(forkless::Resource::Processes, 5)], Some(user), &words);
     assert!(status.success(), "{status:?}");
     assert_eq!(place.marks(), (1..=300).map(|job| (job, 1)).collect(), "with 5 processes");
-}
-
-/// The largest resident size so far, in KiB. None if it has ended: a zombie has no memory.
-fn peak(child: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("not reaped");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse().expect("a number"))
 }
 
 #[test]

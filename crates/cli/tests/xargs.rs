@@ -153,6 +153,67 @@ fn exit_codes_are_those_of_findutils() {
     }
 }
 
+/// A program that ends as its argument says, or vanishes, or can no longer be executed.
+const ENDS: &str = "#!/bin/sh\necho $1\ncase $1 in k) kill -9 $$;; gone) rm -f prog; exit 0;; noexec) chmod a-x prog; exit 0;; \
+                    esac\nexit $1\n";
+
+/// The exit code after these ends, one after the other. `None`: xargs is not there.
+fn code_after(ends: &[&str], program: &str) -> Option<(String, Option<i32>)> {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("prog");
+    std::fs::write(&file, ENDS).expect("a program");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let line = format!("cd {}; echo {} | {program} -n1 ./prog", place.path().display(), ends.join(" "));
+    let output = Command::new("sh").arg("-c").arg(line).stdin(Stdio::null()).output().ok()?;
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code()))
+}
+
+/// What stops the run decides on the exit code, whatever failed before. findutils reports 123 then, if a command has failed
+/// and there are further arguments.
+#[test]
+fn the_end_that_stops_the_run_decides_on_the_exit_code() {
+    let compares = theirs(&["true"], b"").is_some();
+    let forkless = format!("{} xargs", env!("CARGO_BIN_EXE_forkless"));
+    let firsts = [&["0"][..], &["1"], &["126"], &["127"], &["254"], &[]];
+    // Each with its code, alone and when another command would follow.
+    let stops = [("255", 124, 124), ("k", 125, 125), ("gone", 0, 127), ("noexec", 0, 126), ("1", 123, 123), ("0", 0, 0)];
+    for first in firsts {
+        for (stop, at_the_end, before_others) in stops {
+            for last in [&[][..], &["0"], &["1"]] {
+                let ends = [first, &[stop], last].concat();
+                let mut expected = if last.is_empty() { at_the_end } else { before_others };
+                let has_failed = first.iter().chain(last.iter().filter(|_| expected == 0)).any(|end| *end != "0");
+                if expected == 0 && has_failed {
+                    expected = 123;
+                }
+                let ours = code_after(&ends, &forkless).expect("forkless");
+                assert_eq!(ours.1, Some(expected), "{ends:?}");
+                let differs = first.iter().any(|end| *end != "0") && expected > 123 && !last.is_empty();
+                if compares {
+                    let theirs = code_after(&ends, "xargs").expect("xargs");
+                    assert_eq!(theirs.0, ours.0, "{ends:?}");
+                    assert_eq!(theirs.1, Some(if differs { 123 } else { expected }), "{ends:?}");
+                }
+            }
+        }
+    }
+}
+
+/// SIGUSR2 takes a slot away: the third command starts when both others have ended.
+#[test]
+fn sigusr2_removes_a_slot() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().display().to_string();
+    // The first two see each other, the second one takes a slot away, and the first one ends. The third one must not start
+    // while the second one runs, which ends when nothing has happened for a while.
+    let script = format!(
+        "cd {directory}; touch run-$0; case $0 in 1) until test -e run-2; do sleep 0.01; done; until test -e sent; do sleep 0.01; \
+         done;; 2) kill -USR2 $PPID; touch sent; sleep 1; test ! -e run-3; echo $?;; esac"
+    );
+    let output = ours(&["-P2", "-n1", "sh", "-c", &script], b"1 2 3");
+    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), output.status.code()), ("0\n", Some(0)), "{output:?}");
+}
+
 #[test]
 fn other_options_do_what_those_of_findutils_do() {
     let lines: [(&[&str], &str); 16] = [

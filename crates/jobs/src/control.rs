@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Stops a run or changes its slots, from a signal handler or another thread. Clones control the same run.
 ///
@@ -24,7 +25,11 @@ struct Inner {
     more: AtomicI64,
     /// A signal for the jobs; 0: none.
     signal: AtomicU32,
+    /// Milliseconds between ticks, 0 for none; [`NO_CHANGE`]: they stay as they are.
+    tick: AtomicU32,
 }
+
+const NO_CHANGE: u32 = u32::MAX;
 
 impl Control {
     /// The control of a run to come.
@@ -34,7 +39,8 @@ impl Control {
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (stop, slots, more, signal) = Default::default();
-        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal })))
+        let tick = AtomicU32::new(NO_CHANGE);
+        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal, tick })))
     }
 
     /// Starts no further job; those that run go on.
@@ -67,6 +73,12 @@ impl Control {
         self.wake();
     }
 
+    /// Sets how often [`Events::tick`](crate::Events::tick) is called: every so many milliseconds, or not at all.
+    pub fn set_tick(&self, milliseconds: Option<u32>) {
+        self.0.tick.store(milliseconds.map_or(0, |time| time.clamp(1, NO_CHANGE - 1)), Ordering::SeqCst);
+        self.wake();
+    }
+
     fn wake(&self) {
         // Fails only when it is readable already.
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
@@ -91,6 +103,15 @@ impl Control {
         let more = self.0.more.swap(0, Ordering::SeqCst);
         let base = if set > 0 { set } else { i64::try_from(now).unwrap_or(i64::MAX) };
         usize::try_from(base.saturating_add(more).max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// The new time between ticks, if it has been set.
+    pub(crate) fn take_tick(&self) -> Option<Option<Duration>> {
+        match self.0.tick.swap(NO_CHANGE, Ordering::SeqCst) {
+            NO_CHANGE => None,
+            0 => Some(None),
+            milliseconds => Some(Some(Duration::from_millis(milliseconds.into()))),
+        }
     }
 
     pub(crate) fn take_signal(&self) -> Option<i32> {

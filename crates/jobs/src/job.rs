@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A job, as a [`Source`](crate::Source) makes it.
 ///
@@ -29,6 +30,8 @@ pub struct Job {
     pub head: Vec<u8>,
     /// A directory that gets the files `stdout`, `stderr` and `seq`, if the output is captured.
     pub results: Option<PathBuf>,
+    /// How long it may run; the shorter one of this and [`Options::timeout`](crate::Options::timeout) counts.
+    pub timeout: Option<Duration>,
     /// Values of the caller, such as the columns of its input. They come back with the job's end.
     pub values: Vec<Vec<u8>>,
 }
@@ -65,6 +68,9 @@ pub enum Stdin {
     File(File),
     /// A pipe with these bytes.
     Bytes(Vec<u8>),
+    /// A pipe with these bytes, and then with those of [`Source::more`](crate::Source::more) while the job runs. Such a job is
+    /// not tried again.
+    Stream(Vec<u8>),
 }
 
 impl Job {

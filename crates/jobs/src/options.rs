@@ -3,6 +3,8 @@
 use crate::control::Control;
 use crate::job::Job;
 use crate::log::{Done, Log};
+use crate::remote::Remote;
+use crate::summary::{Ended, Summary};
 use forkless::Command;
 use std::fmt;
 use std::path::PathBuf;
@@ -58,6 +60,28 @@ pub enum Limit {
     Count(u64),
     /// So many of a hundred. Needs [`Source::total`](crate::Source::total); while that is not known, it has no effect.
     Percent(f64),
+}
+
+impl Halt {
+    /// Whether this end, which the summary counts already, reaches the limit.
+    pub(crate) fn is_due(&self, summary: &Summary, ended: &Ended, total: impl FnOnce() -> Option<u64>) -> bool {
+        let counts = match self.on {
+            HaltOn::Fail => ended.is_failure(),
+            HaltOn::Success => !ended.is_failure(),
+            HaltOn::Done => true,
+        };
+        let ended_so_far = summary.ran + summary.not_started;
+        let count = match self.on {
+            HaltOn::Fail => summary.failed,
+            HaltOn::Success => ended_so_far - summary.failed,
+            HaltOn::Done => ended_so_far,
+        };
+        let limit = match self.limit {
+            Limit::Count(limit) => limit as f64,
+            Limit::Percent(percent) => total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0),
+        };
+        counts && count as f64 >= limit
+    }
 }
 
 /// How long a job may run.
@@ -118,6 +142,11 @@ pub struct Options {
     pub memory: usize,
     /// How many jobs may be ahead of the one whose output is due, with `keep_order` (default: 16,384).
     pub window: usize,
+    /// How many bytes of each job's output are kept, standard output and standard error together (default: all). The
+    /// rest is read and dropped; [`Ended::received`](crate::Ended) counts it.
+    pub most_output: Option<u64>,
+    /// Runs the jobs elsewhere. Nothing is launched here then.
+    pub remote: Option<Box<dyn Remote>>,
     /// Where output is kept that is too much for memory (default: `$TMPDIR`, else `/tmp`).
     pub temporary: PathBuf,
 }
@@ -153,6 +182,8 @@ impl Default for Options {
             patience: Duration::from_secs(60),
             memory: 1 << 20,
             window: 1 << 14,
+            most_output: None,
+            remote: None,
             temporary: std::env::temp_dir(),
         }
     }

@@ -3,7 +3,7 @@
 use crate::job::Job;
 use crate::output::Capture;
 use crate::source::Place;
-use forkless::{Child, ShellEnding};
+use forkless::{Child, ShellEnding, planted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::process::ChildStdin;
@@ -15,6 +15,17 @@ pub(crate) enum Slot {
     /// A job whose launch has failed for now, or that is tried again.
     Waiting(Box<Waiting>),
     Running(Box<Running>),
+    /// A job that runs elsewhere.
+    Away(Box<Absent>),
+}
+
+pub(crate) struct Absent {
+    pub(crate) job: Job,
+    pub(crate) place: Place,
+    /// How often it has been submitted.
+    pub(crate) tries: u32,
+    pub(crate) started: Instant,
+    pub(crate) clock: SystemTime,
 }
 
 pub(crate) struct Waiting {
@@ -53,6 +64,8 @@ pub(crate) struct Feed {
     pub(crate) pipe: ChildStdin,
     pub(crate) bytes: Vec<u8>,
     pub(crate) at: usize,
+    /// The source has further bytes.
+    pub(crate) goes_on: bool,
 }
 
 /// How far the sequence of signals is that ends a job.
@@ -74,7 +87,9 @@ impl Running {
     pub(crate) fn send(&mut self, signal: i32) {
         self.signalled = true;
         // It may have ended.
-        if self.child.signal_group(signal).is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput) {
+        let to_group = !planted!("jobs-group-not-signalled");
+        let has_none = |error: io::Error| error.kind() == io::ErrorKind::InvalidInput;
+        if !to_group || self.child.signal_group(signal).is_err_and(has_none) {
             let _ = self.child.signal(signal);
         }
     }

@@ -4,6 +4,7 @@ use crate::job::Job;
 use crate::summary::{Ended, Progress};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 /// Where and when the next job would run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,19 @@ pub enum Next {
     End,
 }
 
+/// The answer of [`Source::more`].
+#[derive(Debug)]
+pub enum More {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Input must come first, at [`Source::waits_for`].
+    Later,
+    /// Another job must take its bytes or end first.
+    NotYet,
+    /// The job's standard input ends.
+    End,
+}
+
 /// Makes the jobs, one when a slot is free for it.
 pub trait Source {
     /// Makes the next job.
@@ -37,6 +51,29 @@ pub trait Source {
 
     /// The descriptor that becomes readable when a source that has answered [`Next::Later`] can go on.
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The next bytes for the standard input of a job that runs, and whose standard input is
+    /// [`Stdin::Stream`](crate::Stdin::Stream). Jobs that can take more are asked for in turn.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next). The standard input of the job ends.
+    fn more(&mut self, seq: u64) -> io::Result<More> {
+        let _ = seq;
+        Ok(More::End)
+    }
+
+    /// A job takes no more: it has ended, was not started, or has closed its standard input. Called for each job at least once.
+    fn closed(&mut self, seq: u64) {
+        let _ = seq;
+    }
+
+    /// The run starts no further job.
+    fn stopped(&mut self) {}
+
+    /// When a source that has answered [`Next::Later`] or [`More::Later`] goes on, also without input.
+    fn waits_until(&self) -> Option<Instant> {
         None
     }
 

@@ -271,3 +271,101 @@ fn no_job_starts_while_memory_is_short_or_the_load_is_high() {
         assert_eq!((summary.ran, summary.unread), (0, true));
     }
 }
+
+/// A user that may have one process, and has it: whatever else it is to execute fails with EAGAIN.
+struct Crowded(forkless::Child);
+
+impl Crowded {
+    const USER: u32 = 200_001;
+
+    fn set(options: &mut Options) -> Self {
+        let mut first = forkless::Command::new("sleep");
+        let first = first.arg("1000").uid(Self::USER).gid(Self::USER).spawn().expect("sleep");
+        options.setup = Some(Box::new(|command, _| {
+            command.rlimit(forkless::Resource::Processes, 0, 0).uid(Self::USER).gid(Self::USER);
+        }));
+        Self(first)
+    }
+}
+
+impl Drop for Crowded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_root(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("SKIPPED: {test}: only root can start a job as another user");
+    }
+    is_root
+}
+
+#[test]
+fn a_job_that_waits_for_the_kernel_is_skipped_when_the_run_is_stopped() {
+    struct Stop(forkless_jobs::Control);
+    impl Events for Stop {
+        fn tick(&mut self, _: &forkless_jobs::Progress) {
+            self.0.stop_soon();
+        }
+    }
+    if !is_root("a_job_that_waits_for_the_kernel_is_skipped_when_the_run_is_stopped") {
+        return;
+    }
+    let control = forkless_jobs::Control::new().expect("a control");
+    let mut options = Options::default().slots(3);
+    let _crowded = Crowded::set(&mut options);
+    options.control = Some(control.clone());
+    options.tick = Some(Duration::from_millis(300));
+    let source = &mut from_iter([Job::program("true", [""; 0])]);
+    let summary = run(options, source, &mut Stop(control), &mut Standard::new()).expect("a run");
+    assert_eq!((summary.ran, summary.skipped, summary.total), (0, 1, 1), "{summary:?}");
+    assert!(!summary.is_complete());
+}
+
+#[test]
+fn a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted() {
+    if !is_root("a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted") {
+        return;
+    }
+    let mut options = Options::default().slots(3);
+    let _crowded = Crowded::set(&mut options);
+    options.patience = Duration::from_millis(300);
+    let (summary, ends) = run_all(options, (0..4).map(|_| Job::program("true", [""; 0])));
+    assert_eq!((summary.ran, summary.not_started, summary.failed, summary.unread), (0, 1, 1, true), "{summary:?}");
+    assert_eq!(ends.0, [(1, (126, 0), false)]);
+    assert!(!summary.is_complete());
+}
+
+/// The shell waits for its child, which alone ends at the signal.
+#[test]
+fn the_end_of_a_run_is_signalled_to_the_whole_group() {
+    struct Stop(forkless_jobs::Control, std::path::PathBuf, Ends);
+    impl Events for Stop {
+        fn tick(&mut self, _: &forkless_jobs::Progress) {
+            if self.1.exists() {
+                self.0.stop_now();
+            }
+        }
+
+        fn finished(&mut self, ended: &Ended) -> Flow {
+            self.2.finished(ended)
+        }
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let up = place.path().join("up");
+    let child = format!("trap 'exit 0' TERM; touch {}; while :; do sleep 0.01; done", up.display());
+    let script = format!("trap : TERM; ({child}) & wait; wait; exit 7");
+    let control = forkless_jobs::Control::new().expect("a control");
+    let mut options = Options::default().slots(1);
+    options.groups = true;
+    options.control = Some(control.clone());
+    options.tick = Some(Duration::from_millis(10));
+    // The second signal only ends a test that has failed.
+    options.termination = vec![(15, Duration::from_secs(40)), (9, Duration::ZERO)];
+    let mut events = Stop(control, up, Ends::default());
+    run(options, &mut from_iter([sh(script)]), &mut events, &mut Standard::new()).expect("a run");
+    assert_eq!(events.2.0, [(1, (7, 0), false)]);
+}

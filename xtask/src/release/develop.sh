@@ -12,6 +12,17 @@ cc -Wall -Werror run.c $(pkg-config --cflags forkless) -l:libforkless.a $(pkg-co
 if ldd ./with_static | grep libforkless; then exit 1; fi
 say 'C programs can be built with the library'
 
+tar -xzf Forkless-*.tar.gz
+cd Forkless-*/
+test -s META.json
+perl Makefile.PL
+make >/dev/null
+make test
+make install >/dev/null
+cd ..
+perl -e 'use Forkless qw(system readpipe); exit(system("exit 3") >> 8 != 3 || readpipe("echo said") ne "said\n")'
+say 'the Perl module can be built with the library'
+
 # The archive says where it is by its own pkg-config file.
 dpkg -r libforkless0 libforkless-dev >/dev/null
 directory=$(echo /opt/forkless-*)

@@ -1,4 +1,4 @@
-//! Installs the Debian packages and the archive in a new, minimal Debian, and uses them there.
+//! Installs the packages in a new, minimal Debian, and uses them there.
 
 use crate::dist::output;
 use anyhow::{Context, Result, ensure};
@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// What a user does, in a system without a compiler.
 const USE: &str = include_str!("use.sh");
+/// What a user of the Python package does.
+const PYTHON: &str = include_str!("python.sh");
 /// What a developer does, in a system with one.
 const DEVELOP: &str = include_str!("develop.sh");
 
@@ -29,7 +31,7 @@ pub(super) fn check(packages: &Path, root: &Path) -> Result<()> {
     fs::create_dir(&inside)?;
     for entry in fs::read_dir(packages)?.flatten() {
         let name = entry.file_name();
-        if [".deb", ".tar.gz"].iter().any(|end| name.to_string_lossy().ends_with(end)) {
+        if [".deb", ".tar.gz", ".whl"].iter().any(|end| name.to_string_lossy().ends_with(end)) {
             fs::copy(entry.path(), inside.join(name))?;
         }
     }
@@ -39,7 +41,15 @@ pub(super) fn check(packages: &Path, root: &Path) -> Result<()> {
     for name in ["etc/resolv.conf", "etc/hosts"] {
         fs::copy(Path::new("/").join(name), root.join(name))?;
     }
-    enter(root, "apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev pkgconf >/dev/null")?;
+    let install = |packages: &str| {
+        enter(
+            root,
+            &format!("apt-get update -q && apt-get install -q -y --no-install-recommends {packages} >/dev/null"),
+        )
+    };
+    install("python3-venv")?;
+    enter(root, PYTHON).context("in a Debian with Python")?;
+    install("gcc libc6-dev make perl pkgconf")?;
     enter(root, DEVELOP).context("in a Debian with a compiler")
 }
 

@@ -1,10 +1,11 @@
-//! Makes what users install: crates, Debian packages, and an archive with the command and the C libraries
-//! (`target/packages`). Nothing is uploaded.
+//! Makes what users install: crates, Debian packages, an archive with the command and the C libraries, and packages of the
+//! language modules (`target/packages`). Nothing is uploaded.
 //!
 //! Two builds of one commit give equal files: dates are those of the commit, and no path of this machine is in them.
 
 mod deb;
 mod installed;
+mod modules;
 mod third_party;
 
 use crate::dist::{self, Place, output, root, run};
@@ -22,7 +23,7 @@ pub struct Options {
     /// Directory of the packages
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Then install the archive and the Debian packages in a new, minimal Debian, and use them there (needs root)
+    /// Then install the packages, but for the crates, in a new, minimal Debian, and use them there (needs root)
     #[arg(long)]
     check: bool,
 }
@@ -35,11 +36,15 @@ enum Kind {
     Archive,
     /// Debian packages
     Deb,
+    /// A wheel and a source distribution for Python
+    Python,
+    /// A distribution for CPAN
+    Perl,
 }
 
 /// The crates, each after those that it depends on.
 const CRATES: &[&str] =
-    &["forkless-core", "forkless", "forkless-jobs", "forkless-capi", "forkless-bench", "forkless-cli"];
+    &["forkless-core", "forkless", "forkless-jobs", "forkless-gearman", "forkless-capi", "forkless-bench", "forkless-cli"];
 
 /// Makes the packages.
 ///
@@ -52,14 +57,18 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     if wanted(Kind::Crates) {
         crates(&out, target)?;
     }
-    if wanted(Kind::Archive) || wanted(Kind::Deb) {
-        let build = Build::new(target)?;
-        if wanted(Kind::Archive) {
-            build.archive(&out)?;
-        }
-        if wanted(Kind::Deb) {
-            deb::make(&build, &out)?;
-        }
+    let build = Build::new(target)?;
+    if wanted(Kind::Archive) {
+        build.archive(&out)?;
+    }
+    if wanted(Kind::Deb) {
+        deb::make(&build, &out)?;
+    }
+    if wanted(Kind::Python) {
+        modules::python(&build, &out)?;
+    }
+    if wanted(Kind::Perl) {
+        modules::perl(&build, &out)?;
     }
     let mut files: Vec<_> = fs::read_dir(&out)?.flatten().map(|entry| entry.path()).collect();
     files.sort();

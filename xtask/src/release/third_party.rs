@@ -1,4 +1,4 @@
-//! The licences of the crates that are linked into the command, and a list of these crates for machines (CycloneDX).
+//! The licences of the crates that are linked into a package, and a list of these crates for machines (CycloneDX).
 
 use super::cargo;
 use crate::dist::output;
@@ -25,19 +25,10 @@ struct Package {
     source: Option<String>,
 }
 
-/// Writes both files.
+/// Writes both files for the command.
 pub(super) fn write(licences: &Path, sbom: &Path) -> Result<()> {
-    let packages = linked()?;
-    let mut text = String::from("Crates that are linked into forkless, with their licences.\n");
-    for package in &packages {
-        let licence = package.license.as_deref().unwrap_or("see the text");
-        write!(text, "\n{}\n{} {}: {licence}\n\n", "=".repeat(80), package.name, package.version)?;
-        for file in texts(package.manifest_path.parent().context("a directory")?)? {
-            text += &fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-            text.push('\n');
-        }
-    }
-    fs::write(licences, text)?;
+    let packages = linked("forkless-cli")?;
+    write_licences(&packages, licences)?;
     let components: Vec<_> = packages
         .iter()
         .map(|package| {
@@ -54,10 +45,28 @@ pub(super) fn write(licences: &Path, sbom: &Path) -> Result<()> {
     Ok(fs::write(sbom, serde_json::to_string_pretty(&bom)? + "\n")?)
 }
 
-/// The crates of others in the command, by name.
-fn linked() -> Result<Vec<Package>> {
+/// Writes the licences of the crates in a crate of ours.
+pub(super) fn write_licences_of(krate: &str, file: &Path) -> Result<()> {
+    write_licences(&linked(krate)?, file)
+}
+
+fn write_licences(packages: &[Package], file: &Path) -> Result<()> {
+    let mut text = String::from("Crates that are linked into forkless, with their licences.\n");
+    for package in packages {
+        let licence = package.license.as_deref().unwrap_or("see the text");
+        write!(text, "\n{}\n{} {}: {licence}\n\n", "=".repeat(80), package.name, package.version)?;
+        for file in texts(package.manifest_path.parent().context("a directory")?)? {
+            text += &fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+            text.push('\n');
+        }
+    }
+    Ok(fs::write(file, text)?)
+}
+
+/// The crates of others in a crate of ours, by name.
+fn linked(krate: &str) -> Result<Vec<Package>> {
     let mut tree = cargo();
-    tree.args(["tree", "--locked", "--package", "forkless-cli", "--edges", "normal", "--prefix", "none"]);
+    tree.args(["tree", "--locked", "--package", krate, "--edges", "normal", "--prefix", "none"]);
     let tree = output(tree.args(["--target", &host()?, "--format", "{p}"]))?;
     // "NAME vVERSION …"
     let linked: BTreeSet<_> = tree

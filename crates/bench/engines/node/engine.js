@@ -1,4 +1,4 @@
-// The Node engine of `forkless bench`: child_process. The protocol is in ../README.md.
+// The Node engine of `forkless bench`: child_process, also on the package forkless. The protocol is in ../README.md.
 'use strict';
 
 const fs = require('node:fs');
@@ -7,7 +7,7 @@ const { once } = require('node:events');
 const { Worker, isMainThread, parentPort } = require('node:worker_threads');
 
 const [way, program, ...args] = process.argv.slice(2);
-const ways = { spawn: byEvents, spawnSync: atOnce };
+const ways = { spawn: byEvents, spawnSync: atOnce, 'forkless-spawn': byEvents, 'forkless-spawnSync': atOnce };
 // Node has made 3 and 4 close-on-exec, as all that it was started with.
 let options = { stdio: 'inherit' };
 const memory = []; // kept until the end
@@ -21,6 +21,19 @@ function answer(text) {
 function fail(why) {
   answer(`failed ${String(why).replaceAll('\n', ' ')}`);
   process.exit(1);
+}
+
+// In every thread. Returns the version for the greeting.
+function useForkless() {
+  if (!way?.startsWith('forkless-')) return '';
+  let forkless;
+  try {
+    forkless = require('forkless');
+  } catch (error) {
+    fail(error.code === 'MODULE_NOT_FOUND' ? 'forkless is not installed' : error.message);
+  }
+  if (!forkless.install()) fail('forkless does not work with this kernel');
+  return `,forkless-${require('forkless/package.json').version}`;
 }
 
 function check(status, signal, error) {
@@ -139,14 +152,17 @@ function nextLine() {
 
 async function main() {
   if (!ways[way] || program === undefined) {
-    console.error('usage: engine.js spawn|spawnSync PROGRAM [ARGS]...; requests at 3, answers at 4');
+    console.error('usage: engine.js [forkless-]spawn[Sync] PROGRAM [ARGS]...; requests at 3, answers at 4');
     process.exit(2);
   }
-  answer(`forkless-engine 2 ${process.versions.node} ids${way === 'spawn' ? ' threads' : ''}`);
+  answer(`forkless-engine 2 ${process.versions.node}${useForkless()} ids${way.endsWith('spawn') ? ' threads' : ''}`);
   for (let line = nextLine(); line !== null; line = nextLine()) await obey(line);
   await employ(0);
 }
 
 // Without a reader there is nobody to tell.
 if (isMainThread) main().catch((error) => (error.code === 'EPIPE' ? process.exit(1) : fail(error.message)));
-else parentPort.on('message', work);
+else {
+  useForkless();
+  parentPort.on('message', work);
+}

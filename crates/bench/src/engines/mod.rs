@@ -586,7 +586,9 @@ mod tests {
                 let condition = Condition { threads, ..Condition::SMALL };
                 engines.start(contestant, &Job { program, condition, wishes: &none })
             };
-            if !["go", "java", "node-spawn", "glib", "libuv"].contains(&name) && !name.contains("cpython") {
+            if !["go", "java", "node-spawn", "forkless-node-spawn", "glib", "libuv"].contains(&name)
+                && !name.contains("cpython")
+            {
                 assert!(!found.has_threads, "{name}");
                 continue;
             }

@@ -63,7 +63,7 @@ const PRELOADED: Source = Source {
 };
 
 /// All engines, grouped by language.
-pub(super) const SOURCES: [Source; 23] = [
+pub(super) const SOURCES: [Source; 25] = [
     Source {
         contestant: Contestant::Go,
         file: "engine.go",
@@ -126,6 +126,12 @@ pub(super) const SOURCES: [Source; 23] = [
         contestant: Contestant::ForklessCPythonAsyncio,
         run: &["python3", "-I", "@/engine.py", "forkless-asyncio"],
         ..CPYTHON
+    },
+    Source { contestant: Contestant::ForklessNodeSpawn, run: &["node", "@/engine.js", "forkless-spawn"], ..NODE },
+    Source {
+        contestant: Contestant::ForklessNodeSpawnSync,
+        run: &["node", "@/engine.js", "forkless-spawnSync"],
+        ..NODE
     },
     PRELOADED,
     Source {

@@ -1,14 +1,19 @@
 //! `--pipe`: blocks of whole records, one for the standard input of each job.
 
-use std::io::{self, Write};
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use forkless_jobs::{Filled, Job, Next, Place, Source, Stdin};
+use forkless::planted;
+use forkless_jobs::{Filled, Job, More, Next, Place, Source, Stdin};
 use memchr::memmem;
 use regex::bytes::Regex;
 
 use super::change::regular;
+use super::csv::record_ends;
+use super::files::Files;
 use super::lines::Maker;
 use super::records::{Feed, Pull};
 use super::say;
@@ -24,6 +29,8 @@ pub(super) enum Borders {
     Regex(Regex),
     /// Records have no ends: any place is one.
     Anywhere,
+    /// Lines of comma-separated values, in which quotes protect newlines.
+    Csv,
 }
 
 impl Borders {
@@ -59,6 +66,7 @@ impl Borders {
                 Box::new(regex.captures_iter(text).filter_map(|found| found.get(1).map(|group| group.end())))
             }
             Self::Anywhere => Box::new(std::iter::empty()),
+            Self::Csv => Box::new(record_ends(text, false).map(|end| end + 1)),
         };
         Box::new(borders.filter(|place| *place > 0))
     }
@@ -70,7 +78,7 @@ impl Borders {
                 let needle = [&end[..], start].concat();
                 memmem::rfind(text, &needle).map(|place| place + end.len()).filter(|place| *place > 0)
             }
-            Self::Regex(_) => self.each(text).last(),
+            Self::Regex(_) | Self::Csv => self.each(text).last(),
             Self::Anywhere => Some(text.len()),
         }
     }
@@ -93,6 +101,16 @@ impl Borders {
             }
             Self::Regex(regex) => regex.replace_all(text, &b""[..]).into_owned(),
             Self::Anywhere => text.to_vec(),
+            Self::Csv => {
+                let mut out = Vec::with_capacity(text.len());
+                let mut from = 0;
+                for end in record_ends(text, false) {
+                    out.extend_from_slice(&text[from..end]);
+                    from = end + 1;
+                }
+                out.extend_from_slice(&text[from..]);
+                out
+            }
         }
     }
 }
@@ -117,8 +135,34 @@ pub(super) struct Blocks {
     pub(super) skips_blank: bool,
     /// Blocks end after their size, not before (`--pipe-part`).
     pub(super) is_part: bool,
-    /// Blocks go to files in this directory.
-    pub(super) directory: Option<PathBuf>,
+    /// Blocks go to files.
+    pub(super) files: Option<Rc<Files>>,
+    /// A block is cut after this time, if it has whole records.
+    pub(super) patience: Option<Duration>,
+    /// Since when there is a part of a block.
+    since: Option<Instant>,
+    /// All blocks go to so many jobs.
+    pub(super) round: Option<Round>,
+}
+
+/// `--round-robin`: the jobs that get all blocks.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// So many jobs are started, if there are blocks for them.
+    pub(super) jobs: usize,
+    started: usize,
+    /// Blocks go to the jobs strictly in turn.
+    pub(super) is_strict: bool,
+    /// Those that take blocks, the one whose turn it is first.
+    order: VecDeque<u64>,
+    /// There are no further blocks.
+    is_over: bool,
+}
+
+impl Round {
+    pub(super) fn new(jobs: usize, is_strict: bool) -> Self {
+        Self { jobs, started: 0, is_strict, order: VecDeque::new(), is_over: false }
+    }
 }
 
 impl Blocks {
@@ -136,7 +180,10 @@ impl Blocks {
             removes: false,
             skips_blank: false,
             is_part: false,
-            directory: None,
+            files: None,
+            patience: None,
+            since: None,
+            round: None,
         }
     }
 
@@ -146,7 +193,9 @@ impl Blocks {
         loop {
             let is_ready = self.take_header(has_ended);
             if is_ready {
-                if let Some(length) = self.cut(has_ended) {
+                let length = self.cut(has_ended).or_else(|| self.cut_late());
+                if let Some(length) = length {
+                    self.since = None;
                     let block = self.feed.bytes()[..length].to_vec();
                     self.feed.consume(length);
                     return Ok(Pull::Item(block));
@@ -157,10 +206,29 @@ impl Blocks {
             }
             match self.feed.fill()? {
                 Filled::Data => {}
-                Filled::Later => return Ok(Pull::Later),
+                Filled::Later => {
+                    if self.since.is_none() && self.patience.is_some() && !self.feed.bytes().is_empty() {
+                        self.since = Some(Instant::now());
+                    }
+                    return Ok(Pull::Later);
+                }
                 Filled::End => has_ended = true,
             }
         }
+    }
+
+    /// When a block is cut though it is not full.
+    fn due(&self) -> Option<Instant> {
+        self.since?.checked_add(self.patience?)
+    }
+
+    /// The length of the whole records that are held, if the next block has been awaited for too long.
+    fn cut_late(&mut self) -> Option<usize> {
+        if self.records.is_some() || self.due()? > Instant::now() {
+            return None;
+        }
+        self.since = None;
+        self.borders.last(self.feed.bytes())
     }
 
     /// Takes the header out of the input. False if more must come first.
@@ -220,42 +288,116 @@ impl Blocks {
         }
     }
 
-    fn job(&mut self, block: Vec<u8>, place: Place) -> io::Result<Job> {
-        let block = match self.removes {
+    fn without_separators(&self, block: Vec<u8>) -> Vec<u8> {
+        match self.removes {
             true => self.borders.remove(&block),
             false => block,
-        };
+        }
+    }
+
+    fn job(&mut self, block: Vec<u8>, place: Place) -> io::Result<Job> {
+        let block = self.without_separators(block);
         let block = [self.header.clone().unwrap_or_default(), block].concat();
         let mut args = Row::new();
-        if let Some(directory) = &self.directory {
-            let mut file = tempfile::Builder::new().prefix("forkless-").suffix(".block").tempfile_in(directory)?;
-            file.write_all(&block)?;
-            let (_, path) = file.keep().map_err(|error| error.error)?;
-            args.push(super::bytes(path.as_os_str()));
-        }
+        let stdin = match (&self.files, &self.round) {
+            // Nothing reads them in a dry run.
+            (Some(files), _) => {
+                args.push(super::bytes(files.make(place.seq, block)?.as_os_str()));
+                Stdin::Null
+            }
+            (None, Some(_)) => Stdin::Stream(block),
+            (None, None) => Stdin::Bytes(block),
+        };
         let line = self.template.expand(&args, self.maker.numbers(place));
         let mut job = self.maker.job(line, &args, place)?;
-        job.stdin = match self.directory {
-            Some(_) => Stdin::Null,
-            None => Stdin::Bytes(block),
-        };
+        job.stdin = stdin;
         Ok(job)
+    }
+
+    /// The next block that is not left out.
+    fn pull(&mut self) -> io::Result<Pull<Vec<u8>>> {
+        loop {
+            match self.block()? {
+                Pull::Item(block) if self.skips_blank && block.trim_ascii().is_empty() => {}
+                pulled => return Ok(pulled),
+            }
+        }
     }
 }
 
 impl Source for Blocks {
     fn next(&mut self, place: Place) -> io::Result<Next> {
-        loop {
-            match self.block()? {
-                Pull::Item(block) if self.skips_blank && block.trim_ascii().is_empty() => {}
-                Pull::Item(block) => return Ok(Next::Job(self.job(block, place)?)),
-                Pull::Later => return Ok(Next::Later),
-                Pull::End => return Ok(Next::End),
+        if self.round.as_ref().is_some_and(|round| round.is_over || round.started == round.jobs) {
+            return Ok(Next::End);
+        }
+        let pulled = self.pull()?;
+        if let Some(round) = &mut self.round {
+            match &pulled {
+                Pull::Item(_) => {
+                    round.started += 1;
+                    round.order.push_back(place.seq);
+                }
+                Pull::Later => {}
+                Pull::End => round.is_over = true,
             }
+        }
+        match pulled {
+            Pull::Item(block) => Ok(Next::Job(self.job(block, place)?)),
+            Pull::Later => Ok(Next::Later),
+            Pull::End => Ok(Next::End),
+        }
+    }
+
+    fn more(&mut self, seq: u64) -> io::Result<More> {
+        let Some(round) = &self.round else { return Ok(More::End) };
+        if round.is_over {
+            return Ok(More::End);
+        }
+        // Each job gets a block first.
+        let is_turn = !round.is_strict || round.order.front() == Some(&seq) || planted!("round-out-of-turn");
+        if round.started < round.jobs || !is_turn {
+            return Ok(More::NotYet);
+        }
+        let pulled = self.pull()?;
+        let Some(round) = &mut self.round else { return Ok(More::End) };
+        match pulled {
+            Pull::Item(block) => {
+                round.order.rotate_left(1);
+                Ok(More::Bytes(self.without_separators(block)))
+            }
+            Pull::Later => Ok(More::Later),
+            Pull::End => {
+                round.is_over = true;
+                Ok(More::End)
+            }
+        }
+    }
+
+    fn closed(&mut self, seq: u64) {
+        if let Some(round) = &mut self.round {
+            round.order.retain(|known| *known != seq);
+        }
+    }
+
+    fn stopped(&mut self) {
+        if let Some(round) = &mut self.round {
+            round.is_over = true;
         }
     }
 
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
         self.feed.fd()
+    }
+
+    fn waits_until(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    /// What is left cannot be counted in jobs: their number depends on the slots, or on the time.
+    fn left(&mut self) -> Option<u64> {
+        if self.maker.is_dry {
+            return Some(0);
+        }
+        matches!(self.pull().ok()?, Pull::End).then_some(0)
     }
 }

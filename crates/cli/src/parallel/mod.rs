@@ -6,7 +6,7 @@ mod refused;
 
 mod grammar;
 
-mod values;
+pub(crate) mod values;
 
 mod shell;
 
@@ -18,6 +18,8 @@ mod change;
 
 mod template;
 
+mod csv;
+
 mod records;
 
 mod sources;
@@ -26,7 +28,11 @@ mod pack;
 
 mod lines;
 
+mod files;
+
 mod blocks;
+
+mod tee;
 
 mod results;
 
@@ -38,21 +44,28 @@ mod plan;
 
 mod semaphore;
 
+mod slurm;
+mod gearman;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::thread;
 
+use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
+use report::{Report, Running};
+pub(crate) use plan::slots;
 
 /// The exit code for errors of the runner itself.
 pub(crate) const FAILED: u8 = 255;
@@ -98,12 +111,23 @@ fn say(words: impl fmt::Display) {
 }
 
 fn run(options: &ParallelOptions) -> Result<u8, String> {
+    if options.slurm_worker {
+        return slurm::work(options);
+    }
+    if options.slurm.is_some() && !slurm::is_inside() {
+        return slurm::submit(options, |words| say(words));
+    }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
-    heed_signals(control).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    heed_signals(control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
-    let summary = forkless_jobs::run(plan.options, &mut *plan.source, &mut plan.report, &mut *plan.sink)
-        .map_err(|error| format!("cannot run: {error}"))?;
+    let (source, report, sink) = (&mut *plan.source, &mut plan.report, &mut *plan.sink);
+    let summary = match options.slurm.is_some() && !options.dry_run {
+        true => slurm::run(options, plan.options, source, report, sink, |words| say(words))?,
+        false => {
+            forkless_jobs::run(plan.options, source, report, sink).map_err(|error| format!("cannot run: {error}"))?
+        }
+    };
     plan.report.end();
     for error in &summary.errors {
         say(format_args!("{error}"));
@@ -117,22 +141,41 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }
 
-/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended.
-fn heed_signals(control: Control) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
+/// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
+/// shown, or no longer.
+fn heed_signals(control: Control, report: &Report) -> io::Result<()> {
+    // SIGXFSZ: a log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ])?;
+    let (running, progress, ticks) = (report.running.clone(), report.progress.clone(), report.bar || report.eta);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
-        for signal in signals.forever() {
+        for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
             terms += u32::from(signal == SIGTERM);
-            if signal == SIGINT || terms > 1 {
-                control.stop_now();
-            } else {
-                say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
-                control.stop_soon();
+            match signal {
+                SIGUSR1 if !slurm::is_inside() => list(&running),
+                SIGUSR2 => {
+                    let shows = !progress.fetch_xor(true, Ordering::Relaxed);
+                    control.set_tick((shows || ticks).then_some(plan::TICK));
+                }
+                SIGTERM if terms > 1 && !planted!("second-term-ignored") => control.stop_now(),
+                SIGINT => control.stop_now(),
+                _ => {
+                    say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
+                    control.stop_soon();
+                }
             }
         }
     })?;
     Ok(())
+}
+
+/// Lists the jobs that run on standard error.
+fn list(running: &Running) {
+    let Ok(running) = running.lock() else { return };
+    for command in running.values() {
+        say(String::from_utf8_lossy(command));
+    }
 }
 
 /// As GNU parallel's: the number of failed jobs, or what ended the run early.
@@ -150,7 +193,8 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
         };
     }
     if summary.stopped.is_some() {
-        return if summary.is_complete() { failed() } else { FAILED };
+        let unfinished = if slurm::is_inside() { slurm::RESUME } else { FAILED };
+        return if summary.is_complete() { failed() } else { unfinished };
     }
     match failed() {
         0 if !summary.is_complete() => FAILED,

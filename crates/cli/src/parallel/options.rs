@@ -14,6 +14,7 @@ const OUTPUT: &str = "Output";
 const LOG: &str = "Log and resumption";
 const PIPE: &str = "Input as blocks (--pipe)";
 const SEMAPHORE: &str = "Semaphore";
+const SLURM: &str = "Slurm";
 
 /// Run COMMAND for each line of input, several at once
 ///
@@ -42,6 +43,10 @@ pub(crate) struct ParallelOptions {
     /// Split values into columns {1}, {2}… at REGEX (syntax of Rust's regex)
     #[arg(help_heading = INPUT, short = 'C', long, value_name = "REGEX", allow_hyphen_values = true)]
     pub(super) colsep: Option<String>,
+
+    /// Read comma-separated values, in which quotes protect commas and newlines; --colsep: one other byte than a comma
+    #[arg(help_heading = INPUT, long)]
+    pub(super) csv: bool,
 
     /// Take the first line as names of the columns, usable as {NAME}; only `:` or a number of lines for --pipe
     #[arg(help_heading = INPUT, long, value_name = ":")]
@@ -159,6 +164,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = COMMAND, short = 'q', long)]
     pub(super) quote: bool,
 
+    /// Run the jobs on the workers of a Gearman server: forkless gearman-worker, or others (default QUEUE: forkless)
+    #[arg(help_heading = JOBS, long, value_name = "HOST:PORT[/QUEUE]")]
+    pub(super) gearman: Option<String>,
+
     /// Run N jobs at once: N, +N or -N from the number of CPUs, N%, 0 (as many as possible) or a file with one of these
     #[arg(help_heading = JOBS, short = 'j', short_alias = 'P', long, alias = "max-procs", value_name = "N", allow_hyphen_values = true)]
     pub(super) jobs: Option<String>,
@@ -272,7 +281,7 @@ pub(crate) struct ParallelOptions {
     pub(super) total_jobs: Option<u64>,
 
     /// Save output: a directory, a name with replacement strings, or a file .csv, .tsv or .json (- before it: standard output)
-    #[arg(help_heading = OUTPUT, long, value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(help_heading = OUTPUT, long, alias = "res", value_name = "NAME", allow_hyphen_values = true)]
     pub(super) results: Option<OsString>,
 
     /// End with "ran N, failed F, skipped S of N" on standard error
@@ -307,6 +316,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = PIPE, long, alias = "block-size", value_name = "SIZE", value_parser = values::size)]
     pub(super) block: Option<u64>,
 
+    /// After DURATION, at least 1 s, take the whole records that have come as a block (default: wait)
+    #[arg(help_heading = PIPE, long, alias = "bt", value_name = "DURATION", value_parser = values::duration)]
+    pub(super) block_timeout: Option<Duration>,
+
     /// Start of a record
     #[arg(help_heading = PIPE, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) recstart: Option<OsString>,
@@ -335,6 +348,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = PIPE, long)]
     pub(super) fifo: bool,
 
+    /// Give all of standard input to each job
+    #[arg(help_heading = PIPE, long)]
+    pub(super) tee: bool,
+
     /// Wait until fewer than --jobs commands with the same --id run, then run COMMAND in the background
     #[arg(help_heading = SEMAPHORE, long)]
     pub(super) semaphore: bool,
@@ -358,6 +375,18 @@ pub(crate) struct ParallelOptions {
     /// After SECS, run COMMAND anyway; after -SECS, give up
     #[arg(help_heading = SEMAPHORE, long, aliases = ["st", "semaphoretimeout"], value_name = "SECS", allow_hyphen_values = true)]
     pub(super) semaphore_timeout: Option<String>,
+
+    /// Run jobs on all nodes of this Slurm job, with OPTIONS for srun; outside of a job, submit one, with OPTIONS for sbatch
+    #[arg(help_heading = SLURM, long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true)]
+    pub(super) slurm: Option<Option<OsString>>,
+
+    /// Run a node's jobs elsewhere when it has been silent for DURATION (default: 30)
+    #[arg(help_heading = SLURM, long, value_name = "DURATION", value_parser = values::duration)]
+    pub(super) slurm_timeout: Option<Duration>,
+
+    /// Run the jobs that a run with --slurm gives to this node
+    #[arg(long, hide = true)]
+    pub(super) slurm_worker: bool,
 
     /// Accepted, without effect
     #[arg(long, hide = true)]
@@ -388,6 +417,7 @@ Exit codes:
   1-100    so many jobs failed
   101      more than 100 jobs failed
   255      another error
+  75       in a Slurm job: a signal stopped the run; the same command with --resume does the rest
 with --halt: the exit status of the job that ended the run, or the percentage of failed jobs";
 
 /// `None`: never.

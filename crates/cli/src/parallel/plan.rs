@@ -6,14 +6,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
-use super::blocks::{Blocks, Borders};
+use super::blocks::{Blocks, Borders, Round};
 use super::bytes;
 use super::change::regular;
+use super::files::Files;
+use super::gearman::{self, Feeder};
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
@@ -21,11 +25,13 @@ use super::options::ParallelOptions;
 use super::pack::{LONGEST, Limits, Packer};
 use super::quote::Language;
 use super::records::{Feed, Records};
-use super::report::Report;
+use super::report::{Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
 use super::shell::Shell;
-use super::sources::{Combine, Reading, Sources, Stream};
+use super::slurm;
+use super::sources::{Columns, Combine, Reading, Sources, Stream};
+use super::tee::Tee;
 use super::template::{Fill, Strings, Template};
 use super::values::{self, Trim};
 
@@ -41,14 +47,21 @@ pub(super) struct Plan {
 /// How many jobs run at once if as many as possible are asked for.
 const MOST_SLOTS: u64 = 10_000;
 
+/// Milliseconds between two looks at the progress.
+pub(super) const TICK: u32 = 200;
+
 impl Plan {
     pub(super) fn of(given: &ParallelOptions, control: &Control) -> Result<Self, String> {
+        if given.slurm.is_some() {
+            slurm::check(given)?;
+        }
         let mut options = engine(given, control)?;
         let shard = given.shard.as_deref().map(Shard::parse).transpose()?;
         let is_pipe = given.reads_blocks();
-        let asked = Asked::of(given);
+        let mut asked = Asked::of(given);
+        let input = given.tee.then(|| tee_input(given, &mut asked)).transpose()?;
         let mut strings = strings(given);
-        let mut sources = match is_pipe {
+        let mut sources = match is_pipe && !given.tee {
             true => None,
             false => Some(sources(given, &asked)?),
         };
@@ -57,26 +70,50 @@ impl Plan {
             _ => Vec::new(),
         };
         strings.name(&names);
-        let shell = Shell::find()?;
+        let shell = match &given.gearman {
+            // That of the workers.
+            Some(server) => {
+                gearman::check(given)?;
+                if !given.dry_run {
+                    options.remote = Some(Box::new(Feeder::new(server)?));
+                }
+                Shell::standard()
+            }
+            None => Shell::find()?,
+        };
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
         let sink = sink(given, &names, shard, maker.results.is_some())?;
         let log = LogFile::of(given, shard)?;
         let again = log.as_ref().map(|log| log.open(given, &mut options)).transpose()?.flatten();
+        let (mut files, slots) = (None, options.slots);
         let (source, total) = match sources {
-            Some(sources) => lines(given, &asked, &strings, sources, maker, options.halt, again)?,
-            None => (blocks(given, &asked, &strings, maker, shard)?, None),
+            Some(sources) => {
+                let lines = lines(given, &asked, &strings, sources, maker, options.halt, again)?;
+                let total = lines.total;
+                if given.tee {
+                    (tee(input, lines, &options)?, total)
+                } else {
+                    (Box::new(lines) as Box<dyn Source>, total)
+                }
+            }
+            None => {
+                let (source, made) = blocks(given, &asked, &strings, maker, shard, slots)?;
+                files = made;
+                (source, None)
+            }
         };
         let report = Report {
             shows_commands: given.verbose && !given.dry_run,
             names: options.halt.map(|halt| halt.on),
             bar: given.bar,
-            progress: given.progress,
+            progress: Arc::new(given.progress.into()),
             eta: given.eta,
             total: given.total_jobs.or(total),
-            removes: given.cat,
+            files,
+            slots: given.slots_file().map(|path| SlotsFile { path, control: control.clone() }),
             ..Report::default()
         };
-        options.tick = report.ticks().then_some(Duration::from_millis(200));
+        options.tick = report.ticks().then_some(Duration::from_millis(TICK.into()));
         Ok(Self { options, source, report, sink, log })
     }
 }
@@ -93,7 +130,7 @@ impl ParallelOptions {
 
     /// Whether input is given to jobs as blocks.
     pub(super) fn reads_blocks(&self) -> bool {
-        self.pipe || self.pipe_part || self.cat || self.fifo || self.round_robin
+        self.pipe || self.pipe_part || self.cat || self.fifo || self.round_robin || self.tee
     }
 
     /// Whether it is about a semaphore.
@@ -103,25 +140,51 @@ impl ParallelOptions {
 
     /// How many jobs run at once.
     pub(super) fn slots(&self) -> Result<usize, String> {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let text = self.jobs.as_deref().unwrap_or("100%");
-        let slots = match values::slots(text, cpus) {
-            Err(error) => match fs::read_to_string(text) {
-                Ok(content) => values::slots(&content, cpus)?,
-                Err(_) => return Err(format!("--jobs: {error}")),
-            },
-            Ok(slots) => slots,
-        };
-        Ok(slots.unwrap_or_else(|| {
-            // Each job takes up to four descriptors.
-            let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
-            files.clamp(1, MOST_SLOTS) as usize
-        }))
+        if self.jobs.is_none() && self.gearman.is_some() {
+            return Ok(gearman::SLOTS);
+        }
+        // Jobs of --tee wait for each other.
+        let text = self.jobs.as_deref().unwrap_or(if self.tee { "0" } else { "100%" });
+        slots_or_file(text, if self.slurm_worker { slurm::cpus(cpus()) } else { cpus() })
+    }
+
+    /// The file with the number of jobs, if it is in one.
+    fn slots_file(&self) -> Option<PathBuf> {
+        self.jobs.as_ref().filter(|text| slots_of(text).is_err()).map(PathBuf::from)
     }
 }
 
+/// The number of slots that a text names, on this machine.
+pub(super) fn slots_of(text: &str) -> Result<usize, String> {
+    slots_on(text, cpus())
+}
+
+/// The number of slots that a text asks for, or a file that it names.
+pub(crate) fn slots(text: &str) -> Result<usize, String> {
+    slots_or_file(text, cpus())
+}
+
+fn slots_or_file(text: &str, cpus: usize) -> Result<usize, String> {
+    slots_on(text, cpus).or_else(|error| match fs::read_to_string(text) {
+        Ok(content) => slots_on(&content, cpus).map_err(|error| format!("--jobs {text}: {error}")),
+        Err(_) => Err(format!("--jobs: {error}")),
+    })
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn slots_on(text: &str, cpus: usize) -> Result<usize, String> {
+    Ok(values::slots(text, cpus)?.unwrap_or_else(|| {
+        // Each job takes up to four descriptors.
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        files.clamp(1, MOST_SLOTS) as usize
+    }))
+}
+
 /// The options of the engine.
-fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
+pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
     let output = match (given.ungroup, given.line_buffer) {
         (true, _) => Output::Inherit,
         (_, true) => Output::Lines,
@@ -169,7 +232,7 @@ fn load(text: &str) -> Result<f64, String> {
 
 /// Sets the working directory of a job: its first value. It is made if it is missing; if it cannot be, the launch fails
 /// and names it.
-fn enter(command: &mut forkless::Command, job: &Job) {
+pub(super) fn enter(command: &mut forkless::Command, job: &Job) {
     if let Some(directory) = job.values.first().filter(|directory| !directory.is_empty()) {
         let directory = Path::new(std::ffi::OsStr::from_bytes(directory));
         let _ = fs::create_dir_all(directory);
@@ -215,9 +278,14 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
         }
         columns.get_or_insert_with(|| "\t".to_owned());
     }
-    let columns =
-        columns.map(|text| regular(&text, |_| {})).transpose().map_err(|error| format!("--colsep: {error}"))?;
-    let default_trim = if given.colsep.is_some() { Trim::BOTH } else { Trim::default() };
+    let columns = match given.csv {
+        true => Some(Columns::Csv(csv_separator(given)?)),
+        false => {
+            let regex = columns.map(|text| regular(&text, |_| {})).transpose();
+            regex.map_err(|error| format!("--colsep: {error}"))?.map(Columns::Regex)
+        }
+    };
+    let default_trim = if given.colsep.is_some() && !given.csv { Trim::BOTH } else { Trim::default() };
     let eof = given.eof_string.as_ref().or(given.eof.as_ref().and_then(Option::as_ref));
     let reading = Reading {
         columns,
@@ -230,12 +298,24 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
     for Given { origin, is_linked } in &asked.sources {
         let stream = match origin {
             Origin::Arguments(values) => Stream::Arguments(values.clone().into_iter()),
-            Origin::File(path) => Stream::Records(Records::new(Feed::Input(open(path)?), &delimiter)),
+            Origin::File(path) => {
+                let feed = Feed::Input(open(path)?);
+                Stream::Records(if given.csv { Records::csv(feed) } else { Records::new(feed, &delimiter) })
+            }
         };
         streams.push((stream, *is_linked));
     }
     let combine = if given.link { Combine::Link } else { Combine::Product };
     Ok(Sources::new(streams, reading, combine))
+}
+
+/// The byte between the columns of `--csv`.
+fn csv_separator(given: &ParallelOptions) -> Result<u8, String> {
+    match given.colsep.as_ref().map(|text| values::delimiter(text.as_bytes())).as_deref() {
+        None => Ok(b','),
+        Some([byte]) => Ok(*byte),
+        Some(_) => Err(format!("--csv: --colsep must be one byte: {:?}", given.colsep.as_deref().unwrap_or_default())),
+    }
 }
 
 /// Opens a file of values; `-` is standard input.
@@ -290,7 +370,7 @@ fn maker(
     })
 }
 
-fn is_table(path: &Path) -> bool {
+pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "csv" || ending == "tsv" || ending == "json")
 }
 
@@ -382,10 +462,10 @@ fn lines(
     maker: Maker,
     halt: Option<forkless_jobs::Halt>,
     again: Option<BTreeMap<u64, Vec<u8>>>,
-) -> Result<(Box<dyn Source>, Option<u64>), String> {
+) -> Result<Lines, String> {
     let (limits, fill) = limits(given)?;
     let language = maker.shell.language;
-    let template = Template::parse(&asked.command, strings, fill, given.quote, true, language)?;
+    let template = Template::parse(&asked.command, strings, fill, given.quote, !given.tee, language)?;
     let packer = Packer::new(sources, limits);
     let mut lines = Lines {
         template,
@@ -399,8 +479,40 @@ fn lines(
     if given.shuf || is_relative || shows_rest || lines.template.needs_total() {
         lines.read_all(given.shuf).map_err(|error| error.to_string())?;
     }
-    let total = lines.total;
-    Ok((Box::new(lines), total))
+    Ok(lines)
+}
+
+/// Takes the input of `--tee` out of the sources of values: standard input, or the file of `--pipe-part`.
+fn tee_input(given: &ParallelOptions, asked: &mut Asked) -> Result<PathBuf, String> {
+    let refused = [
+        ("--retries", given.retries.is_some_and(|tries| tries != 1)),
+        ("--cat", given.cat),
+        ("--fifo", given.fifo),
+        ("--round-robin", given.round_robin),
+        ("--header", given.header.is_some()),
+    ];
+    if let Some((name, _)) = refused.iter().find(|(_, is_given)| *is_given) {
+        return Err(format!("--tee: not with {name}"));
+    }
+    let is_input = |source: &Given| source.origin == Origin::File("-".into());
+    let place = if given.pipe_part { 0 } else { asked.sources.iter().position(is_input).unwrap_or(usize::MAX) };
+    let input = match (place < asked.sources.len()).then(|| asked.sources.remove(place).origin) {
+        Some(Origin::File(path)) => path,
+        None => PathBuf::from("-"),
+        Some(Origin::Arguments(_)) => return Err("--tee: --pipe-part needs a file (-a)".to_owned()),
+    };
+    match asked.sources.is_empty() || asked.sources.iter().any(is_input) {
+        true => Err("--tee: needs values, one for each job: ::: VALUES".to_owned()),
+        false => Ok(input),
+    }
+}
+
+/// The jobs of `--tee`.
+fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Box<dyn Source>, String> {
+    lines.read_all(false).map_err(|error| error.to_string())?;
+    let tape = tempfile::tempfile_in(&options.temporary);
+    let tape = tape.map_err(|error| format!("--tee: no temporary file in {}: {error}", options.temporary.display()))?;
+    Ok(Box::new(Tee::new(lines, Feed::Input(open(&input.unwrap_or_else(|| "-".into()))?), tape)))
 }
 
 /// The jobs for blocks.
@@ -410,23 +522,22 @@ fn blocks(
     strings: &Strings,
     maker: Maker,
     shard: Option<Shard>,
-) -> Result<Box<dyn Source>, String> {
+    slots: usize,
+) -> Result<(Box<dyn Source>, Option<Rc<Files>>), String> {
     if shard.is_some() {
         return Err("--shard: not with --pipe".to_owned());
     }
-    if given.round_robin {
-        return Err("--round-robin: not supported yet".to_owned());
-    }
-    if given.fifo {
-        return Err("--fifo: not supported yet; use --cat".to_owned());
-    }
+    let round = given.round_robin.then(|| round(given, slots)).transpose()?;
     let path = match &asked.sources[..] {
         [Given { origin: Origin::File(path), .. }] => path,
         _ => return Err("--pipe: takes one input, and no values".to_owned()),
     };
     let template = Template::parse(&asked.command, strings, Fill::Arguments, given.quote, false, Language::Posix)?;
     let text = |text: &Option<std::ffi::OsString>| text.as_ref().map(|text| values::delimiter(text.as_bytes()));
-    let borders = Borders::new(text(&given.recend), text(&given.recstart), given.regexp)?;
+    let borders = match given.csv && given.recend.is_none() && given.recstart.is_none() {
+        true => Borders::Csv,
+        false => Borders::new(text(&given.recend), text(&given.recstart), given.regexp)?,
+    };
     let header = match given.header.as_deref() {
         None => 0,
         Some(":") => 1,
@@ -440,8 +551,33 @@ fn blocks(
     blocks.removes = given.remove_rec_sep;
     blocks.skips_blank = given.no_run_if_empty;
     blocks.is_part = given.pipe_part;
-    if given.cat {
-        blocks.directory = Some(given.tmpdir.clone().unwrap_or_else(std::env::temp_dir));
+    blocks.patience = given.block_timeout;
+    if blocks.patience.is_some_and(|time| time < Duration::from_secs(1)) {
+        return Err("--block-timeout: must be at least 1 second".to_owned());
     }
-    Ok(Box::new(blocks))
+    blocks.round = round;
+    let mut files = None;
+    if given.cat || given.fifo {
+        let parent = given.tmpdir.clone().unwrap_or_else(std::env::temp_dir);
+        let made = Files::new(&parent, given.fifo);
+        let made = made.map_err(|error| format!("no temporary directory in {}: {error}", parent.display()))?;
+        files = Some(Rc::new(made));
+        blocks.files = files.clone();
+    }
+    Ok((Box::new(blocks), files))
+}
+
+/// `--round-robin`. What a job has got is gone, so it cannot run again.
+fn round(given: &ParallelOptions, slots: usize) -> Result<Round, String> {
+    let refused = [
+        ("--retries", given.retries.is_some_and(|tries| tries != 1)),
+        ("--resume", given.resume || given.resume_failed || given.retry_failed),
+        ("--cat", given.cat),
+        ("--fifo", given.fifo),
+        ("--pipe-part", given.pipe_part),
+    ];
+    match refused.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(format!("--round-robin: not with {name}")),
+        None => Ok(Round::new(slots, given.keep_order)),
+    }
 }

@@ -7,6 +7,8 @@ use forkless_jobs::{Filled, Input};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::csv::{record_ends, toggles};
+
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pull<T> {
@@ -81,6 +83,10 @@ impl Feed {
 pub(super) struct Records {
     feed: Feed,
     delimiter: Vec<u8>,
+    /// Quotes protect the delimiter, a newline.
+    is_csv: bool,
+    /// What has been searched ends within quotes.
+    is_quoted: bool,
     /// So many bytes of the feed hold no delimiter.
     searched: usize,
 }
@@ -88,7 +94,12 @@ pub(super) struct Records {
 impl Records {
     /// Records that end in this delimiter. Without one, all of the input is one record.
     pub(super) fn new(feed: Feed, delimiter: &[u8]) -> Self {
-        Self { feed, delimiter: delimiter.to_vec(), searched: 0 }
+        Self { feed, delimiter: delimiter.to_vec(), is_csv: false, is_quoted: false, searched: 0 }
+    }
+
+    /// Lines of comma-separated values.
+    pub(super) fn csv(feed: Feed) -> Self {
+        Self { is_csv: true, ..Self::new(feed, b"\n") }
     }
 
     /// Whether it is known that nothing follows.
@@ -107,8 +118,11 @@ impl Records {
             if let Some(end) = self.find(bytes) {
                 let record = bytes[..end].to_vec();
                 self.feed.consume(end + self.delimiter.len());
-                self.searched = 0;
+                (self.searched, self.is_quoted) = (0, false);
                 return Ok(Pull::Item(record));
+            }
+            if self.is_csv {
+                self.is_quoted ^= toggles(&bytes[self.searched..]);
             }
             // A delimiter may have begun at the end.
             self.searched = bytes.len().saturating_sub(self.delimiter.len().saturating_sub(1));
@@ -127,6 +141,9 @@ impl Records {
 
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         let rest = &bytes[self.searched.min(bytes.len())..];
+        if self.is_csv {
+            return record_ends(rest, self.is_quoted).next().map(|place| place + self.searched);
+        }
         memchr::memmem::find(rest, &self.delimiter)
             .filter(|_| !self.delimiter.is_empty())
             .map(|place| place + self.searched)

@@ -27,7 +27,6 @@ const REMOTE: &str =
     "jobs run on this machine only: split the input with --shard on each machine, or put ssh into COMMAND";
 const SQL: &str = "no database is used: use --joblog and --results NAME.csv";
 const RPL: &str = "replacement strings are not written in Perl: use --plus, or the shell, as in 'x={}; echo ${x%.*}'";
-const NOT_YET: &str = "not supported yet";
 
 /// All of them. The page docs/runner.md lists them too.
 pub(super) const ENTRIES: &[Entry] = &[
@@ -48,10 +47,12 @@ pub(super) const ENTRIES: &[Entry] = &[
     value(&["basefile", "bf"], REMOTE),
     flag(&["cleanup"], REMOTE),
     flag(&["use-cores-instead-of-threads"], "give --jobs a number"),
+    flag(&["use-cpus-instead-of-cores"], "give --jobs a number"),
     flag(&["use-sockets-instead-of-threads"], "give --jobs a number"),
-    value(&["sqlmaster", "sql-master", "sql"], SQL),
-    value(&["sqlworker", "sql-worker"], SQL),
-    value(&["sqlandworker", "sql-and-worker"], SQL),
+    value(&["sql"], SQL),
+    value(&["sql-master", "sqlmaster"], SQL),
+    value(&["sql-worker", "sqlworker"], SQL),
+    value(&["sql-and-worker", "sqlandworker"], SQL),
     value(&["rpl"], RPL),
     value(&["parens"], RPL),
     value(&["filter"], "it is Perl: filter the input before, with awk or grep"),
@@ -93,11 +94,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     flag(&["number-of-cpus"], "use nproc or lscpu"),
     flag(&["number-of-sockets"], "use nproc or lscpu"),
     flag(&["number-of-threads"], "use nproc or lscpu"),
+    value(&["_parset"], "it is a part of GNU's parset: use --results, and read the files"),
     value(&["minversion"], "use forkless --version"),
     flag(&["citation"], "there is no citation notice"),
-    flag(&["csv"], NOT_YET),
-    flag(&["tee"], NOT_YET),
-    value(&["block-timeout", "bt"], NOT_YET),
 ];
 
 /// The refused option that was given, if any.

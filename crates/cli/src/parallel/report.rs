@@ -1,13 +1,18 @@
 //! What the runner tells of its jobs while they run.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forkless_jobs::{Ended, Events, Flow, HaltOn, Job, Place, Progress};
+use forkless::planted;
+use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress};
 
+use super::files::Files;
+use super::plan::slots_of;
 use super::say;
 
 /// Follows a run.
@@ -18,22 +23,65 @@ pub(super) struct Report {
     /// Jobs that count for `--halt` are named.
     pub(super) names: Option<HaltOn>,
     pub(super) bar: bool,
-    pub(super) progress: bool,
+    pub(super) progress: Arc<AtomicBool>,
     pub(super) eta: bool,
     pub(super) total: Option<u64>,
-    /// The last value in a job's list of values is a file to be removed.
-    pub(super) removes: bool,
+    /// The blocks of the jobs, as files.
+    pub(super) files: Option<Rc<Files>>,
+    /// The file with the number of jobs.
+    pub(super) slots: Option<SlotsFile>,
+    pub(super) running: Running,
     pub(super) shown: usize,
 }
 
+/// The commands that run, by the numbers of their jobs.
+pub(super) type Running = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
+
+/// The file of `--jobs FILE`, which is read again when a job has ended.
+#[derive(Debug)]
+pub(super) struct SlotsFile {
+    pub(super) path: PathBuf,
+    pub(super) control: Control,
+}
+
+impl SlotsFile {
+    fn read(&self) {
+        // While it is written, it may be empty: the number stays.
+        let Some(slots) = std::fs::read_to_string(&self.path).ok().and_then(|text| slots_of(&text).ok()) else {
+            return;
+        };
+        if !planted!("jobs-file-read-once") {
+            self.control.set_slots(slots);
+        }
+    }
+}
+
 impl Events for Report {
-    fn started(&mut self, job: &Job, _: Place, _: u32) {
+    fn started(&mut self, job: &Job, place: Place, _: u32) {
+        if let Ok(mut running) = self.running.lock() {
+            running.insert(place.seq, job.text.clone());
+        }
+        if let Some(files) = &self.files {
+            files.start(place.seq);
+        }
         if self.shows_commands {
             let _ = io::stderr().write_all(&[&job.text[..], b"\n"].concat());
         }
     }
 
+    fn again(&mut self, ended: &Ended) {
+        if let Ok(mut running) = self.running.lock() {
+            running.remove(&ended.place.seq);
+        }
+        if let Some(files) = &self.files {
+            files.stop(ended.place.seq);
+        }
+    }
+
     fn finished(&mut self, ended: &Ended) -> Flow {
+        if let Ok(mut running) = self.running.lock() {
+            running.remove(&ended.place.seq);
+        }
         let command = String::from_utf8_lossy(&ended.job.text);
         if ended.timed_out {
             say(format_args!("killed because it timed out: {command}"));
@@ -48,9 +96,11 @@ impl Events for Report {
             Some(HaltOn::Done) => say(format_args!("this job finished: {command}")),
             _ => {}
         }
-        if let Some(file) = ended.job.values.last().filter(|_| self.removes) {
-            let file = PathBuf::from(OsString::from_vec(file.clone()));
-            let _ = std::fs::remove_file(file);
+        if let Some(files) = &self.files {
+            files.remove(ended.place.seq);
+        }
+        if let Some(slots) = &self.slots {
+            slots.read();
         }
         Flow::Continue
     }
@@ -66,7 +116,8 @@ impl Events for Report {
             let left = left.map_or_else(|| "?".to_owned(), |left| left.as_secs().to_string());
             line = format!("{part:3}% [{filled:<20}] {done}:{} {left} s", total.unwrap_or(0).saturating_sub(done));
         }
-        if self.progress || self.eta {
+        let shows_progress = self.progress.load(Ordering::Relaxed);
+        if shows_progress || self.eta {
             let all = total.map_or_else(String::new, |total| format!(" of {total}"));
             line.push_str(&format!(" {} running, {done}{all} done, {} failed", progress.running, progress.failed));
         }
@@ -84,7 +135,7 @@ impl Events for Report {
 impl Report {
     /// Whether anything is shown while jobs run.
     pub(super) fn ticks(&self) -> bool {
-        self.bar || self.progress || self.eta
+        self.bar || self.eta || self.progress.load(Ordering::Relaxed)
     }
 
     /// Ends the line.

@@ -56,6 +56,11 @@ impl Shell {
         }
     }
 
+    /// That of POSIX.
+    pub(super) fn standard() -> Self {
+        Self { path: "/bin/sh".into(), language: Language::Posix }
+    }
+
     fn of(path: PathBuf) -> Result<Self, String> {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let language = match name {

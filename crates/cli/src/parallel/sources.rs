@@ -6,6 +6,7 @@ use std::vec;
 
 use regex::bytes::Regex;
 
+use super::csv::fields;
 use super::records::{Pull, Records};
 use super::values::Trim;
 
@@ -16,7 +17,7 @@ pub(super) type Row = Vec<Vec<u8>>;
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Splits a record into columns.
-    pub(super) columns: Option<Regex>,
+    pub(super) columns: Option<Columns>,
     pub(super) trim: Trim,
     /// This record ends a source.
     pub(super) eof: Option<Vec<u8>>,
@@ -26,14 +27,23 @@ pub(super) struct Reading {
     pub(super) skips_blank: bool,
 }
 
+/// What separates the columns of a record.
+#[derive(Debug)]
+pub(super) enum Columns {
+    Regex(Regex),
+    /// This byte, but not in quotes.
+    Csv(u8),
+}
+
 impl Reading {
-    fn split(&self, record: Vec<u8>) -> Row {
+    fn split(&self, record: Vec<u8>) -> io::Result<Row> {
         let trimmed = |value: &[u8]| self.trim.apply(value).to_vec();
-        match &self.columns {
-            Some(columns) => columns.split(&record).map(trimmed).collect(),
+        Ok(match &self.columns {
+            Some(Columns::Regex(columns)) => columns.split(&record).map(trimmed).collect(),
+            Some(Columns::Csv(separator)) => fields(&record, *separator)?.iter().map(|value| trimmed(value)).collect(),
             None if self.trim == Trim::default() => vec![record],
             None => vec![trimmed(&record)],
-        }
+        })
     }
 }
 
@@ -105,7 +115,7 @@ impl Source {
                 continue;
             }
             self.has_values = true;
-            let row = reading.split(record);
+            let row = reading.split(record)?;
             if self.keeps {
                 self.kept.push(row.clone());
             }
@@ -202,7 +212,7 @@ impl Sources {
         for source in self.groups.iter_mut().flat_map(|group| &mut group.sources) {
             let row = loop {
                 match source.stream.pull()? {
-                    Pull::Item(record) => break self.reading.split(record),
+                    Pull::Item(record) => break self.reading.split(record)?,
                     Pull::End => break Row::new(),
                     Pull::Later => source.stream.wait()?,
                 }
@@ -356,7 +366,7 @@ mod tests {
     #[test]
     fn records_are_split_trimmed_and_left_out() {
         let columns = Regex::new("[,;]+").expect("an expression");
-        let reading = Reading { columns: Some(columns), trim: Trim::BOTH, ..Reading::default() };
+        let reading = Reading { columns: Some(Columns::Regex(columns)), trim: Trim::BOTH, ..Reading::default() };
         let mut sources = Sources::new(vec![(arguments(&["a , b;;c", "d"]), false)], reading, Combine::Product);
         assert_eq!(rows(&mut sources), ["a b c", "d"]);
         let reading = Reading { eof: Some(b"end".to_vec()), skips_blank: true, ..Reading::default() };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use forkless_jobs::{Halt, HaltOn, HaltWhen, Limit, Timeout};
 
 /// `10`, `1.5h`, `1d3.5h16.6m4s`: seconds unless a unit follows.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("not a duration (such as 10, 1.5h or 2m30s): {text:?}");
     let mut seconds = 0.0;
     let mut rest = text.trim();
@@ -30,7 +30,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `10`, `2k` (thousands) or `2K` (1024), with m, M, g, G, t, T, p and P.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("not a size (such as 1000, 64k or 1M): {text:?}");
     let text = text.trim();
     let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());

@@ -72,14 +72,14 @@ fn after(options: &RunOptions) -> Vec<Row> {
 /// What the kernel does only for another process.
 fn by_the_kernel(options: &RunOptions) -> Vec<Row> {
     let (child, namespaces) = (&options.child, &options.namespaces);
-    let leads_group = getpgrp() == getpid();
-    let leads_session = getsid() == getpid();
+    let leads_group = || getpgrp() == getpid();
+    let leads_session = || getsid() == getpid();
     vec![
         (child.launcher.is_some(), "--launcher", "it creates a child"),
         (child.has_death_signal(), "--pdeathsig", "the signal follows the end of forkless"),
         (child.pidfd_autokill, "--pidfd-autokill", "the program ends with forkless"),
-        (child.makes_session() && leads_group, "--setsid", "forkless leads a process group"),
-        (child.process_group.is_some() && leads_session, "--process-group", "forkless leads a session"),
+        (child.makes_session() && leads_group(), "--setsid", "forkless leads a process group"),
+        (child.process_group.is_some() && leads_session(), "--process-group", "forkless leads a session"),
         (namespaces.changes_pids(), "PID namespace", "only a child can enter it"),
         (namespaces.changes_time(), "time namespace", "only a child enters it on all kernels"),
         (namespaces.writes_maps(), "user namespace", "forkless writes the ID maps from outside"),

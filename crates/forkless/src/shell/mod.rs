@@ -217,6 +217,21 @@ impl ShellCommand {
         Direct::prepare(self, Captures::All).map_or_else(ShellRoute::Shell, |_| ShellRoute::Direct)
     }
 
+    /// The program and its arguments, after quote removal, if the line is nothing but these. `None`: it has variables,
+    /// redirections or expansions, it begins with `exec`, or only a shell can interpret it.
+    ///
+    /// ```
+    /// let line = forkless::shell("/bin/grep -c 'two words' file");
+    /// assert_eq!(line.plain_words().expect("words"), [&b"/bin/grep"[..], b"-c", b"two words", b"file"]);
+    /// assert!(forkless::shell("LD_PRELOAD=x.so /bin/grep -c x file").plain_words().is_none());
+    /// assert!(forkless::shell("/bin/grep -c x file; reboot").plain_words().is_none());
+    /// ```
+    pub fn plain_words(&self) -> Option<Vec<&[u8]>> {
+        let simple = self.form.as_ref().ok()?;
+        let plain = simple.assignments.is_empty() && simple.redirections.is_empty() && !simple.exec;
+        plain.then(|| simple.words.iter().map(Vec::as_slice).collect())
+    }
+
     /// How the last run started the line. `None` before the first run.
     ///
     /// ```

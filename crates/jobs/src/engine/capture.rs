@@ -5,6 +5,7 @@ use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
 use crate::wake::{Kind, Token};
+use forkless::planted;
 use rustix::io::ioctl_fionread;
 use std::io;
 use std::time::{Duration, Instant};
@@ -70,7 +71,7 @@ impl Engine<'_> {
 
     /// Whether a job's output may be written now.
     fn is_turn(&self, seq: u64) -> bool {
-        !self.options.keep_order || seq == self.output.due
+        !self.options.keep_order || seq == self.output.due || planted!("jobs-output-out-of-order")
     }
 
     /// Reads from a pipe that is readable.
@@ -86,39 +87,28 @@ impl Engine<'_> {
         }
         let way = Way { seq: place.seq, job, sink: self.sink, spill: &mut self.output.spill };
         let lines = self.options.output == Output::Lines;
-        if let Err(error) = capture.take(index, &self.output.scratch[..count], lines, way, turn) {
+        let (seq, answer) = (place.seq, capture.take(index, &self.output.scratch[..count], lines, way, turn));
+        let copy_error = capture.copy_error.take();
+        if answer.is_err() && self.output.spill.is_full() && !planted!("jobs-memory-without-bound") {
+            capture.cut();
+            self.send_next(slot, Instant::now());
+        }
+        if let Some(error) = copy_error {
+            self.results_failed(seq, &error);
+        }
+        if let Err(error) = answer {
             self.sink_failed(error);
         }
     }
 
-    /// Writes to a job's standard input.
-    pub(super) fn feed(&mut self, slot: usize) {
-        let Slot::Running(running) = &mut self.slots[slot] else { return };
-        let Some(feed) = &mut running.feed else { return };
-        loop {
-            if feed.at == feed.bytes.len() {
-                break;
-            }
-            match forkless::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
-                Ok(count) => feed.at += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let token = Token { kind: Kind::In, slot, turn: running.turn };
-                    match self.wake.add(&feed.pipe, token) {
-                        Ok(()) => return,
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return,
-                        Err(error) => {
-                            self.fail(error);
-                            break;
-                        }
-                    }
-                }
-                // It does not want the rest.
-                Err(_) => break,
-            }
+    /// The results of a job are not complete. The jobs run on, and the first such job is reported.
+    pub(super) fn results_failed(&mut self, seq: u64, error: &io::Error) {
+        const OF: &str = "the results of job";
+        if planted!("jobs-full-results-stop-the-run") {
+            self.stop(crate::Flow::Soon);
         }
-        if let Slot::Running(running) = &mut self.slots[slot] {
-            running.feed = None;
+        if !self.summary.errors.iter().any(|known| known.to_string().starts_with(OF)) {
+            self.fail(io::Error::new(error.kind(), format!("{OF} {seq}: {error}")));
         }
     }
 
@@ -148,6 +138,10 @@ impl Engine<'_> {
         let way = Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
         let answer = capture.finish(&mut self.output.scratch, way, turn);
         ended.received = capture.received;
+        let (seq, copy_error) = (ended.place.seq, capture.copy_error.take());
+        if let Some(error) = copy_error {
+            self.results_failed(seq, &error);
+        }
         if let Err(error) = answer {
             self.sink_failed(error);
         }
@@ -175,6 +169,7 @@ impl Engine<'_> {
     /// A job without output has had its turn.
     pub(super) fn pass_over(&mut self, seq: u64) {
         self.summary.done_before += 1;
+        self.source.closed(seq);
         if self.options.keep_order {
             if seq == self.output.due {
                 self.advance();

@@ -3,11 +3,12 @@
 use super::{Engine, Finished};
 use crate::job::{Run, Stdin};
 use crate::launch::{is_lack, is_of_launch};
-use crate::options::{HaltOn, HaltWhen, Limit};
+use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
+use forkless::planted;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
@@ -25,7 +26,11 @@ impl Engine<'_> {
     /// Reaps the job in a slot, if it has ended.
     pub(super) fn reap(&mut self, slot: usize) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
-        if running.killing.is_some() && self.options.groups && running.has_ended() {
+        if running.killing.is_some()
+            && self.options.groups
+            && running.has_ended()
+            && !planted!("jobs-rest-of-group-left")
+        {
             // Not reaped yet, so no other group can have its number.
             let _ = running.child.signal_group(KILL);
         }
@@ -55,7 +60,8 @@ impl Engine<'_> {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
-            Err(error) if is_lack(&error) && killing.is_none() => {
+            // What was written for it is gone with the process, so it would miss that in a later try.
+            Err(error) if is_lack(&error) && killing.is_none() && !matches!(job.stdin, Stdin::Stream(_)) => {
                 self.discard(capture);
                 self.hold(Waiting { job, place, tries: tries - 1, since: None }, error);
                 return;
@@ -69,13 +75,15 @@ impl Engine<'_> {
         }
         let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
         // It must run again with the same log: the run has ended it, not the job itself.
-        let cut_short = killing.is_some() && !timed_out && ended.is_failure();
+        let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
+        let cut_short = cut_short || capture.as_ref().is_some_and(|capture| capture.is_cut);
         self.end(ended, capture, cut_short);
     }
 
     /// A job has ended, in one way or another. One that was `cut_short` by the end of the run has no line in the log.
     pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>, cut_short: bool) {
-        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue {
+        let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
+        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue && !streamed {
             self.events.again(&ended);
             self.discard(capture);
             let slot = ended.place.slot - 1;
@@ -89,6 +97,7 @@ impl Engine<'_> {
             _ => self.summary.ran += 1,
         }
         self.summary.failed += u64::from(ended.is_failure());
+        self.source.closed(ended.place.seq);
         let flow = self.events.finished(&ended);
         self.stop(flow);
         self.halt(&ended);
@@ -101,6 +110,9 @@ impl Engine<'_> {
 
     /// Writes the job's line to the log.
     pub(super) fn log(&mut self, ended: &Ended) {
+        if planted!("jobs-not-logged-while-others-run") && self.running > 0 {
+            return;
+        }
         if let Some(Err(error)) = self.options.log.as_mut().map(|log| log.write(ended)) {
             self.fail(error);
         }
@@ -109,27 +121,10 @@ impl Engine<'_> {
     /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.
     fn halt(&mut self, ended: &Ended) {
         let Some(halt) = self.options.halt else { return };
-        let counts = match halt.on {
-            HaltOn::Fail => ended.is_failure(),
-            HaltOn::Success => !ended.is_failure(),
-            HaltOn::Done => true,
-        };
-        if !counts || self.summary.halted_by.is_some() {
+        if self.summary.halted_by.is_some() {
             return;
         }
-        let ended_so_far = self.summary.ran + self.summary.not_started;
-        let count = match halt.on {
-            HaltOn::Fail => self.summary.failed,
-            HaltOn::Success => ended_so_far - self.summary.failed,
-            HaltOn::Done => ended_so_far,
-        };
-        let limit = match halt.limit {
-            Limit::Count(limit) => limit as f64,
-            Limit::Percent(percent) => {
-                self.source.total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0)
-            }
-        };
-        if count as f64 >= limit {
+        if halt.is_due(&self.summary, ended, || self.source.total()) {
             self.summary.halted_by = Some(ended.ending.numbers());
             self.stop(match halt.when {
                 HaltWhen::Soon => Flow::Soon,

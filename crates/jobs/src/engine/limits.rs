@@ -38,6 +38,11 @@ impl Runtimes {
     }
 }
 
+/// The shorter one of two limits that may be missing.
+pub(super) fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
+}
+
 /// How long a machine under pressure is left alone before it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -76,12 +81,16 @@ impl Engine<'_> {
     }
 
     /// A job has been launched.
-    pub(super) fn launched(&mut self, at: Instant) {
+    pub(super) fn launched(&mut self, at: Instant, slot: usize) {
         if !self.options.delay.is_zero() {
             // From now: the launch itself may have taken a while.
             self.delayed = Some(Instant::now() + self.options.delay);
         }
-        if let Some(limit) = self.time_limit() {
+        let own = match &self.slots[slot] {
+            Slot::Running(running) => running.job.timeout,
+            _ => None,
+        };
+        if let Some(limit) = shorter(self.time_limit(), own) {
             self.due_at(at + limit);
         }
     }
@@ -90,7 +99,7 @@ impl Engine<'_> {
         self.deadline = Some(self.deadline.map_or(time, |known| known.min(time)));
     }
 
-    fn time_limit(&self) -> Option<Duration> {
+    pub(super) fn time_limit(&self) -> Option<Duration> {
         match self.options.timeout? {
             Timeout::After(limit) => Some(limit),
             Timeout::Percent(percent) => self.runtimes.median().map(|median| median.mul_f64(percent.max(0.0) / 100.0)),
@@ -121,7 +130,7 @@ impl Engine<'_> {
         self.deadline = None;
         for slot in 0..self.slots.len() {
             let Slot::Running(running) = &mut self.slots[slot] else { continue };
-            let next = match (&running.killing, limit) {
+            let next = match (&running.killing, shorter(limit, running.job.timeout)) {
                 (Some(killing), _) => killing.next,
                 (None, Some(limit)) => running.started.checked_add(limit),
                 (None, None) => None,
@@ -138,6 +147,7 @@ impl Engine<'_> {
 
     /// Begins to end all jobs that run.
     pub(super) fn end_all(&mut self) {
+        self.leave_away();
         let now = Instant::now();
         for slot in 0..self.slots.len() {
             if matches!(&self.slots[slot], Slot::Running(running) if running.killing.is_none()) {
@@ -147,7 +157,7 @@ impl Engine<'_> {
     }
 
     /// Sends the next signal of the sequence that ends a job.
-    fn send_next(&mut self, slot: usize, now: Instant) {
+    pub(super) fn send_next(&mut self, slot: usize, now: Instant) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
         let sent = running.killing.as_ref().map_or(0, |killing| killing.sent);
         let next = self.options.termination.get(sent).map(|&(signal, pause)| {

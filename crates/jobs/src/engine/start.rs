@@ -8,7 +8,7 @@ use crate::slot::{Feed, Running, Slot, Waiting};
 use crate::source::{Flow, Next, Place};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
-use forkless::Child;
+use forkless::{Child, planted};
 use rustix::fs::{OFlags, fcntl_setfl};
 use std::fs::File;
 use std::io;
@@ -55,7 +55,7 @@ impl Engine<'_> {
             match self.source.next(place) {
                 Ok(Next::Job(job)) => {
                     self.seq += 1;
-                    if self.options.done.contains(place.seq) {
+                    if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
                         done += 1;
                         self.pass_over(place.seq);
                     } else if !self.launch(Waiting { job, place, tries: 0, since: None }) {
@@ -81,7 +81,7 @@ impl Engine<'_> {
         (free < self.options.slots).then_some(free)
     }
 
-    fn source_failed(&mut self, error: io::Error) {
+    pub(super) fn source_failed(&mut self, error: io::Error) {
         self.fail(error);
         self.stop(Flow::Soon);
         self.summary.unread = true;
@@ -94,6 +94,8 @@ impl Engine<'_> {
         };
         match answer {
             Ok(()) => self.input = Supply::Later,
+            // The streams of jobs wait for it, too.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.input = Supply::Later,
             // A regular file is always readable.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => self.source_failed(error),
@@ -105,7 +107,15 @@ impl Engine<'_> {
         if self.options.dry_run {
             return self.pretend(waiting);
         }
+        if self.options.remote.is_some() {
+            self.send_away(waiting);
+            return true;
+        }
         let slot = waiting.place.slot - 1;
+        let copies = match self.copies(&waiting.job, waiting.place.seq) {
+            Ok(copies) => copies,
+            Err(error) => return self.hold(waiting, error),
+        };
         let (clock, started) = (SystemTime::now(), Instant::now());
         let launched = match self.launcher.launch(&waiting.job, &mut self.options, started) {
             Ok(launched) => launched,
@@ -124,7 +134,7 @@ impl Engine<'_> {
         let watched = child.pidfd().is_some_and(|pidfd| self.wake.add(pidfd, token).is_ok());
         self.unwatched += usize::from(!watched);
         self.running += 1;
-        let capture = self.capture(&job, place.seq, &mut child);
+        let capture = self.capture(&mut child, copies);
         let feed = self.feed_of(&mut job, &mut child);
         let (turn, fed) = (self.turn, feed.is_some());
         let captured = capture.is_some();
@@ -150,42 +160,54 @@ impl Engine<'_> {
         if fed {
             self.feed(slot);
         }
-        self.launched(started);
+        self.launched(started, slot);
         true
     }
 
     /// Makes the place for a job's output.
-    fn capture(&mut self, job: &crate::Job, seq: u64, child: &mut Child) -> Option<Box<Capture>> {
+    fn capture(&mut self, child: &mut Child, copies: [Option<File>; 2]) -> Option<Box<Capture>> {
         if self.options.output == Output::Inherit {
             return None;
         }
         let (out, err) = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
-        let copies = job.results.as_ref().map(|directory| {
+        Some(Box::new(Capture::new(out, err, copies, self.options.most_output)))
+    }
+
+    /// Makes the files of the job's results. Fails only for lack of resources; other errors are reported at the end.
+    pub(super) fn copies(&mut self, job: &Job, seq: u64) -> io::Result<[Option<File>; 2]> {
+        let Some(directory) = job.results.as_ref().filter(|_| self.options.output != Output::Inherit) else {
+            return Ok([None, None]);
+        };
+        let make = || {
             std::fs::create_dir_all(directory)?;
             std::fs::write(directory.join("seq"), seq.to_string())?;
             io::Result::Ok([File::create(directory.join("stdout"))?, File::create(directory.join("stderr"))?])
-        });
-        let copies = match copies.transpose() {
-            Ok(copies) => copies.map_or([None, None], |copies| copies.map(Some)),
-            Err(error) => {
-                self.fail(io::Error::new(error.kind(), format!("the results of job {seq}: {error}")));
-                [None, None]
-            }
         };
-        Some(Box::new(Capture::new(out, err, copies)))
+        match make() {
+            Ok(copies) => Ok(copies.map(Some)),
+            Err(error) if is_lack(&error) => Err(error),
+            Err(error) => {
+                self.results_failed(seq, &error);
+                Ok([None, None])
+            }
+        }
     }
 
     /// What is to be written to the job's standard input.
     fn feed_of(&mut self, job: &mut crate::Job, child: &mut Child) -> Option<Feed> {
         let pipe = child.stdin.take()?;
-        let crate::Stdin::Bytes(bytes) = &mut job.stdin else { return None };
+        let (bytes, goes_on) = match &mut job.stdin {
+            crate::Stdin::Bytes(bytes) => (bytes, false),
+            crate::Stdin::Stream(bytes) => (bytes, true),
+            _ => return None,
+        };
         if let Err(error) = fcntl_setfl(&pipe, OFlags::NONBLOCK) {
             self.fail(error.into());
             return None;
         }
         // Only a job that may be tried again needs them again.
-        let bytes = if self.options.tries > 1 { bytes.clone() } else { std::mem::take(bytes) };
-        Some(Feed { pipe, bytes, at: 0 })
+        let bytes = if self.options.tries > 1 && !goes_on { bytes.clone() } else { std::mem::take(bytes) };
+        Some(Feed { pipe, bytes, at: 0, goes_on })
     }
 
     /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.

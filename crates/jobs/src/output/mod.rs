@@ -6,6 +6,7 @@ pub(crate) mod spill;
 
 use crate::job::Job;
 use crate::source::{Sink, Stream};
+use forkless::planted;
 use kept::Kept;
 use rustix::io::{Errno, ioctl_fionread};
 use spill::Spill;
@@ -26,6 +27,12 @@ pub(crate) struct Capture {
     /// The job's head has been written.
     headed: bool,
     pub(crate) received: u64,
+    /// A part of the output is lost, because there was no place for it.
+    pub(crate) is_cut: bool,
+    /// Why the second copies are not complete.
+    pub(crate) copy_error: Option<io::Error>,
+    /// So many bytes of it are kept.
+    most: u64,
 }
 
 /// One of its streams.
@@ -52,7 +59,12 @@ pub(crate) struct Way<'a> {
 }
 
 impl Capture {
-    pub(crate) fn new(out: Option<OwnedFd>, err: Option<OwnedFd>, copies: [Option<File>; 2]) -> Self {
+    pub(crate) fn new(
+        out: Option<OwnedFd>,
+        err: Option<OwnedFd>,
+        copies: [Option<File>; 2],
+        most: Option<u64>,
+    ) -> Self {
         let [first, second] = copies;
         let captured = |stream, pipe, copy| Captured {
             stream,
@@ -64,7 +76,16 @@ impl Capture {
             copy,
         };
         let streams = [captured(Stream::Out, out, first), captured(Stream::Err, err, second)];
-        Self { streams, headed: false, received: 0 }
+        let most = most.unwrap_or(u64::MAX);
+        Self { streams, headed: false, received: 0, most, is_cut: false, copy_error: None }
+    }
+
+    /// Output that has come as a whole, as from another machine.
+    pub(crate) fn whole(out: Vec<u8>, err: Vec<u8>, copies: [Option<File>; 2]) -> Self {
+        let mut capture = Self::new(None, None, copies, None);
+        let [first, second] = &mut capture.streams;
+        (first.message, second.message) = (out, err);
+        capture
     }
 
     /// Keeps what a shell would have written after the program's end, and returns the status.
@@ -77,15 +98,11 @@ impl Capture {
     /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
     /// writing or keeping them.
     pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
-        self.received += bytes.len() as u64;
+        let bytes = within(bytes, &mut self.received, self.most);
         let one = &mut self.streams[index];
-        let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
-        if copied.is_err() {
-            one.copy = None;
-        }
+        one.copy_to(bytes, &mut self.copy_error);
         if !lines {
-            one.kept.push(bytes, way.spill)?;
-            return copied;
+            return one.kept.push(bytes, way.spill);
         }
         let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => end + 1,
@@ -101,7 +118,13 @@ impl Capture {
         if turn && whole > 0 {
             self.write(way)?;
         }
-        copied
+        Ok(())
+    }
+
+    /// There is no place for further output: closes the pipes.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+        self.streams.iter_mut().for_each(|one| one.pipe = None);
     }
 
     /// Writes what is kept.
@@ -135,13 +158,15 @@ impl Capture {
             }
             let message = std::mem::take(&mut one.message);
             let mut rest = |bytes: &[u8]| {
-                self.received += bytes.len() as u64;
-                let copied = one.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(bytes));
-                let taken = if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) };
-                copied.and(taken)
+                let bytes = within(bytes, &mut self.received, self.most);
+                one.copy_to(bytes, &mut self.copy_error);
+                if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) }
             };
             // Only what is in the pipe now: another process may hold it open, and write for ever.
             let mut left = pipe.as_ref().map_or(0, |pipe| ioctl_fionread(pipe).unwrap_or(0));
+            if planted!("jobs-rest-not-read") {
+                left = 0;
+            }
             while let Some(pipe) = pipe.as_ref().filter(|_| left > 0) {
                 let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let Some(count) = read(pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
@@ -157,6 +182,14 @@ impl Capture {
 }
 
 impl Captured {
+    /// Writes the second copy, until that fails.
+    fn copy_to(&mut self, bytes: &[u8], error: &mut Option<io::Error>) {
+        if let Some(Err(why)) = self.copy.as_mut().map(|copy| copy.write_all(bytes)) {
+            self.copy = None;
+            *error = Some(why);
+        }
+    }
+
     fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         let Self { stream, fresh, .. } = self;
@@ -168,6 +201,13 @@ impl Captured {
         let stream = self.stream;
         tagged(&way.job.tag, &mut self.fresh, bytes, |piece| way.sink.write(way.seq, stream, piece))
     }
+}
+
+/// The part of some bytes that is below the limit, after those that have been received. Counts them all.
+fn within<'a>(bytes: &'a [u8], received: &mut u64, most: u64) -> &'a [u8] {
+    let left = if planted!("output-limit-not-kept") { u64::MAX } else { most.saturating_sub(*received) };
+    *received += bytes.len() as u64;
+    &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))]
 }
 
 /// Writes the job's head.
@@ -186,7 +226,7 @@ pub(crate) fn read(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
 }
 
 /// Passes bytes on with the tag before each line.
-fn tagged(
+pub(crate) fn tagged(
     tag: &[u8],
     fresh: &mut bool,
     bytes: &[u8],

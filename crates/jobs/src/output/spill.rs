@@ -3,6 +3,7 @@
 //! It has no name, so it is gone with this process, however that ends. It is made of blocks. A block belongs to one
 //! stream of one job, and is used again when that stream has been written.
 
+use forkless::planted;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -27,14 +28,23 @@ pub(crate) struct Spill {
     pub(crate) most: usize,
 }
 
+/// So much more than [`Spill::most`] is kept in memory when the file cannot take it. Jobs that write more are ended.
+const RESERVE: usize = 16 << 20;
+
 impl Spill {
     pub(crate) fn new(most: usize, directory: PathBuf) -> Self {
         Self { file: None, directory, free: Vec::new(), end: 0, memory: 0, most }
     }
 
+    /// Whether memory is full, too, after the file has failed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.memory > self.most.saturating_add(RESERVE)
+    }
+
     /// A block that is free.
     pub(super) fn allocate(&mut self) -> io::Result<u32> {
         if self.file.is_none() {
+            // A descriptor is free: a launch needs two more, the other ends of the pipes, than the job keeps.
             self.file = Some(self.make()?);
         }
         if let Some(block) = self.free.pop() {
@@ -80,7 +90,12 @@ impl Spill {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::open(&self.directory, flags | OFlags::TMPFILE, mode) {
-            Ok(file) => return Ok(file.into()),
+            Ok(file) => {
+                if planted!("jobs-temporary-file-named") {
+                    let _ = File::create(self.directory.join("forkless-named"));
+                }
+                return Ok(file.into());
+            }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
             Err(error) => return Err(named(error.into())),
         }

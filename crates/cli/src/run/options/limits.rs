@@ -78,6 +78,16 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Sets the limit with this name. `None`: there is none, it was set before, or the value is wrong.
+    pub(super) fn set(&mut self, name: &str, word: &str) -> Option<()> {
+        let resource = *Resource::ALL.iter().find(|one| flag(**one) == name)?;
+        let place = self.0.iter().position(|(one, _)| flag(*one) >= name).unwrap_or(self.0.len());
+        self.0.insert(place, (resource, limit(word).ok()?));
+        Some(())
+    }
+}
+
 impl Args for Limits {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(limits().into_iter().map(|one| {

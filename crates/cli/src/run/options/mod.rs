@@ -9,6 +9,7 @@ mod limits;
 mod mounts;
 mod namespaces;
 mod on_demand;
+mod plain;
 mod privileges;
 mod sandbox;
 mod scheduling;

@@ -183,13 +183,11 @@ impl Namespaces {
         let (mut users, mut groups) = (self.map_users.clone(), self.map_groups.clone());
         // As bwrap(1): without a map, the program would run as the overflow user (nobody).
         let keep = self.map_current_user || self.makes_user() && users.is_empty() && groups.is_empty();
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if self.map_root_user {
-            users.push([0, uid, 1]);
-            groups.push([0, gid, 1]);
-        } else if keep {
-            users.push([uid, uid, 1]);
-            groups.push([gid, gid, 1]);
+        if self.map_root_user || keep {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let inside = |id| if self.map_root_user { 0 } else { id };
+            users.push([inside(uid), uid, 1]);
+            groups.push([inside(gid), gid, 1]);
         }
         (users, groups)
     }

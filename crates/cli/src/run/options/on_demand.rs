@@ -1,7 +1,7 @@
 //! Options that are defined to clap only if the command line mentions them.
 //!
-//! To define every option takes longer than to execute the program. So `forkless run` first parses with the groups of
-//! options that the command line mentions. If that fails in any way, it parses again with all of them, which makes the
+//! To define every option takes longer than to execute the program. So `forkless run` first tries [`plain`], which knows
+//! the most common options without clap. Then it parses with the groups of options that the command line mentions. If that fails in any way, it parses again with all of them, which makes the
 //! message. An option that is not defined is an error, so the first parse cannot succeed with another result: a test
 //! compares both.
 
@@ -11,7 +11,7 @@ use clap::{ArgMatches, Args, FromArgMatches};
 
 use super::{
     ChildOptions, RunOptions, cgroup::ControlGroup, filters::Filters, identity::Identity, limits::Limits,
-    mounts::Mounts, namespaces::Namespaces, privileges::Privileges, scheduling::Scheduling, settings::Settings,
+    mounts::Mounts, namespaces::Namespaces, plain, privileges::Privileges, scheduling::Scheduling, settings::Settings,
     signals::SignalOptions,
 };
 
@@ -64,7 +64,7 @@ thread_local! {
 
 /// A group that is left out of the definition where [`quick`] does not need it.
 #[derive(Debug, Default)]
-pub(crate) struct OnDemand<T>(T);
+pub(crate) struct OnDemand<T>(pub(super) T);
 
 impl<T> Deref for OnDemand<T> {
     type Target = T;
@@ -103,11 +103,11 @@ impl<T: Group> FromArgMatches for OnDemand<T> {
 /// Parses the arguments of `forkless run` with as few definitions as possible. `None`: only a parse with all of them tells
 /// what is meant, or what is wrong.
 pub(crate) fn quick(words: &[OsString]) -> Option<Box<RunOptions>> {
-    if !words.first()?.as_bytes().starts_with(b"-") {
-        // No options: all these words are the program's.
-        let signal = libc::SIGTERM;
-        return Some(Box::new(RunOptions { words: words.to_vec(), signal, ..RunOptions::default() }));
-    }
+    plain::parse(words).or_else(|| by_groups(words))
+}
+
+/// Parses with the groups of options that the command line mentions.
+fn by_groups(words: &[OsString]) -> Option<Box<RunOptions>> {
     // Words of the program count too, which defines more than is needed.
     let options = words.iter().filter_map(|word| word.as_bytes().strip_prefix(b"--"));
     let names = options.filter_map(|word| str::from_utf8(word.split(|byte| *byte == b'=').next()?).ok());
@@ -191,16 +191,19 @@ mod tests {
         }
     }
 
-    /// Parses both ways. Returns whether the quick way succeeded.
+    /// Parses in all ways. Returns whether a quick way succeeded.
     fn compared(words: &[&str]) -> bool {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let raw: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let Some(options) = quick(&raw) else { return false };
-        match whole(&words) {
-            Ok(whole) => assert_eq!(format!("{options:?}"), whole, "{words:?}"),
-            Err(error) => panic!("{words:?} is accepted, but: {error}"),
+        let quickly: Vec<_> = [plain::parse(&raw), by_groups(&raw)].into_iter().flatten().collect();
+        assert_eq!(quick(&raw).is_some(), !quickly.is_empty());
+        for options in &quickly {
+            match whole(&words) {
+                Ok(whole) => assert_eq!(format!("{options:?}"), whole, "{words:?}"),
+                Err(error) => panic!("{words:?} is accepted, but: {error}"),
+            }
         }
-        true
+        !quickly.is_empty()
     }
 
     /// Every long option of `run`, with a value that it accepts if it takes any.
@@ -305,6 +308,69 @@ mod tests {
         }
         for words in [&[][..], &["--help"], &["-h"], &["--nosuch", "true"], &["-x", "true"], &["--nice"], &["--"]] {
             assert!(!compared(words), "{words:?}");
+        }
+    }
+
+    /// Options that [`plain`] knows, and words that it must leave to clap, in all combinations of three.
+    #[test]
+    fn plain_parse_has_the_result_of_the_whole_parse() {
+        let words: &[&[&str]] = &[
+            &["--timeout", "5"],
+            &["--timeout=1m30s"],
+            &["--timeout", "-5"],
+            &["-s", "KILL"],
+            &["--signal=9"],
+            &["-k", "1"],
+            &["--kill-after=2s"],
+            &["--nice", "3"],
+            &["--nice=-3"],
+            &["--nice=+3"],
+            &["--nice", "high"],
+            &["--no-new-privs"],
+            &["--no-new-privs=1"],
+            &["-i"],
+            &["--ignore-environment"],
+            &["-u", "A"],
+            &["--unset=B"],
+            &["--unset=A=1"],
+            &["--env", "A=1"],
+            &["--env="],
+            &["--env=A=--"],
+            &["-C", "/"],
+            &["--chdir="],
+            &["--chdir", ""],
+            &["--nofile", "100"],
+            &["--as=1G:2G"],
+            &["--core=-1"],
+            &["--"],
+            &["-"],
+            &["-iu", "A"],
+            &["-uA"],
+            &["A=1"],
+            &["--setsid"],
+            &[],
+        ];
+        let (mut plainly, mut lines) = (0, 0);
+        for first in words {
+            for second in words {
+                for third in words {
+                    let line = [*first, *second, *third, &["true", "--nice=1"]].concat();
+                    let raw: Vec<OsString> = line.iter().map(OsString::from).collect();
+                    lines += 1;
+                    if let Some(options) = plain::parse(&raw) {
+                        plainly += 1;
+                        let whole = by_groups(&raw).unwrap_or_else(|| panic!("{line:?} is accepted, but not by clap"));
+                        assert_eq!(format!("{options:?}"), format!("{whole:?}"), "{line:?}");
+                    }
+                }
+            }
+        }
+        assert!(plainly > 3000 && plainly < lines / 2, "{plainly} of {lines} lines");
+        let not_text = std::os::unix::ffi::OsStringExt::from_vec(b"/\xff".to_vec());
+        for words in [[OsString::from("-C"), not_text, "true".into()], ["-u".into(), "A".into(), "\u{e9}".into()]] {
+            let [plainly, by_groups] = [plain::parse(&words), by_groups(&words)].map(|parsed| format!("{parsed:?}"));
+            assert_eq!(plainly, by_groups);
+            assert!(plainly.starts_with("Some"));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::near::{did_you_mean, near};
 pub(crate) struct Privileges {
     /// Set no_new_privs: setuid programs and file capabilities grant no privileges
     #[arg(long, visible_alias = "nnp")]
-    no_new_privs: bool,
+    pub(super) no_new_privs: bool,
 
     /// Change the bounding set, which limits all capabilities of the program and its children; unless --inh-caps is given,
     /// drops them from the inheritable set, too

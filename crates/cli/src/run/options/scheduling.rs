@@ -13,7 +13,7 @@ use crate::near::did_you_mean;
 pub(crate) struct Scheduling {
     /// Add N to the nice value
     #[arg(long, visible_alias = "adjustment", value_name = "N", allow_negative_numbers = true)]
-    nice: Option<i32>,
+    pub(super) nice: Option<i32>,
 
     /// Run only on these CPUs, such as 0,2-3 or 0-6:2 (default: inherit them)
     #[arg(long, visible_alias = "cpus", value_name = "LIST", value_parser = cpu_list)]

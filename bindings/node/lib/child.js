@@ -1,0 +1,187 @@
+'use strict';
+
+// spawn() and prepare(): Node's ChildProcess on forkless, with the settings of forkless.
+
+const childProcess = require('node:child_process');
+const { fileURLToPath } = require('node:url');
+const native = require('./native.js');
+const { LaunchError } = require('./error.js');
+const { begin, mayLaunch, ours, toOptions: toLow, toRequest } = require('./handle.js');
+const { settingsOf } = require('./settings.js');
+
+const { ChildProcess } = childProcess;
+
+const kFailure = Symbol('forkless.failure');
+
+/** A child process: Node's ChildProcess, and a promise of its end. */
+class Child extends ChildProcess {
+  constructor() {
+    super();
+    Object.assign(this._handle, ours);
+    this[kFailure] = undefined;
+  }
+
+  // Node makes the error of a failed launch from its errno; this one says more.
+  emit(name, ...args) {
+    if (name === 'error' && this[kFailure] && args[0]?.syscall?.startsWith('spawn')) args[0] = this[kFailure];
+    return super.emit(name, ...args);
+  }
+
+  /** A promise of `{ code, signal }`. It is rejected if the launch failed. Output that nobody reads may delay the end. */
+  wait() {
+    if (this.pid === undefined) {
+      // The caller hears of the failure by the promise; an event without a listener would end the process.
+      this.once('error', () => {});
+      return Promise.reject(this[kFailure]);
+    }
+    if (this.exitCode !== null || this.signalCode !== null) {
+      return Promise.resolve({ code: this.exitCode, signal: this.signalCode });
+    }
+    return new Promise((resolve) => this.once('exit', (code, signal) => resolve({ code, signal })));
+  }
+
+  /** Kills the child and what is left of its process group, if it leads one. */
+  killGroup(signal = 'SIGKILL') {
+    if (this.pid === undefined || this._handle === null) return false;
+    try {
+      return process.kill(-this.pid, signal);
+    } catch (error) {
+      if (error.code === 'ESRCH') return this.kill(signal);
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
+    if (this.pid === undefined) return;
+    this.kill('SIGKILL');
+    await this.wait();
+  }
+}
+
+function pathOf(value, name) {
+  if (value == null) return undefined;
+  const text = value instanceof URL ? fileURLToPath(value) : value;
+  if (typeof text !== 'string') throw new TypeError(`${name} is not a string or a file URL`);
+  return noNul(text, name);
+}
+
+function noNul(text, name) {
+  if (text.includes('\0')) throw new TypeError(`${name} contains a NUL byte`);
+  return text;
+}
+
+// What child_process makes of a caller's arguments, and the settings.
+function toOptions(file, args, options) {
+  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
+  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, ...others } = options ?? {};
+  if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
+  noNul(file, 'file');
+  let words = (args ?? []).map((arg, at) => noNul(`${arg}`, `args[${at}]`));
+  if (shell) {
+    words = ['-c', [file, ...words].join(' ')];
+    file = typeof shell === 'string' ? shell : '/bin/sh';
+  }
+  const envPairs = Object.entries(env ?? process.env)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => noNul(`${name}=${value}`, `env.${name}`));
+  return {
+    file,
+    args: [argv0 === undefined ? file : noNul(`${argv0}`, 'argv0'), ...words],
+    envPairs,
+    cwd: pathOf(cwd, 'cwd'),
+    detached: Boolean(detached),
+    uid,
+    gid,
+    stdio: stdio ?? 'pipe',
+    serialization: serialization ?? 'json',
+    settings: settingsOf(others),
+    ...others,
+  };
+}
+
+// `launch(request, onExit, handle)` starts it by the addon; `request()` is what the addon is asked for.
+function start(options, launch) {
+  // This throws Node's own error.
+  if (!mayLaunch()) return childProcess.spawn(options.file);
+  const child = new Child();
+  child._handle.spawn = function spawn(...args) {
+    const low = toLow(args);
+    const request = () => requested(low, options.settings);
+    const failure = begin(this, low.stdio, (onExit, self) => launch(request, onExit, self));
+    if (failure === 0) return 0;
+    child[kFailure] = new LaunchError(options.file, options.args, failure);
+    return failure.errno;
+  };
+  try {
+    // Node changes what it is given.
+    ChildProcess.prototype.spawn.call(child, { ...options, envPairs: [...options.envPairs] });
+  } catch (error) {
+    throw child[kFailure] ?? error;
+  }
+  limit(child, options);
+  return child;
+}
+
+function requested(low, settings) {
+  const request = toRequest(low, settings);
+  if (request === undefined) throw new TypeError('stdio has a stream without a descriptor');
+  return request;
+}
+
+// `timeout` and `signal`, as child_process.spawn has them.
+function limit(child, { timeout, killSignal = 'SIGTERM', signal }) {
+  if (child.pid === undefined) return;
+  if (timeout > 0) {
+    const timer = setTimeout(() => child.kill(killSignal), timeout);
+    child.once('exit', () => clearTimeout(timer));
+  }
+  if (signal) {
+    const abort = () => {
+      const error = Object.assign(new Error('The operation was aborted', { cause: signal.reason }), {
+        name: 'AbortError',
+        code: 'ABORT_ERR',
+      });
+      if (child.kill(killSignal)) child.emit('error', error);
+    };
+    if (signal.aborted) {
+      process.nextTick(abort);
+    } else {
+      signal.addEventListener('abort', abort, { once: true });
+      child.once('exit', () => signal.removeEventListener('abort', abort));
+    }
+  }
+}
+
+/** Starts a program: child_process.spawn with the settings of forkless. */
+function spawn(file, args, options) {
+  return start(toOptions(file, args, options), (request, onExit, self) => native.spawn(request(), onExit, self));
+}
+
+/** A command that is compiled once and started any number of times. */
+class Prepared {
+  #options;
+  #plan;
+
+  constructor(file, args, options) {
+    this.#options = toOptions(file, args, options);
+  }
+
+  /** Starts it once. */
+  spawn() {
+    return start(this.#options, (request, onExit, self) => {
+      if (this.#plan === undefined) {
+        const plan = native.prepare(request());
+        if (plan.errno !== undefined) return plan;
+        this.#plan = plan;
+      }
+      return this.#plan.spawn(onExit, self);
+    });
+  }
+}
+
+/** Returns a command that is compiled when it is first started: later starts cost less. */
+function prepare(file, args, options) {
+  return new Prepared(file, args, options);
+}
+
+module.exports = { Child, Prepared, prepare, spawn };

@@ -1,0 +1,113 @@
+/// <reference types="node" />
+import { ChildProcess, type IOType, type SerializationType, type StdioOptions } from 'node:child_process';
+import type { Settings } from './settings.js';
+
+export type { FileLike, IdMap, Limit, Namespace, Settings } from './settings.js';
+
+/** The options of `child_process.spawn`, and the settings of forkless. */
+export interface SpawnOptions extends Settings {
+  argv0?: string;
+  cwd?: string | URL;
+  detached?: boolean;
+  /** All variables of the child (default: `process.env`). */
+  env?: NodeJS.ProcessEnv;
+  gid?: number;
+  killSignal?: NodeJS.Signals | number;
+  serialization?: SerializationType;
+  shell?: boolean | string;
+  signal?: AbortSignal;
+  stdio?: StdioOptions | IOType;
+  /** Milliseconds, after which the child is killed with `killSignal`. */
+  timeout?: number;
+  uid?: number;
+  windowsHide?: boolean;
+}
+
+export interface Exit {
+  /** The exit code, or null if a signal killed the child. */
+  code: number | null;
+  /** The signal that killed the child, or null. */
+  signal: NodeJS.Signals | null;
+}
+
+/** A child process: Node's `ChildProcess`, and a promise of its end. */
+export class Child extends ChildProcess {
+  /** Resolves when the child has ended. Rejects with a `LaunchError` if it could not be started. */
+  wait(): Promise<Exit>;
+  /** Kills the child and its process group, which it leads with `detached: true` (default: SIGKILL). */
+  killGroup(signal?: NodeJS.Signals | number): boolean;
+}
+
+/** A command that is compiled once and started any number of times. */
+export class Prepared {
+  private constructor();
+  spawn(): Child;
+}
+
+export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'> {
+  /** Reject with an `ExitError` unless the program exits with 0 within its limits (default: false). */
+  check?: boolean;
+  /** What the program reads (default: nothing). */
+  input?: string | Uint8Array;
+  /** The process leads a session, which is killed at a limit (default: false). */
+  killGroup?: boolean;
+  /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB). */
+  maxBuffer?: number;
+}
+
+export interface Result<Output> extends Exit {
+  pid: number;
+  stdout: Output;
+  stderr: Output;
+  /** It was killed because `timeout` was over. */
+  timedOut: boolean;
+  /** It was killed because it wrote more than `maxBuffer`. */
+  truncated: boolean;
+}
+
+/** A launch that failed. */
+export class LaunchError extends Error {
+  readonly code: string;
+  readonly errno: number;
+  readonly syscall: string;
+  readonly path: string;
+  readonly spawnargs: readonly string[];
+  /** The program, as the caller named it. */
+  readonly program: string;
+  /** The step that failed, such as `exec` or `chdir`. */
+  readonly step: string;
+  /** The thing on which the step failed. */
+  readonly object?: string;
+}
+
+/** A program that failed: from `run` with `check`. */
+export class ExitError extends Error implements Result<string | Buffer> {
+  readonly program: string;
+  readonly pid: number;
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string | Buffer;
+  readonly stderr: string | Buffer;
+  readonly timedOut: boolean;
+  readonly truncated: boolean;
+}
+
+/** Starts a program. */
+export function spawn(file: string, args?: readonly string[], options?: SpawnOptions): Child;
+export function spawn(file: string, options?: SpawnOptions): Child;
+
+/** Returns a command that is compiled when it is first started: later starts cost less. */
+export function prepare(file: string, args?: readonly string[], options?: SpawnOptions): Prepared;
+export function prepare(file: string, options?: SpawnOptions): Prepared;
+
+/** Runs a program to its end. Rejects with a `LaunchError` if it cannot be started. */
+export function run(file: string, args: readonly string[], options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
+export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
+export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+
+/** Makes `child_process` launch by forkless, in this thread. Returns false, and changes nothing, where the kernel has no pidfds. */
+export function install(): boolean;
+
+/** Gives `child_process` back to libuv. Children that run are still reported. */
+export function uninstall(): void;

@@ -1,0 +1,4 @@
+import forkless from './index.js';
+
+export const { Child, ExitError, LaunchError, Prepared, install, prepare, run, spawn, uninstall } = forkless;
+export default forkless;

@@ -1,0 +1,89 @@
+'use strict';
+
+// run(): a program to its end, with its output.
+
+const { ExitError } = require('./error.js');
+const { spawn } = require('./child.js');
+
+const MAX_BUFFER = 1024 * 1024;
+
+// What a stream writes, up to a limit that all streams of a run share.
+function collect(stream, room, onFull) {
+  const chunks = [];
+  stream?.on('data', (chunk) => {
+    const kept = chunk.subarray(0, room.left);
+    room.left -= kept.length;
+    if (kept.length > 0) chunks.push(kept);
+    if (kept.length < chunk.length) onFull();
+  });
+  return () => Buffer.concat(chunks);
+}
+
+function feed(stdin, input) {
+  if (!stdin) return;
+  // A program need not read its input.
+  stdin.on('error', () => {});
+  stdin.end(input);
+}
+
+/**
+ * Runs a program to its end. The promise has its exit code or signal and its output. It is rejected if the program cannot be
+ * started, and with `check: true` if it does not exit with 0.
+ */
+function run(file, args, options) {
+  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
+  const {
+    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', killGroup = false, encoding = 'utf8', check = false,
+    signal, ...others
+  } = options ?? {};
+  if (killGroup) others.detached = true;
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stdio = [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'];
+    const child = spawn(file, args, { stdio, ...others });
+    const state = { timedOut: false, truncated: false };
+    const kill = () => (killGroup ? child.killGroup(killSignal) : child.kill(killSignal));
+    const stop = (why) => {
+      if (state[why]) return;
+      state[why] = true;
+      kill();
+      // What the program has started may hold the pipes for as long as it likes.
+      const letGo = () => [child.stdout, child.stderr].forEach((stream) => stream?.destroy());
+      if (child.exitCode === null && child.signalCode === null) child.once('exit', letGo);
+      else letGo();
+    };
+    const room = { left: maxBuffer };
+    const stdout = collect(child.stdout, room, () => stop('truncated'));
+    const stderr = collect(child.stderr, room, () => stop('truncated'));
+    feed(child.stdin, input);
+    const timer = timeout > 0 ? setTimeout(stop, timeout, 'timedOut') : undefined;
+    const abort = () => stop('aborted');
+    signal?.addEventListener('abort', abort, { once: true });
+    const settle = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+    };
+    child.once('error', (error) => {
+      settle();
+      reject(error);
+    });
+    child.once('close', (code, killedBy) => {
+      settle();
+      if (state.aborted) return reject(signal.reason);
+      const decode = (bytes) => (encoding === 'buffer' ? bytes : bytes.toString(encoding));
+      const result = {
+        pid: child.pid,
+        code,
+        signal: killedBy,
+        stdout: decode(stdout()),
+        stderr: decode(stderr()),
+        timedOut: state.timedOut,
+        truncated: state.truncated,
+      };
+      const failed = code !== 0 || state.timedOut || state.truncated;
+      return check && failed ? reject(new ExitError(file, result)) : resolve(result);
+    });
+  });
+}
+
+module.exports = { run };

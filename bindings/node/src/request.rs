@@ -1,0 +1,172 @@
+//! Builds a command from what JavaScript has prepared.
+
+use crate::settings;
+use forkless::{Command, Stdio, Step, planted};
+use napi_derive::napi;
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+/// A launch, as Node's `ChildProcess` describes it to libuv.
+#[napi(object)]
+pub struct Request {
+    /// The program: a path, or a name that is searched for in PATH of `env`.
+    pub file: String,
+    /// All arguments, the first of which is the program's name, with NUL bytes between them.
+    pub args: String,
+    /// The number of arguments: an argument that contains a NUL byte is noticed.
+    pub args_count: u32,
+    /// Strings `NAME=value` with NUL bytes between them.
+    pub env: String,
+    /// The number of variables.
+    pub env_count: u32,
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// A session of its own.
+    pub detached: bool,
+    /// The user ID.
+    pub uid: Option<u32>,
+    /// The group ID.
+    pub gid: Option<u32>,
+    /// For each descriptor of the child: [`NULL`], [`PIPE`], or the number of a descriptor of the caller.
+    pub stdio: Vec<i32>,
+    /// Settings that `child_process` does not have.
+    pub settings: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// `/dev/null` for a standard stream; any other descriptor stays closed.
+const NULL: i32 = -1;
+/// One end of a pair of sockets, of which the caller gets the other.
+const PIPE: i32 = -2;
+
+/// The search path of `execvp(3)` if the environment has no PATH.
+const STANDARD_PATH: &[u8] = b"/bin:/usr/bin";
+
+/// Signals that libuv resets. SIGKILL and SIGSTOP always have their default action.
+const RESET: std::ops::RangeInclusive<i32> = 1..=31;
+
+impl Request {
+    /// The descriptors of the child that are pipes.
+    pub(crate) fn pipes(&self) -> impl Iterator<Item = RawFd> {
+        (0..).zip(&self.stdio).filter(|(_, what)| **what == PIPE).map(|(number, _)| number)
+    }
+
+    /// The command. As libuv does: signal actions and mask are reset, a file without `#!` is run by /bin/sh.
+    pub(crate) fn command(&self) -> Result<Command, Refusal> {
+        let env: Vec<CString> = parts(&self.env, self.env_count)?.map(owned).collect::<Result<_, _>>()?;
+        let args = parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
+        let mut command = Command::new(&self.file);
+        command.exactly(self.paths(&env), args, env.iter().map(CString::as_c_str));
+        command.scripts_by_shell(true).retry_busy(Duration::ZERO);
+        if !planted!("node-signals-kept") {
+            RESET.for_each(|signal| _ = command.signal_default(signal));
+            command.inherit_signal_mask(false);
+        }
+        command.setsid(self.detached);
+        self.identity(&mut command)?;
+        for (number, what) in (0..).zip(&self.stdio) {
+            match *what {
+                NULL if number > 2 => {}
+                // As libuv does; ours would be open for writing, too.
+                NULL if number == 0 => _ = command.fd(null_for_reading()?, number),
+                NULL => _ = command.fd(Stdio::null(), number),
+                PIPE => _ = command.fd(Stdio::socketpair(), number),
+                fd => {
+                    blocking(fd, number);
+                    // SAFETY: a descriptor that the JavaScript caller has named as its own.
+                    command.fd(unsafe { Stdio::fd(fd) }, number);
+                }
+            }
+        }
+        for (name, value) in self.settings.iter().flatten() {
+            settings::apply(&mut command, name, value).map_err(Refusal::Setting)?;
+        }
+        Ok(command)
+    }
+
+    /// As libuv does: the directory is entered with the caller's IDs, and a change of IDs drops the supplementary groups.
+    fn identity(&self, command: &mut Command) -> Result<(), Refusal> {
+        let changes = self.uid.is_some() || self.gid.is_some();
+        if let Some(cwd) = &self.cwd {
+            if changes && !planted!("node-directory-as-child") {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let opened = open(cwd.as_str(), flags, Mode::empty());
+                command.current_dir_fd(opened.map_err(|errno| Refusal::Directory(errno.into()))?);
+            } else {
+                command.current_dir(cwd);
+            }
+        }
+        if changes {
+            // Only a privileged process can drop them; libuv ignores that failure.
+            command.groups(&[]).best_effort(Step::SetGroups);
+        }
+        if let Some(gid) = self.gid {
+            command.gid(gid);
+        }
+        if let Some(uid) = self.uid {
+            command.uid(uid);
+        }
+        Ok(())
+    }
+
+    /// The files to try, as `execvp(3)` does with the new environment.
+    fn paths(&self, env: &[CString]) -> Vec<OsString> {
+        if self.file.contains('/') {
+            return vec![self.file.clone().into()];
+        }
+        let path = env.iter().find_map(|variable| variable.to_bytes().strip_prefix(b"PATH=")).unwrap_or(STANDARD_PATH);
+        let join = |directory: &[u8]| match directory {
+            b"" => self.file.clone().into(),
+            _ => OsString::from_vec([directory, b"/", self.file.as_bytes()].concat()),
+        };
+        path.split(|byte| *byte == b':').map(join).collect()
+    }
+}
+
+/// Why a command could not be made.
+pub(crate) enum Refusal {
+    /// The working directory cannot be opened.
+    Directory(io::Error),
+    /// `/dev/null` cannot be opened.
+    Null(io::Error),
+    /// A setting's value is wrong.
+    Setting(String),
+    /// A NUL byte in an argument or a variable.
+    Nul,
+}
+
+/// The strings of a list.
+fn parts(list: &str, count: u32) -> Result<impl Iterator<Item = &[u8]>, Refusal> {
+    let split = move || list.as_bytes().split(|byte| *byte == 0);
+    let count = count as usize;
+    if count > 0 && split().count() != count && !planted!("node-nul-splits") {
+        return Err(Refusal::Nul);
+    }
+    Ok(split().take(if count == 0 { 0 } else { usize::MAX }))
+}
+
+fn owned(variable: &[u8]) -> Result<CString, Refusal> {
+    CString::new(variable).map_err(|_| Refusal::Nul)
+}
+
+fn null_for_reading() -> Result<Stdio, Refusal> {
+    let opened = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    opened.map(Stdio::from).map_err(|errno| Refusal::Null(errno.into()))
+}
+
+/// As libuv does: a standard stream that the child inherits is set to blocking mode, because programs expect that.
+fn blocking(fd: RawFd, number: RawFd) {
+    if number > 2 || planted!("node-inherits-nonblocking") {
+        return;
+    }
+    // SAFETY: as for the stream itself.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    if let Ok(flags) = fcntl_getfl(fd)
+        && flags.contains(OFlags::NONBLOCK)
+    {
+        let _ = fcntl_setfl(fd, flags - OFlags::NONBLOCK);
+    }
+}

@@ -1,0 +1,338 @@
+//! Children whose end libuv's loop sees: a pidfd becomes readable when its process has ended.
+//!
+//! A child is watched by a `uv_poll_t` of its own. So it keeps the loop alive as libuv's own processes do, and ten thousand of them
+//! cost nothing until one ends. When an environment of Node ends (a worker, for example), its polls are closed and the children are
+//! left alone, as libuv does.
+
+use forkless::{Child, planted};
+use napi::sys;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::ptr::null_mut;
+use std::rc::Rc;
+
+/// `uv_poll_t`, of which only libuv knows the size.
+#[repr(C)]
+struct Poll {
+    _data: [u8; 0],
+}
+
+/// `UV_POLL` of `uv_handle_type`.
+const UV_POLL: c_int = 8;
+/// `UV_READABLE` of `enum uv_poll_event`.
+const UV_READABLE: c_int = 1;
+
+// Node exports libuv's functions to addons; their binary interface does not change within libuv 1.
+unsafe extern "C" {
+    fn uv_handle_size(kind: c_int) -> usize;
+    fn uv_handle_get_data(handle: *const Poll) -> *mut c_void;
+    fn uv_handle_set_data(handle: *mut Poll, data: *mut c_void);
+    fn uv_poll_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Poll, fd: c_int) -> c_int;
+    fn uv_poll_start(handle: *mut Poll, events: c_int, call: unsafe extern "C" fn(*mut Poll, c_int, c_int)) -> c_int;
+    fn uv_close(handle: *mut Poll, call: Option<unsafe extern "C" fn(*mut Poll)>);
+    fn uv_ref(handle: *mut Poll);
+    fn uv_unref(handle: *mut Poll);
+    fn uv_has_ref(handle: *const Poll) -> c_int;
+}
+
+/// A child whose end is reported to JavaScript.
+pub(crate) struct Watch {
+    env: sys::napi_env,
+    /// None when it has ended, or the environment has.
+    child: RefCell<Option<Child>>,
+    /// Null from the call of `uv_close` on.
+    poll: Cell<*mut Poll>,
+    /// What JavaScript must not collect before the end: the function to call, and its `this`.
+    kept: Cell<Option<Kept>>,
+}
+
+#[derive(Clone, Copy)]
+struct Kept {
+    on_exit: sys::napi_ref,
+    this: sys::napi_ref,
+    /// The asynchronous context of the launch, for `AsyncLocalStorage`.
+    context: sys::napi_async_context,
+}
+
+/// The watches of one environment of Node.
+#[derive(Default)]
+struct Registry {
+    watches: HashMap<*const Watch, Rc<Watch>>,
+    /// Polls whose memory libuv still uses.
+    closing: usize,
+    /// Set when the environment ends: what must be told that nothing is left.
+    ending: Option<sys::napi_async_cleanup_hook_handle>,
+}
+
+thread_local! {
+    /// A thread has one environment, but an addon may be loaded into it more than once.
+    static REGISTRIES: RefCell<HashMap<sys::napi_env, Registry>> = RefCell::default();
+}
+
+impl Watch {
+    /// Watches a child. `on_exit` is called with `this`, the exit code, and the number of the signal that killed it or 0.
+    ///
+    /// # Errors
+    /// When the loop cannot poll it. The child is then killed.
+    pub(crate) fn start(
+        env: sys::napi_env,
+        child: Child,
+        on_exit: sys::napi_value,
+        this: sys::napi_value,
+    ) -> io::Result<Rc<Self>> {
+        let watch =
+            Rc::new(Self { env, child: RefCell::new(Some(child)), poll: Cell::new(null_mut()), kept: Cell::new(None) });
+        if let Err(error) = watch.poll() {
+            if let Some(mut child) = watch.child.take() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            return Err(error);
+        }
+        watch.keep(on_exit, this);
+        REGISTRIES.with_borrow_mut(|all| {
+            let registry = all.entry(env).or_insert_with(|| {
+                let mut handle = null_mut();
+                // SAFETY: a live environment, in whose thread this runs; the hook is given the environment as a number.
+                unsafe { sys::napi_add_async_cleanup_hook(env, Some(clean_up), env.cast(), &raw mut handle) };
+                Registry::default()
+            });
+            registry.watches.insert(Rc::as_ptr(&watch), Rc::clone(&watch));
+        });
+        Ok(watch)
+    }
+
+    fn poll(&self) -> io::Result<()> {
+        let child = self.child.borrow();
+        let pidfd = child.as_ref().and_then(Child::pidfd).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+        let of_uv = |code: c_int| if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
+        let mut uv_loop = null_mut();
+        // SAFETY: a live environment, in whose thread this runs.
+        if unsafe { sys::napi_get_uv_event_loop(self.env, &raw mut uv_loop) } != sys::Status::napi_ok {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: malloc of the size that libuv names; null is checked for.
+        let poll: *mut Poll = unsafe { libc::malloc(uv_handle_size(UV_POLL)) }.cast();
+        if poll.is_null() {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        // SAFETY: memory for a uv_poll_t, and the loop of this thread. The descriptor is open as long as the child's handle, which
+        // outlives the poll: see `close`.
+        if let Err(error) = of_uv(unsafe { uv_poll_init(uv_loop, poll, pidfd.as_raw_fd()) }) {
+            // SAFETY: libuv has not taken it.
+            unsafe { libc::free(poll.cast()) };
+            return Err(error);
+        }
+        self.poll.set(poll);
+        // SAFETY: an initialized handle. Its data is this watch, which the registry keeps until the poll is closed.
+        let started = unsafe {
+            uv_handle_set_data(poll, std::ptr::from_ref(self).cast_mut().cast());
+            of_uv(uv_poll_start(poll, UV_READABLE, ended))
+        };
+        started.inspect_err(|_| self.close())
+    }
+
+    fn keep(&self, on_exit: sys::napi_value, this: sys::napi_value) {
+        let (env, mut name) = (self.env, null_mut());
+        let mut kept = Kept { on_exit: null_mut(), this: null_mut(), context: null_mut() };
+        const NAME: &str = "PROCESSWRAP";
+        // SAFETY: a live environment, in whose thread this runs, and live values of the caller's scope. Where a call fails, its
+        // result stays null, which `report` checks.
+        unsafe {
+            sys::napi_create_reference(env, on_exit, 1, &raw mut kept.on_exit);
+            sys::napi_create_reference(env, this, 1, &raw mut kept.this);
+            sys::napi_create_string_utf8(env, NAME.as_ptr().cast(), NAME.len() as isize, &raw mut name);
+            sys::napi_async_init(env, this, name, &raw mut kept.context);
+        }
+        self.kept.set(Some(kept));
+    }
+
+    /// Lets JavaScript collect what was kept.
+    fn forget(&self, Kept { on_exit, this, context }: Kept) {
+        // SAFETY: made by `keep` in this environment, and used no more: `kept` has been taken.
+        unsafe {
+            sys::napi_async_destroy(self.env, context);
+            sys::napi_delete_reference(self.env, on_exit);
+            sys::napi_delete_reference(self.env, this);
+        }
+    }
+
+    /// Ends the polling. Its memory is freed, and the watch forgotten, when libuv has no more use for it.
+    fn close(&self) {
+        let poll = self.poll.replace(null_mut());
+        if poll.is_null() {
+            return;
+        }
+        let owner = REGISTRIES.with_borrow_mut(|all| {
+            let registry = all.get_mut(&self.env)?;
+            let owner = registry.watches.remove(&std::ptr::from_ref(self))?;
+            registry.closing += 1;
+            Some(owner)
+        });
+        let closing = Box::into_raw(Box::new(Closing { env: self.env, owner }));
+        // SAFETY: an initialized handle that has not been closed, since `poll` held it. From here on its data is the box.
+        unsafe {
+            uv_handle_set_data(poll, closing.cast());
+            uv_close(poll, Some(closed));
+        }
+    }
+
+    /// Reaps the child if it has ended, and reports that.
+    fn look(&self) {
+        let ended = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
+        let (code, signal) = match ended {
+            Ok(None) => return,
+            Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
+            Ok(Some(status)) => (status.code().unwrap_or(0), status.signal().unwrap_or(0)),
+            // Another part of the process has reaped it.
+            Err(error) => (-forkless::errno(&error).unwrap_or(libc::ECHILD), 0),
+        };
+        self.close();
+        if let Some(kept) = self.kept.take() {
+            self.report(kept, code, signal);
+            self.forget(kept);
+        }
+    }
+
+    /// Calls JavaScript from the loop.
+    fn report(&self, kept: Kept, code: i32, signal: i32) {
+        let env = self.env;
+        let mut scope = null_mut();
+        // SAFETY: a live environment, in whose thread the loop runs. The values live until the scope is closed. If a call fails,
+        // because the environment is about to end, the values stay null and nothing is called.
+        unsafe {
+            if sys::napi_open_handle_scope(env, &raw mut scope) != sys::Status::napi_ok {
+                return;
+            }
+            let (mut on_exit, mut this, mut arguments) = (null_mut(), null_mut(), [null_mut(); 2]);
+            sys::napi_get_reference_value(env, kept.on_exit, &raw mut on_exit);
+            sys::napi_get_reference_value(env, kept.this, &raw mut this);
+            sys::napi_create_int32(env, code, &raw mut arguments[0]);
+            sys::napi_create_int32(env, signal, &raw mut arguments[1]);
+            let is_whole = ![on_exit, this, arguments[0], arguments[1]].iter().any(|value| value.is_null());
+            let mut result = null_mut();
+            let status = if is_whole {
+                let count = arguments.len();
+                sys::napi_make_callback(env, kept.context, this, on_exit, count, arguments.as_ptr(), &raw mut result)
+            } else {
+                sys::Status::napi_ok
+            };
+            if status == sys::Status::napi_pending_exception {
+                let mut error = null_mut();
+                sys::napi_get_and_clear_last_exception(env, &raw mut error);
+                // As an exception in a callback of Node's own: `uncaughtException`, or the end of the process.
+                sys::napi_fatal_exception(env, error);
+            }
+            sys::napi_close_handle_scope(env, scope);
+        }
+    }
+
+    /// Does the child keep the loop alive?
+    pub(crate) fn set_ref(&self, on: bool) {
+        let poll = self.poll.get();
+        if !poll.is_null() {
+            // SAFETY: an open handle, in the thread of its loop.
+            unsafe { if on { uv_ref(poll) } else { uv_unref(poll) } };
+        }
+    }
+
+    pub(crate) fn has_ref(&self) -> bool {
+        let poll = self.poll.get();
+        // SAFETY: an open handle, in the thread of its loop.
+        !poll.is_null() && unsafe { uv_has_ref(poll) } != 0
+    }
+
+    /// Sends a signal; ESRCH when the child has ended.
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+        match self.child.borrow_mut().as_mut() {
+            Some(child) => child.signal(signal),
+            None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+}
+
+/// The data of a poll that is being closed.
+struct Closing {
+    env: sys::napi_env,
+    /// The watch and its pidfd must outlive the poll.
+    owner: Option<Rc<Watch>>,
+}
+
+/// Called by the loop when the pidfd is readable, or cannot be polled.
+unsafe extern "C" fn ended(poll: *mut Poll, _status: c_int, _events: c_int) {
+    // SAFETY: the data of an open poll is its watch, which the registry keeps.
+    let watch: *const Watch = unsafe { uv_handle_get_data(poll) }.cast();
+    // SAFETY: as above. The copy keeps it alive although JavaScript, which is called now, may do anything.
+    let watch = unsafe {
+        Rc::increment_strong_count(watch);
+        Rc::from_raw(watch)
+    };
+    watch.look();
+}
+
+/// Called by the loop when libuv has no more use for the poll.
+unsafe extern "C" fn closed(poll: *mut Poll) {
+    // SAFETY: the data of a closing poll is the box that `close` made.
+    let closing = unsafe { Box::from_raw(uv_handle_get_data(poll).cast::<Closing>()) };
+    // SAFETY: made by malloc, and the loop is done with it.
+    unsafe { libc::free(poll.cast()) };
+    let Closing { env, owner } = *closing;
+    // A poll that could not be started has no owner, and is not counted.
+    let Some(owner) = owner else { return };
+    // The pidfd is closed now, and not when JavaScript collects what refers to the watch.
+    drop(owner.child.take());
+    let last = REGISTRIES.with_borrow_mut(|all| {
+        let registry = all.get_mut(&env)?;
+        registry.closing -= 1;
+        registry.ending.filter(|_| registry.closing == 0)
+    });
+    if let Some(handle) = last {
+        finish(env, handle);
+    }
+}
+
+/// Called when the environment ends. Node then runs the loop until the hook has been removed.
+unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: *mut c_void) {
+    let env: sys::napi_env = env.cast();
+    let open = REGISTRIES.with_borrow_mut(|all| {
+        let registry = all.entry(env).or_default();
+        registry.ending = Some(handle);
+        registry.watches.values().map(Rc::clone).collect::<Vec<_>>()
+    });
+    if !planted!("node-polls-left-open") {
+        for watch in &open {
+            watch.close();
+            if let Some(kept) = watch.kept.take() {
+                watch.forget(kept);
+            }
+        }
+    }
+    let is_done = REGISTRIES.with_borrow(|all| all.get(&env).is_none_or(|registry| registry.closing == 0));
+    if is_done {
+        finish(env, handle);
+    }
+}
+
+/// Nothing of the environment is left.
+fn finish(env: sys::napi_env, handle: sys::napi_async_cleanup_hook_handle) {
+    REGISTRIES.with_borrow_mut(|all| all.remove(&env));
+    // SAFETY: the handle that Node gave to the hook, and gives up here.
+    unsafe { sys::napi_remove_async_cleanup_hook(handle) };
+}
+
+/// Whether this kernel has pidfds: Linux 5.3 and later, unless a filter refuses them.
+pub(crate) fn has_pidfds() -> bool {
+    // SAFETY: takes numbers, and returns a descriptor or an error.
+    let made = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    if let Ok(fd @ 0..) = c_int::try_from(made) {
+        // SAFETY: just opened, and owned here.
+        unsafe { libc::close(fd) };
+        return true;
+    }
+    // Too many open files is no answer; a launch will report that.
+    matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}

@@ -1,0 +1,221 @@
+'use strict';
+
+// spawn, run, prepare, and what they say of failures.
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { once } = require('node:events');
+const { test } = require('node:test');
+const forkless = require('..');
+
+const isRoot = process.getuid() === 0;
+const { run, spawn, prepare, LaunchError, ExitError } = forkless;
+
+test('run returns output, exit code and signal', async () => {
+  const ok = await run('sh', ['-c', 'echo out; echo err >&2; exit 3']);
+  assert.deepStrictEqual({ ...ok, pid: 0 }, { pid: 0, code: 3, signal: null, stdout: 'out\n', stderr: 'err\n', timedOut: false, truncated: false });
+  assert.strictEqual((await run('sh', ['-c', 'kill -KILL $$'])).signal, 'SIGKILL');
+  assert.strictEqual((await run('cat', { input: 'text' })).stdout, 'text');
+  assert.deepStrictEqual((await run('printf', ['\\377'], { encoding: 'buffer' })).stdout, Buffer.from([0xff]));
+});
+
+test('run feeds a large input and reads a large output', async () => {
+  const input = Buffer.alloc(5 << 20, 'x');
+  const { stdout } = await run('cat', { input, encoding: 'buffer', maxBuffer: 10 << 20 });
+  assert.ok(stdout.equals(input));
+});
+
+test('run is not disturbed by a program that does not read its input', async () => {
+  assert.strictEqual((await run('true', { input: Buffer.alloc(5 << 20) })).code, 0);
+});
+
+test('run ends a program at its limits', async () => {
+  const late = await run('sleep', ['1000'], { timeout: 20 });
+  assert.deepStrictEqual([late.timedOut, late.signal], [true, 'SIGKILL']);
+  const long = await run('yes', { maxBuffer: 1000 });
+  assert.deepStrictEqual([long.truncated, long.stdout.length], [true, 1000]);
+  const exact = await run('printf', ['12345'], { maxBuffer: 5 });
+  assert.deepStrictEqual([exact.truncated, exact.stdout], [false, '12345']);
+  const stop = new AbortController();
+  const running = run('sleep', ['1000'], { signal: stop.signal });
+  stop.abort(new Error('enough'));
+  await assert.rejects(running, /enough/);
+  await assert.rejects(run('true', { signal: AbortSignal.abort(new Error('before')) }), /before/);
+});
+
+test('run with killGroup ends what the program has started', async () => {
+  // The grandchild holds a pipe of ours; its end is the end of the pipe.
+  const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-'));
+  const fifo = path.join(place, 'fifo');
+  assert.strictEqual((await run('mkfifo', [fifo])).code, 0);
+  const reading = fs.promises.readFile(fifo, 'utf8');
+  const line = `(echo begun; exec sleep 1000) > ${fifo} & wait`;
+  const { timedOut } = await run('sh', ['-c', line], { timeout: 300, killGroup: true });
+  assert.strictEqual(timedOut, true);
+  assert.strictEqual(await reading, 'begun\n');
+  fs.rmSync(place, { recursive: true });
+});
+
+test('check rejects what does not exit with 0', async () => {
+  await assert.rejects(run('sh', ['-c', 'echo why >&2; exit 9'], { check: true }), (error) => {
+    assert.ok(error instanceof ExitError);
+    assert.deepStrictEqual([error.message, error.code, error.stderr], ['sh exited with code 9', 9, 'why\n']);
+    return true;
+  });
+  await assert.rejects(run('sleep', ['1000'], { check: true, timeout: 20 }), /sleep timed out, and was killed by SIGKILL/);
+});
+
+test('errors name program, step and object', async () => {
+  const errorOf = (...args) => run(...args).then(() => assert.fail('it was started'), (error) => error);
+  const missing = await errorOf('no-such-program', ['a']);
+  assert.ok(missing instanceof LaunchError && missing instanceof Error);
+  assert.deepStrictEqual(
+    [missing.code, missing.errno, missing.syscall, missing.path, missing.spawnargs, missing.step, missing.program],
+    ['ENOENT', -2, 'spawn no-such-program', 'no-such-program', ['a'], 'exec', 'no-such-program'],
+  );
+  const nowhere = await errorOf('true', { cwd: '/no/such/place' });
+  assert.deepStrictEqual([nowhere.code, nowhere.step, nowhere.object], ['ENOENT', 'chdir', '"/no/such/place"']);
+  assert.match(nowhere.message, /^failed to start "true": chdir "\/no\/such\/place": No such file or directory/);
+  const nice = await errorOf('true', { nice: 99 });
+  assert.deepStrictEqual([nice.code, nice.step], ['EINVAL', 'check']);
+  assert.match(nice.message, /nice/);
+  assert.match((await errorOf('true', { nonsense: 1 })).message, /there is no option nonsense/);
+  assert.match((await errorOf('true', { unshare: ['nothing'] })).message, /unshare: 'nothing' is none of time, mount/);
+  assert.match((await errorOf('true', { rlimits: { nofile: 1.5 } })).message, /rlimits: 1.5 is not an integer/);
+  await assert.rejects(run('true', ['a\0b']), TypeError);
+  await assert.rejects(run('true', { env: { A: 'x\0y' } }), TypeError);
+  await assert.rejects(run('', []), TypeError);
+});
+
+test('a NUL byte never becomes a second argument or variable', () => {
+  const native = require('../lib/native.js');
+  const request = { file: 'true', args: 'true\0a\0b', argsCount: 2, env: '', envCount: 0, detached: false, stdio: [-1, -1, -1] };
+  const pipes = [];
+  const limits = { timeout: 0, maxBuffer: 0, killSignal: 15 };
+  assert.match(native.runSync(request, pipes, limits).message, /NUL byte/);
+  const env = { ...request, args: 'true', argsCount: 1, env: 'A=1\0B=2', envCount: 1 };
+  assert.match(native.runSync(env, pipes, limits).message, /NUL byte/);
+});
+
+test('spawn is a ChildProcess with streams, and a promise of its end', async () => {
+  const child = spawn('sh', ['-c', 'read line; echo "got $line"; exit 4']);
+  assert.ok(child instanceof require('node:child_process').ChildProcess);
+  const events = [];
+  for (const name of ['spawn', 'exit', 'close']) child.on(name, (...args) => events.push([name, ...args]));
+  child.stdin.end('this\n');
+  let text = '';
+  child.stdout.on('data', (data) => (text += data));
+  const closed = once(child, 'close');
+  assert.deepStrictEqual(await child.wait(), { code: 4, signal: null });
+  assert.deepStrictEqual(await child.wait(), { code: 4, signal: null });
+  await closed;
+  assert.deepStrictEqual([text, events], ['got this\n', [['spawn'], ['exit', 4, null], ['close', 4, null]]]);
+  const failed = spawn('no-such-program');
+  const event = once(failed, 'error');
+  await assert.rejects(failed.wait(), LaunchError);
+  assert.strictEqual((await event)[0].step, 'exec');
+});
+
+test('spawn: kill, timeout and AbortSignal', async () => {
+  const child = spawn('sleep', ['1000'], { stdio: 'ignore' });
+  assert.deepStrictEqual([child.kill(0), child.kill()], [true, true]);
+  assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGTERM' });
+  assert.strictEqual(child.kill(), false);
+  assert.deepStrictEqual(await spawn('sleep', ['1000'], { timeout: 10, killSignal: 'SIGUSR1' }).wait(), { code: null, signal: 'SIGUSR1' });
+  const stop = new AbortController();
+  const aborted = spawn('sleep', ['1000'], { signal: stop.signal });
+  const abortion = once(aborted, 'error');
+  stop.abort();
+  const [error] = await abortion;
+  assert.deepStrictEqual([error.name, error.code], ['AbortError', 'ABORT_ERR']);
+  const group = spawn('sh', ['-c', 'sleep 1000; :'], { detached: true });
+  assert.strictEqual(group.killGroup('SIGTERM'), true);
+  assert.deepStrictEqual(await group.wait(), { code: null, signal: 'SIGTERM' });
+});
+
+test('spawn with an IPC channel', async () => {
+  const child = spawn(process.execPath, [path.join(__dirname, 'echo.js')], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  child.send({ a: 1 });
+  const [answer] = await once(child, 'message');
+  assert.deepStrictEqual(answer.got, { a: 1 });
+  child.disconnect();
+  assert.deepStrictEqual(await child.wait(), { code: 0, signal: null });
+});
+
+test('asyncDispose ends the child', async () => {
+  const dispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+  const child = spawn('sleep', ['1000'], { stdio: 'ignore' });
+  await child[dispose]();
+  assert.strictEqual(child.signalCode, 'SIGKILL');
+  await child[dispose]();
+});
+
+test('a prepared command starts any number of times', async () => {
+  const echo = prepare('sh', ['-c', 'read x; echo "$x $A"'], { env: { A: '1', PATH: process.env.PATH } });
+  const texts = await Promise.all([1, 2, 3, 4].map(async (number) => {
+    const child = echo.spawn();
+    child.stdin.end(`${number}\n`);
+    const [data] = await once(child.stdout, 'data');
+    await child.wait();
+    return `${data}`;
+  }));
+  assert.deepStrictEqual(texts, ['1 1\n', '2 1\n', '3 1\n', '4 1\n']);
+  const missing = prepare('no-such-program');
+  for (let turn = 0; turn < 2; turn++) await assert.rejects(missing.spawn().wait(), LaunchError);
+  assert.throws(() => prepare('true', [], { nice: 99 }).spawn(), LaunchError);
+});
+
+test('settings reach the program', async () => {
+  const text = async (line, options) => (await run('sh', ['-c', line], { check: true, ...options })).stdout;
+  assert.strictEqual(await text('nice', { nice: 7 }), '7\n');
+  assert.strictEqual(await text('ulimit -n; ulimit -Hc', { rlimits: { nofile: [50, 60], core: 0 } }), '50\n0\n');
+  assert.strictEqual(await text('umask', { umask: 0o27 }), '0027\n');
+  assert.match(await text('cat /proc/self/status', { noNewPrivs: true }), /NoNewPrivs:\t1/);
+  assert.strictEqual(await text('cat /proc/self/timerslack_ns', { timerSlack: 4321n }), '4321\n');
+  assert.match(await text('grep SigIgn /proc/self/status', { ignoreSignals: [1] }), /1\n$/);
+  const cpus = await text('grep Cpus_allowed_list /proc/self/status', { cpuAffinity: [0] });
+  assert.match(cpus, /\t0\n/);
+  const session = await text('set -- $(cat /proc/$$/stat); [ "$5" = "$$" ] && echo leads', { processGroup: 0 });
+  assert.strictEqual(session, 'leads\n');
+  // `getpid` is refused with EPERM: if (number == 39 or 172) return ERRNO(1); return ALLOW.
+  const number = process.arch === 'x64' ? 39 : 172;
+  const program = [[0x20, 0, 0, 0], [0x15, 0, 1, number], [0x06, 0, 0, 0x00050001], [0x06, 0, 0, 0x7fff0000]];
+  const filter = Buffer.concat(program.map(([code, jt, jf, k]) => {
+    const one = Buffer.alloc(8);
+    one.writeUInt16LE(code, 0);
+    one.writeUInt8(jt, 2);
+    one.writeUInt8(jf, 3);
+    one.writeUInt32LE(k, 4);
+    return one;
+  }));
+  assert.match(await text('cat /proc/self/status', { seccomp: filter, noNewPrivs: true }), /Seccomp:\t2/);
+});
+
+test('settings of a sandbox', async () => {
+  const line = 'id -u; hostname; cat /proc/self/uid_map | tr -s " "';
+  const id = process.getuid();
+  const sandbox = { unshare: ['user', 'uts'], hostname: 'inside', uidMap: [[0, id, 1]], gidMap: [[0, process.getgid(), 1]] };
+  const { code, stdout } = await run('sh', ['-c', line], sandbox).catch((error) => ({ code: error.code, stdout: error.message }));
+  if (code !== 0) return console.log(`SKIPPED: settings of a sandbox because of ${stdout}`);
+  assert.strictEqual(stdout, `0\ninside\n 0 ${id} 1\n`);
+});
+
+test('descriptors are not inherited', async () => {
+  // Node opens with close-on-exec; a descriptor without it is what an addon may leave.
+  const { stdout } = await run('ls', ['/proc/self/fd']);
+  assert.strictEqual(stdout, '0\n1\n2\n3\n');
+});
+
+test('identity', async () => {
+  if (!isRoot) return console.log('SKIPPED: identity because it needs root');
+  const { stdout } = await run('sh', ['-c', 'id -u; id -g; id -G; pwd'], { uid: 65534, gid: 65534, cwd: fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-')) });
+  assert.match(stdout, /^65534\n65534\n65534\n\/.*forkless-node-/);
+});
+
+test('ESM has the same names', async () => {
+  const module = await import('../lib/index.mjs');
+  assert.deepStrictEqual(Object.keys(module).filter((name) => name !== 'default').sort(), Object.keys(forkless).sort());
+  assert.strictEqual(module.run, run);
+});

@@ -1,0 +1,20 @@
+import { Child, ExitError, LaunchError, install, prepare, run, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
+
+const settings: Settings = { nice: 5, rlimits: { nofile: [10, 'unlimited'], as: 1n << 40n }, unshare: ['user', 'net'], uidMap: [[0, 1000, 1]], seccomp: new Uint8Array(8), noNewPrivs: true };
+
+async function use(): Promise<void> {
+  const text: Result<string> = await run('ls', ['-l'], { timeout: 5, ...settings });
+  const bytes: Result<Buffer> = await run('ls', { encoding: 'buffer' });
+  const child: Child = spawn('ls', { stdio: ['ignore', 'pipe', 2], cwd: new URL('file:///') });
+  const { code, signal } = await child.wait();
+  child.killGroup('SIGTERM');
+  prepare('true', [], settings).spawn().kill();
+  const installed: boolean = install();
+  uninstall();
+  console.log(text.stdout.length, bytes.stdout.byteLength, code, signal, installed);
+}
+
+use().catch((error: unknown) => {
+  if (error instanceof LaunchError) console.log(error.step, error.object ?? error.code);
+  if (error instanceof ExitError) console.log(error.stderr);
+});

@@ -1,0 +1,9 @@
+import { Prepared, prepare, run, spawn } from '../../lib/index.js';
+
+run(['ls']); // wrong
+run('ls', { nice: 'high' }); // wrong
+spawn('ls', { unshare: ['everything'] }); // wrong
+spawn('ls', { nonsense: true }); // wrong
+new Prepared(); // wrong
+prepare('ls').run(); // wrong
+run('ls').then((result) => result.stdout.byteLength); // wrong

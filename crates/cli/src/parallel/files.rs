@@ -1,0 +1,122 @@
+//! `--cat` and `--fifo`: blocks as files and as FIFOs.
+//!
+//! They are in a directory of the run, which is removed with it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
+use rustix::io::Errno;
+
+/// How often it is looked whether a job has opened its FIFO: at first, and at last.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
+
+/// What the jobs have.
+#[derive(Debug)]
+pub(super) struct Files {
+    directory: tempfile::TempDir,
+    are_fifos: bool,
+    fifos: RefCell<HashMap<u64, Fifo>>,
+}
+
+/// The FIFO of a job.
+#[derive(Debug)]
+struct Fifo {
+    block: Arc<Vec<u8>>,
+    /// Whether the present try of the job is over.
+    over: Arc<Mutex<bool>>,
+}
+
+impl Files {
+    pub(super) fn new(parent: &Path, are_fifos: bool) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("forkless-").tempdir_in(parent)?;
+        Ok(Self { directory, are_fifos, fifos: RefCell::default() })
+    }
+
+    fn path(&self, seq: u64) -> PathBuf {
+        self.directory.path().join(format!("{seq}.block"))
+    }
+
+    /// The file of a job's block. A FIFO is fed when the job [starts](Self::start).
+    pub(super) fn make(&self, seq: u64, block: Vec<u8>) -> io::Result<PathBuf> {
+        let path = self.path(seq);
+        if self.are_fifos {
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+            let fifo = Fifo { block: Arc::new(block), over: Arc::default() };
+            self.fifos.borrow_mut().insert(seq, fifo);
+        } else {
+            File::create_new(&path)?.write_all(&block)?;
+        }
+        Ok(path)
+    }
+
+    /// A try of the job has started.
+    pub(super) fn start(&self, seq: u64) {
+        let Some(Fifo { block, over }) = self.fifos.borrow_mut().get_mut(&seq).map(|fifo| {
+            fifo.over = Arc::default();
+            Fifo { block: fifo.block.clone(), over: fifo.over.clone() }
+        }) else {
+            return;
+        };
+        let path = self.path(seq);
+        let feeder = thread::Builder::new().name("fifo".to_owned()).stack_size(64 << 10);
+        let started = feeder.spawn(move || feed(&path, &block, &over));
+        if let Err(error) = started {
+            super::say(format_args!("cannot start a thread for the FIFO of job {seq}: {error}"));
+        }
+    }
+
+    /// The try is over: what has not opened the FIFO yet gets nothing.
+    pub(super) fn stop(&self, seq: u64) {
+        if let Some(fifo) = self.fifos.borrow().get(&seq) {
+            *fifo.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+    }
+
+    /// The job is over.
+    pub(super) fn remove(&self, seq: u64) {
+        self.stop(seq);
+        self.fifos.borrow_mut().remove(&seq);
+        let _ = fs::remove_file(self.path(seq));
+    }
+}
+
+/// Waits until the FIFO is open for reading, and writes the block.
+fn feed(path: &Path, block: &[u8], over: &Mutex<bool>) {
+    let (mut pause, longest) = PAUSES;
+    let mut fifo = loop {
+        // Locked, so that a later try of the job never reads from the feeder of an earlier one.
+        let is_over = over.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_over {
+            return;
+        }
+        match OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path) {
+            Ok(fifo) => break fifo,
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
+            Err(_) if *is_over => return,
+            Err(error) => return super::say(format_args!("{}: {error}", path.display())),
+        }
+        drop(is_over);
+        thread::sleep(pause);
+        pause = (pause * 2).min(longest);
+    };
+    if fcntl_setfl(&fifo, OFlags::empty()).is_err() {
+        return;
+    }
+    let mut rest = block;
+    while !rest.is_empty() {
+        match forkless::write_quietly(&mut fifo, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // It does not want the rest.
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! `forkless parallel` on a real Slurm of three nodes. `FORKLESS_TEST_SCALE` multiplies the jobs: 200 makes 20,000 jobs in
+//! each scene, and 60,000 in that of the order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    process::Stdio,
+};
+
+use cluster::{Cluster, scaled, wait_until};
+
+mod cluster;
+
+/// Jobs of a scene at scale 1.
+const JOBS: usize = 100;
+
+fn numbers(jobs: usize) -> String {
+    (1..=jobs).map(|number| format!("{number}\n")).collect()
+}
+
+/// The idiom of many machines without a master: each task of the step takes each third line.
+#[test]
+fn shards_of_a_step_are_the_whole_input() {
+    let Some(cluster) = Cluster::start("shards_of_a_step_are_the_whole_input") else { return };
+    let jobs = scaled(JOBS);
+    cluster.write("input", &numbers(jobs));
+    let mut srun = cluster.command("srun");
+    srun.args(["-N3", "--exclusive", "--ntasks-per-node=1"]).arg(env!("CARGO_BIN_EXE_forkless"));
+    srun.args(["parallel", "--shard", "auto", "--joblog", "log", "-a", "input", "echo", "{}"]);
+    let output = srun.output().expect("srun");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let mut found: Vec<usize> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    found.sort_unstable();
+    assert!(found == (1..=jobs).collect::<Vec<_>>(), "{} of {jobs}: {found:?}", found.len());
+    let logs: Vec<usize> = (1..=3).map(|part| cluster.logged(&format!("log.{part}-of-3")).len()).collect();
+    assert_eq!(logs, [jobs.div_ceil(3), (jobs + 1) / 3, jobs / 3]);
+}
+
+/// All nodes take part; the output is that of one machine, and so are the log and the exit status.
+#[test]
+fn one_output_one_log_one_exit_status() {
+    let Some(cluster) = Cluster::start("one_output_one_log_one_exit_status") else { return };
+    let jobs = scaled(3 * JOBS);
+    // No job ends before each node has one. Each twelfth fails.
+    let job = "h=$PARALLEL_SSHHOST; [ -e at.$h ] || touch at.$h; until [ -e at.n1 -a -e at.n2 -a -e at.n3 ]; do sleep 0.05; done; \
+               echo out {}; echo err {} >&2; [ $(({} % 12)) -ne 5 ] || exit 3";
+    cluster.write("job", job);
+    let line =
+        format!("seq {jobs} | $F parallel --slurm --summary --joblog log --tag \"$(cat job)\" > result 2> messages");
+    let code = cluster.batch(&line);
+    let failed = (1..=jobs).filter(|number| number % 12 == 5).count();
+    assert_eq!(code, failed.min(101) as i32, "{}", cluster.text("messages"));
+    let expected: String = (1..=jobs).map(|number| format!("{number}\tout {number}\n")).collect();
+    assert!(cluster.text("result") == expected, "{}", cluster.text("result"));
+    let messages = cluster.text("messages");
+    assert!(messages.contains(&format!("ran {jobs}, failed {failed}, skipped 0 of {jobs}\n")), "{messages}");
+    let errors = messages.lines().filter(|line| line.contains("\terr ")).count();
+    assert_eq!(errors, jobs, "{messages}");
+    cluster.has_logged_all(jobs);
+    let hosts: BTreeSet<String> = cluster.logged("log").into_values().collect();
+    assert_eq!(hosts, BTreeSet::from(["n1", "n2", "n3"].map(str::to_owned)));
+}
+
+/// Output of any length and of any bytes, values with quotes, a working directory, programs that do not exist.
+#[test]
+fn jobs_are_as_on_one_machine() {
+    let Some(cluster) = Cluster::start("jobs_are_as_on_one_machine") else { return };
+    let lines = [
+        "head -c 300000 /dev/urandom > big; $F parallel --slurm cat {} ::: big big > two; cat big big | cmp - two",
+        "printf '\\036\\\\\\t\\001' > odd; [ \"$($F parallel --slurm cat ::: odd | od -c)\" = \"$(od -c odd)\" ]",
+        "[ \"$($F parallel --slurm echo ::: \"a'b\" '$(false) *' 'c  d')\" = \"a'b\n\\$(false) *\nc  d\" ]",
+        "[ \"$($F parallel --slurm --workdir sub/{} 'pwd; echo $PARALLEL_SEQ {}' ::: x)\" = \"$PWD/sub/x\n1 x\" ]",
+        "$F parallel --slurm ./no-such-program {} ::: 1 2; [ $? = 2 ]",
+        "$F parallel --slurm --timeout 1 sleep ::: 1000 0; [ $? = 1 ]",
+        "$F parallel --slurm --retries 3 'echo >> tries.{}; false' ::: 1; [ $(wc -l < tries.1) = 3 ]",
+        "$F parallel --slurm -j1 --halt now,fail=1 'exit {}' ::: 0 7 0 0; [ $? = 7 ]",
+        "! $F parallel --slurm --pipe cat < job.sh",
+        "! $F parallel --slurm echo {%} ::: 1",
+    ];
+    for (number, line) in lines.iter().enumerate() {
+        cluster.write(&format!("line.{number}"), line);
+    }
+    let count = lines.len();
+    let script =
+        format!("for n in $(seq 0 {}); do bash line.$n > /dev/null 2> err.$n; echo $n $? >> codes; done", count - 1);
+    assert_eq!(cluster.batch(&script), 0);
+    let expected: String = (0..count).map(|number| format!("{number} 0\n")).collect();
+    assert_eq!(cluster.text("codes"), expected, "{}", cluster.text("err"));
+}
+
+/// Two jobs that take longer than all others together: what waits behind them runs elsewhere. The same for a node on which
+/// every job takes that long.
+#[test]
+fn long_jobs_and_slow_nodes_hold_nothing_up() {
+    let Some(cluster) = Cluster::start("long_jobs_and_slow_nodes_hold_nothing_up") else { return };
+    let jobs = scaled(JOBS);
+    let others = |count: usize| format!("until [ $(wc -l < marks) -ge {count} ]; do sleep 0.1; done");
+    let long = format!("[ {{}} != 3 -a {{}} != 5 ] || {}; echo {{}} >> marks", others(jobs - 2));
+    // At most one job is on the slow node when the others have run: it has one slot.
+    let slow = format!("[ $PARALLEL_SSHHOST != n2 ] || {}; echo {{}} >> marks", others(jobs - 1));
+    for (name, job) in [("long", long), ("slow", slow)] {
+        cluster.write("marks", "");
+        cluster.write("job", &job);
+        let line = format!("seq {jobs} | timeout 600 $F parallel --slurm -j1 --joblog log \"$(cat job)\"");
+        assert_eq!(cluster.batch(&line), 0, "{name}");
+        assert_eq!(cluster.marks(), (1..=jobs).map(|job| (job, 1)).collect::<BTreeMap<_, _>>(), "{name}");
+        cluster.has_logged_all(jobs);
+    }
+}
+
+/// A slurmd and its slurmstepd are killed in the middle: their jobs run on other nodes, and the log says which.
+#[test]
+fn the_jobs_of_a_dead_node_run_elsewhere() {
+    let Some(mut cluster) = Cluster::start("the_jobs_of_a_dead_node_run_elsewhere") else { return };
+    let jobs = scaled(JOBS);
+    cluster.write("marks", "");
+    // Half of the jobs run before; the first one on n2 after that never ends.
+    let half = jobs / 2;
+    let job = format!(
+        "echo {{}} >> marks; [ {{}} -gt {half} ] || exit 0; [ $PARALLEL_SSHHOST != n2 ] || {{ touch hangs; exec sleep 9999; }}; \
+         until [ -e hangs ]; do sleep 0.05; done"
+    );
+    cluster.write("job", &job);
+    let line = format!("seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"");
+    cluster.submit(&line, &[]);
+    wait_until("a job hangs on n2", || cluster.work("hangs").exists());
+    cluster.kill_node("n2");
+    assert_eq!(cluster.code(), 0, "{}", cluster.text("err"));
+    assert!(
+        cluster.text("err").contains(&format!("ran {jobs}, failed 0, skipped 0 of {jobs}\n")),
+        "{}",
+        cluster.text("err")
+    );
+    cluster.has_logged_all(jobs);
+    let marks = cluster.marks();
+    assert!((1..=jobs).all(|job| marks.contains_key(&job)), "{marks:?}");
+    let twice: BTreeSet<usize> = marks.into_iter().filter(|(_, times)| *times > 1).map(|(job, _)| job).collect();
+    let said: BTreeMap<usize, String> =
+        cluster.logged("log").into_iter().filter(|(_, host)| host.contains(",lost:")).collect();
+    assert!(!twice.is_empty() && twice.iter().all(|job| said.contains_key(job)), "{twice:?}, the log: {said:?}");
+    assert!(said.values().any(|host| host.ends_with("lost:n2")), "{said:?}");
+    // The worker of the dead node has ended its job.
+    wait_until("no job runs on the dead node", || !cluster.processes().iter().any(|(_, line)| line == "sleep 9999"));
+}
+
+/// A run of which half waits for the file `gate`.
+fn gated(jobs: usize) -> String {
+    format!("seq {jobs} | $F parallel --slurm -j1 --joblog log --resume \"$(cat job)\"")
+}
+
+fn write_gated_job(cluster: &Cluster, jobs: usize) {
+    cluster.write(
+        "job",
+        &format!("[ {{}} -lt {} ] || until [ -e gate ]; do sleep 0.05; done; echo {{}} >> marks", jobs / 2),
+    );
+}
+
+/// SIGTERM to the steps, as before a preemption, and SIGUSR1 to the script's process: the run stops, and says by its exit
+/// code that it can go on. The next one does the rest; nothing runs twice.
+#[test]
+fn a_signal_of_slurm_stops_a_run_that_then_goes_on() {
+    let Some(cluster) = Cluster::start("a_signal_of_slurm_stops_a_run_that_then_goes_on") else { return };
+    let jobs = scaled(JOBS);
+    write_gated_job(&cluster, jobs);
+    let once: BTreeMap<usize, usize> = (1..=jobs).map(|job| (job, 1)).collect();
+    for (options, prefix) in
+        [(["--signal=TERM"].as_slice(), ""), (&["--signal=USR1", "--batch"], "trap 'kill -USR1 $!' USR1; ")]
+    {
+        for name in ["gate", "log", "marks", "err"] {
+            let _ = std::fs::remove_file(cluster.work(name));
+        }
+        // As in the documentation: bash waits for its child, and passes the signal on.
+        let line = match prefix {
+            "" => gated(jobs),
+            _ => format!(
+                "seq {jobs} > input; {prefix}$F parallel --slurm -j1 --joblog log --resume -a input \"$(cat job)\" & wait; wait $!"
+            ),
+        };
+        let id = cluster.submit(&line, &[]);
+        wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
+        let sent = cluster.run("scancel", options.iter().copied().chain([&*id]));
+        assert!(sent.status.success(), "{sent:?}");
+        wait_until("the run stops", || cluster.text("err").contains("starting no more jobs"));
+        cluster.write("gate", "");
+        assert_eq!(cluster.code(), 75, "{}", cluster.text("err"));
+        let logged: BTreeSet<usize> = cluster.logged("log").into_keys().collect();
+        let ran: BTreeSet<usize> = cluster.marks().into_keys().collect();
+        assert_eq!(logged, ran, "each job that has run is in the log");
+        assert!(logged.len() < jobs, "the signal came too late");
+        assert_eq!(cluster.batch(&gated(jobs)), 0, "{}", cluster.text("err"));
+        assert_eq!(cluster.marks(), once);
+        cluster.has_logged_all(jobs);
+    }
+}
+
+/// `scontrol requeue` kills the run; Slurm starts the script again, and `--resume` does the rest.
+#[test]
+fn a_requeued_job_does_the_rest() {
+    let Some(cluster) = Cluster::start("a_requeued_job_does_the_rest") else { return };
+    let jobs = scaled(JOBS);
+    write_gated_job(&cluster, jobs);
+    let id = cluster.submit(&gated(jobs), &["--requeue"]);
+    wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
+    let before: BTreeSet<usize> = cluster.logged("log").into_keys().collect();
+    let requeued = cluster.run("scontrol", ["requeue", &id]);
+    assert!(requeued.status.success(), "{requeued:?}");
+    wait_until("the first run has ended", || {
+        !cluster.processes().iter().any(|(_, line)| line.contains("--slurm-worker"))
+    });
+    let _ = std::fs::remove_file(cluster.work("code"));
+    cluster.write("gate", "");
+    assert_eq!(cluster.code(), 0, "{}", cluster.text("err"));
+    cluster.has_logged_all(jobs);
+    let marks = cluster.marks();
+    assert!(before.iter().all(|job| marks.get(job) == Some(&1)), "a job of the log has run again: {marks:?}");
+    assert_eq!(marks.len(), jobs);
+}
+
+/// scancel: no process stays, and the log has what has run.
+#[test]
+fn a_cancelled_job_leaves_no_process() {
+    let Some(cluster) = Cluster::start("a_cancelled_job_leaves_no_process") else { return };
+    let jobs = scaled(JOBS);
+    write_gated_job(&cluster, jobs);
+    let id = cluster.submit(&gated(jobs), &[]);
+    wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
+    assert!(cluster.run("scancel", [&id]).status.success());
+    let is_of_job =
+        |line: &str| line.contains("--slurm") || line.contains("sleep 0.05") || line.starts_with("slurmstepd");
+    wait_until("all processes of the job have ended", || !cluster.processes().iter().any(|(_, line)| is_of_job(line)));
+    let logged: BTreeSet<usize> = cluster.logged("log").into_keys().collect();
+    let ran: BTreeSet<usize> = cluster.marks().into_keys().collect();
+    assert!(logged.is_subset(&ran) && logged.len() < jobs, "{logged:?} {ran:?}");
+}
+
+/// Outside of an allocation, a batch job is made and waited for.
+#[test]
+fn outside_of_a_job_one_is_submitted() {
+    let Some(cluster) = Cluster::start("outside_of_a_job_one_is_submitted") else { return };
+    let mut forkless = cluster.command(env!("CARGO_BIN_EXE_forkless"));
+    forkless.args(["parallel", "--slurm=-N3 --exclusive", "echo {}; exit {}"]);
+    let mut run =
+        forkless.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forkless");
+    run.stdin.take().expect("a pipe").write_all(b"0\n1\n0\n2\n").expect("input");
+    let output = run.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.stdout, b"0\n1\n0\n2\n", "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("submitted job "), "{output:?}");
+    let left = std::fs::read_dir(cluster.path("work")).expect("a directory").count();
+    assert_eq!(left, 0, "its files are removed");
+    let mut dry = cluster.command(env!("CARGO_BIN_EXE_forkless"));
+    let script = dry.args(["parallel", "--dry-run", "--slurm=-N2", "echo", ":::", "a b"]).output().expect("forkless");
+    let text = String::from_utf8_lossy(&script.stdout);
+    assert!(text.contains("#SBATCH -N2\n") && text.contains(" parallel --slurm echo ::: 'a b' &\n"), "{text}");
+    let syntax = cluster.command("sh").args(["-n", "-c", &text]).status().expect("sh");
+    assert!(syntax.success(), "{text}");
+}
+
+/// The blocks of code of a section of a page.
+fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split_once(heading).expect("the section").1;
+    let end = section.find("\n## ").unwrap_or(section.len());
+    section[..end].split("```sh\n").skip(1).filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
+}
+
+/// The commands of the documentation run as they are written.
+#[test]
+fn the_documented_commands_run_as_written() {
+    let Some(cluster) = Cluster::start("the_documented_commands_run_as_written") else { return };
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_forkless")).parent().expect("a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("PATH"));
+    let page = include_str!("../../../docs/runner.md");
+    let blocks = blocks(page, "\n### Slurm\n");
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        for name in ["log", "results"] {
+            let _ = std::fs::remove_file(cluster.work(name));
+        }
+        cluster.write("block", &block);
+        let (program, words) = match block.starts_with("#!") {
+            true => ("sbatch", ["--wait", "block"]),
+            false => ("sh", ["-e", "block"]),
+        };
+        let output = cluster.command(program).args(words).env("PATH", &path).output().expect("a shell");
+        assert!(output.status.success(), "{block}{output:?}");
+        let text = cluster.text("results");
+        let mut found: Vec<usize> = text.lines().map(|line| line.parse().expect("a number")).collect();
+        if block.contains("--shard") {
+            found.sort_unstable();
+        }
+        assert!(found == (1..=1000).map(|number| 2 * number).collect::<Vec<_>>(), "{block}{text}");
+    }
+}

@@ -1,0 +1,249 @@
+//! The payload of mod_gearman: checks of Naemon and Nagios, and their results.
+//!
+//! A payload is lines `key=value`, closed in an [`Envelope`](crate::cipher::Envelope). A result is a job in the
+//! background, for the queue that the check names.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// What a job of a monitoring server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sort {
+    /// A check of a service.
+    Service,
+    /// A check of a host.
+    Host,
+    /// A command without a result: an event handler, or a notification.
+    #[default]
+    Command,
+}
+
+/// A job of a monitoring server.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Check {
+    /// What it is.
+    pub sort: Sort,
+    /// The queue for its result; empty: there is none.
+    pub result_queue: String,
+    /// The host that is checked.
+    pub host: String,
+    /// The service that is checked; empty: the host itself is.
+    pub service: String,
+    /// When the server has planned the check, in seconds since 1970; 0: it does not say.
+    pub core_time: f64,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+    /// What to run.
+    pub line: Vec<u8>,
+}
+
+impl Check {
+    /// Of an opened payload. `None`: it is no job of a monitoring server, or its key is another one.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let mut check = Self::default();
+        let (mut is_known, mut has_line, mut times) = (false, false, [0.0; 3]);
+        for line in payload.split(|&byte| byte == b'\n') {
+            let Some(at) = line.iter().position(|&byte| byte == b'=') else { continue };
+            let (name, value) = (&line[..at], &line[at + 1..]);
+            let text = || String::from_utf8_lossy(value).into_owned();
+            let seconds = || text().trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite()).unwrap_or(0.0);
+            match name {
+                b"type" => {
+                    is_known = true;
+                    check.sort = match value {
+                        b"service" => Sort::Service,
+                        b"host" => Sort::Host,
+                        _ => Sort::Command,
+                    };
+                }
+                b"result_queue" => check.result_queue = text(),
+                b"host_name" => check.host = text(),
+                b"service_description" => check.service = text(),
+                b"core_time" => times[0] = seconds(),
+                b"next_check" => times[1] = seconds(),
+                b"start_time" => times[2] = seconds(),
+                b"timeout" => {
+                    let limit = Duration::try_from_secs_f64(seconds()).ok();
+                    check.timeout = limit.filter(|limit| !limit.is_zero());
+                }
+                b"command_line" => {
+                    has_line = true;
+                    check.line = value.to_vec();
+                }
+                _ => {}
+            }
+        }
+        check.core_time = times.into_iter().find(|time| *time > 0.0).unwrap_or(0.0);
+        (is_known && has_line && !check.line.is_empty()).then_some(check)
+    }
+
+    /// Whether a result is expected.
+    pub fn has_result(&self) -> bool {
+        self.sort != Sort::Command && !self.result_queue.is_empty() && !self.result_queue.contains('\0')
+    }
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum End<'a> {
+    /// With this exit code and output.
+    Exited(i32, &'a [u8], &'a [u8]),
+    /// By this signal.
+    Killed(i32),
+    /// It took too long.
+    TimedOut,
+    /// It was too old when it came.
+    TooOld,
+    /// It may not run, or cannot.
+    Refused(&'a str),
+}
+
+/// The exit code for CRITICAL and for UNKNOWN, by the guidelines for monitoring plugins.
+const CRITICAL: i32 = 2;
+const UNKNOWN: i32 = 3;
+/// The exit codes of a shell for a program that is not found or not executable, and of a signal plus this.
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
+const SIGNALLED: i32 = 128;
+
+impl End<'_> {
+    /// The exit code and the output that the monitoring server gets.
+    pub fn verdict(&self, sort: Sort, worker: &str) -> (i32, String) {
+        let bounds = |code: i32, why: &str| {
+            (CRITICAL, format!("CRITICAL: Return code of {code} is out of bounds.{why} (worker: {worker})"))
+        };
+        match self {
+            Self::Exited(code @ 0..=3, out, err) => (*code, output(out, err)),
+            Self::Exited(NOT_FOUND, ..) => {
+                bounds(NOT_FOUND, " Make sure the plugin you're trying to run actually exists.")
+            }
+            Self::Exited(NOT_EXECUTABLE, ..) => {
+                bounds(NOT_EXECUTABLE, " Make sure the plugin you're trying to run is executable.")
+            }
+            // A shell reports a signal so.
+            Self::Exited(code, ..) if (1..=64).contains(&(code - SIGNALLED)) => {
+                Self::Killed(code - SIGNALLED).verdict(sort, worker)
+            }
+            Self::Exited(code, ..) => bounds(*code, ""),
+            Self::Killed(signal) => {
+                bounds(SIGNALLED + signal, &format!(" Plugin exited by signal {}.", name_of(*signal)))
+            }
+            Self::TimedOut => {
+                let what = if sort == Sort::Host { "Host" } else { "Service" };
+                (CRITICAL, format!("({what} Check Timed Out On Worker: {worker})"))
+            }
+            Self::TooOld => (UNKNOWN, "(Could Not Start Check In Time)".to_owned()),
+            Self::Refused(why) => (UNKNOWN, format!("UNKNOWN: not run: {why} (worker: {worker})")),
+        }
+    }
+}
+
+/// What a plugin has reported: its standard output. Standard error is shown only where that is empty.
+fn output(out: &[u8], err: &[u8]) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r', '\0']).replace('\0', "");
+    match (text(out), text(err)) {
+        (out, _) if !out.is_empty() => out,
+        (_, err) if !err.is_empty() => format!("(No output on stdout) stderr: {err}"),
+        _ => "(No output returned from plugin)".to_owned(),
+    }
+}
+
+fn name_of(signal: i32) -> String {
+    const NAMES: &[(i32, &str)] = &[
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+    ];
+    let found = NAMES.iter().find(|(number, _)| *number == signal);
+    found.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}
+
+/// The result of a check, for its queue, before it is closed. Times are seconds since 1970.
+pub fn result(check: &Check, end: &End<'_>, worker: &str, started: f64, finished: f64) -> Vec<u8> {
+    let (code, text) = end.verdict(check.sort, worker);
+    let core_time = if check.core_time > 0.0 { check.core_time } else { started };
+    let mut lines = format!("host_name={}\n", check.host);
+    if !check.service.is_empty() {
+        let _ = writeln!(lines, "service_description={}", check.service);
+    }
+    let _ = write!(
+        lines,
+        "core_start_time={core_time:.6}\nstart_time={started:.6}\nfinish_time={finished:.6}\nreturn_code={code}\n\
+         exited_ok=1\nsource=forkless gearman-worker @ {worker}\ntype=active\noutput={}\n\n\n",
+        escaped(&text)
+    );
+    lines.into_bytes()
+}
+
+/// Newlines and backslashes as escapes, because a value is one line.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: &[u8] = b"type=service\nresult_queue=check_results\nhost_name=web\nservice_description=Disk /\n\
+        start_time=1700000000.0\nnext_check=1700000001.5\ncore_time=1700000002.25\ntimeout=60\n\
+        command_line=/usr/lib/nagios/plugins/check_disk -w 10% -c a=b\n\n\n";
+
+    #[test]
+    fn a_check_has_its_fields() {
+        let check = Check::parse(SERVICE).expect("a check");
+        assert_eq!(check.sort, Sort::Service);
+        assert_eq!((&*check.host, &*check.service, &*check.result_queue), ("web", "Disk /", "check_results"));
+        assert_eq!(check.line, b"/usr/lib/nagios/plugins/check_disk -w 10% -c a=b");
+        assert_eq!((check.timeout, check.core_time), (Some(Duration::from_secs(60)), 1_700_000_002.25));
+        let handler = Check::parse(b"type=eventhandler\nstart_time=1.0\ncommand_line=/bin/true\n\n").expect("a job");
+        assert!(check.has_result() && !handler.has_result());
+        for wrong in
+            [&b""[..], b"type=service\n", b"command_line=/bin/true", b"\xff\xfe", b"type=host\ncommand_line=\n"]
+        {
+            assert_eq!(Check::parse(wrong), None);
+        }
+    }
+
+    #[test]
+    fn ends_have_the_verdicts_of_the_guidelines_and_of_mod_gearman() {
+        let verdict = |end: End<'_>| end.verdict(Sort::Service, "w");
+        assert_eq!(
+            verdict(End::Exited(1, b"WARNING | a=1\nmore\n\n", b"noise")),
+            (1, "WARNING | a=1\nmore".to_owned())
+        );
+        assert_eq!(verdict(End::Exited(3, b"", b"bad\n")), (3, "(No output on stdout) stderr: bad".to_owned()));
+        assert_eq!(verdict(End::Exited(0, b"\n", b"")), (0, "(No output returned from plugin)".to_owned()));
+        let out = |text: &str| (2, format!("CRITICAL: Return code of {text} (worker: w)"));
+        assert_eq!(verdict(End::Exited(5, b"x", b"")), out("5 is out of bounds."));
+        assert_eq!(
+            verdict(End::Exited(127, b"", b"")),
+            out("127 is out of bounds. Make sure the plugin you're trying to run actually exists.")
+        );
+        assert_eq!(verdict(End::Killed(9)), out("137 is out of bounds. Plugin exited by signal SIGKILL."));
+        assert_eq!(verdict(End::Exited(137, b"", b"")), verdict(End::Killed(9)));
+        assert_eq!(verdict(End::Exited(255, b"", b"")), out("255 is out of bounds."));
+        assert_eq!(verdict(End::TimedOut), (2, "(Service Check Timed Out On Worker: w)".to_owned()));
+        let host = End::TimedOut.verdict(Sort::Host, "w");
+        assert_eq!(host, (2, "(Host Check Timed Out On Worker: w)".to_owned()));
+        assert_eq!(verdict(End::TooOld).0, 3);
+    }
+
+    #[test]
+    fn a_result_is_one_line_for_each_value() {
+        let check = Check::parse(SERVICE).expect("a check");
+        let found = result(&check, &End::Exited(0, b"OK\npath C:\\new", b""), "w", 10.5, 11.0);
+        let expected = "host_name=web\nservice_description=Disk /\ncore_start_time=1700000002.250000\n\
+            start_time=10.500000\nfinish_time=11.000000\nreturn_code=0\nexited_ok=1\n\
+            source=forkless gearman-worker @ w\ntype=active\noutput=OK\\npath C:\\\\new\n\n\n";
+        assert_eq!(String::from_utf8(found).expect("text"), expected);
+    }
+}

@@ -1,0 +1,427 @@
+//! Jobs that run elsewhere: their order, their log and their number.
+//!
+//! [`run`](crate::run) launches jobs. A [`Gather`] does the rest of its work for callers that have the jobs launched by
+//! other processes, such as workers on other machines: it takes them from the source, and puts what comes back in order.
+
+use crate::control::Control;
+use crate::job::{Job, Run, Stdin};
+use crate::log::Log;
+use crate::options::{HaltWhen, Options};
+use crate::output::kept::Kept;
+use crate::output::spill::Spill;
+use crate::output::tagged;
+use crate::source::{Events, Flow, Next, Place, Sink, Source, Stream};
+use crate::summary::{Ended, Ending, Progress, Summary};
+use forkless_core::planted;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What [`Gather::next`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// The job of this number: [`Gather::job`].
+    Job(u64),
+    /// Input must come first, at [`Gather::waits_for`].
+    Later,
+    /// So many jobs are ahead of the one whose output is due that no further one may start.
+    Full,
+    /// There is no further job, or the run is stopped.
+    End,
+}
+
+/// How a job ended elsewhere.
+#[derive(Debug)]
+pub struct Came {
+    /// How it ended.
+    pub ending: Ending,
+    /// It was killed because it timed out.
+    pub timed_out: bool,
+    /// The stop of the run has ended it, and not the job itself: it counts as not run, and gets no line in the log.
+    pub cut_short: bool,
+    /// When it was launched.
+    pub started: SystemTime,
+    /// How long it ran.
+    pub runtime: Duration,
+    /// How often it was launched.
+    pub tries: u32,
+    /// The slot that it ran in, from 1.
+    pub slot: usize,
+}
+
+/// A job that was taken from the source, and has not ended.
+struct Open {
+    job: Job,
+    kept: [Kept; 2],
+    received: u64,
+}
+
+/// A job that has ended.
+struct Held {
+    ended: Ended,
+    kept: [Kept; 2],
+}
+
+/// The order, the log and the number of jobs that run elsewhere.
+///
+/// Of the [`Options`], it heeds those about the order, the log, jobs that are done, [`Options::halt`] and memory. It
+/// does not sleep: the caller waits for [`as_fd`](AsFd::as_fd), the control of the run, and for what it has of its own.
+pub struct Gather<'a> {
+    options: Options,
+    source: &'a mut dyn Source,
+    events: &'a mut dyn Events,
+    sink: &'a mut dyn Sink,
+    control: Control,
+    spill: Spill,
+    open: BTreeMap<u64, Open>,
+    /// Jobs that have ended before the one whose output is due. `None`: a job without output.
+    held: BTreeMap<u64, Option<Held>>,
+    due: u64,
+    seq: u64,
+    input_ended: bool,
+    flow: Flow,
+    begun: Instant,
+    summary: Summary,
+}
+
+impl std::fmt::Debug for Gather<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seq, due, flow, .. } = self;
+        let (open, held) = (self.open.len(), self.held.len());
+        write!(out, "Gather {{ seq: {seq}, due: {due}, open: {open}, held: {held}, flow: {flow:?} }}")
+    }
+}
+
+impl<'a> Gather<'a> {
+    /// Takes jobs from `source`, and passes their output to `sink`.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn new(
+        mut options: Options,
+        source: &'a mut dyn Source,
+        events: &'a mut dyn Events,
+        sink: &'a mut dyn Sink,
+    ) -> io::Result<Self> {
+        let control = options.control.take().map_or_else(Control::new, Ok)?;
+        let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
+        let (open, held, summary) = Default::default();
+        let (due, seq, input_ended, flow, begun) = (1, 0, false, Flow::Continue, Instant::now());
+        Ok(Self {
+            options,
+            source,
+            events,
+            sink,
+            control,
+            spill,
+            open,
+            held,
+            due,
+            seq,
+            input_ended,
+            flow,
+            begun,
+            summary,
+        })
+    }
+
+    /// The next job that is not done. It stays open until [`ended`](Self::ended).
+    pub fn next(&mut self) -> Offer {
+        while self.flow == Flow::Continue && !self.input_ended {
+            if self.options.keep_order && self.held.len() >= self.options.window {
+                return Offer::Full;
+            }
+            match self.source.next(Place { seq: self.seq + 1, slot: 1 }) {
+                Ok(Next::Job(job)) => {
+                    self.seq += 1;
+                    if self.options.done.contains(self.seq) {
+                        self.pass_over(self.seq);
+                        continue;
+                    }
+                    self.open.insert(self.seq, Open { job, kept: Default::default(), received: 0 });
+                    return Offer::Job(self.seq);
+                }
+                Ok(Next::Later) => return Offer::Later,
+                Ok(Next::End) => self.input_ended = true,
+                Err(error) => {
+                    self.fail(error);
+                    self.stop(Flow::Soon);
+                    self.summary.unread = true;
+                }
+            }
+        }
+        Offer::End
+    }
+
+    /// The descriptor that becomes readable when the source that had [`Offer::Later`] can go on.
+    pub fn waits_for(&self) -> Option<BorrowedFd<'_>> {
+        self.source.waits_for()
+    }
+
+    /// A job that has not ended.
+    pub fn job(&self, seq: u64) -> Option<&Job> {
+        self.open.get(&seq).map(|open| &open.job)
+    }
+
+    /// How many jobs have been taken and have not ended.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes a piece of a job's output. It is kept until the job has ended and its turn has come.
+    pub fn output(&mut self, seq: u64, stream: Stream, bytes: &[u8]) {
+        let Some(open) = self.open.get_mut(&seq) else { return };
+        open.received += bytes.len() as u64;
+        if let Err(error) = open.kept[usize::from(stream == Stream::Err)].push(bytes, &mut self.spill) {
+            self.sink_failed(error);
+        }
+    }
+
+    /// Forgets the output of a job, which runs again from its beginning.
+    pub fn again(&mut self, seq: u64) {
+        let Some(open) = self.open.get_mut(&seq) else { return };
+        open.received = 0;
+        for kept in std::mem::take(&mut open.kept) {
+            kept.discard(&mut self.spill);
+        }
+    }
+
+    /// A job has ended on `host`, which is the text of the log's column Host. False if it is not open: unknown, or it has
+    /// ended before.
+    pub fn ended(&mut self, seq: u64, came: Came, host: &str) -> bool {
+        let Some(Open { mut job, kept, received }) = self.open.remove(&seq) else {
+            self.summary.ran += u64::from(planted!("ended-job-counted-twice"));
+            return false;
+        };
+        if came.cut_short {
+            kept.into_iter().for_each(|kept| kept.discard(&mut self.spill));
+            self.summary.skipped += 1;
+            return true;
+        }
+        (job.run, job.stdin, job.env) = (Run::default(), Stdin::Null, Vec::new());
+        let Came { ending, timed_out, started, runtime, tries, slot, .. } = came;
+        let place = Place { seq, slot };
+        let ended = Ended { job, place, ending, timed_out, started, runtime, tries, received };
+        match ended.ending {
+            Ending::NotStarted(_) => self.summary.not_started += 1,
+            _ => self.summary.ran += 1,
+        }
+        self.summary.failed += u64::from(ended.is_failure());
+        if let Some(log) = self.options.log.as_mut() {
+            log.set_host(host);
+            if let Err(error) = log.write(&ended) {
+                self.fail(error);
+            }
+        }
+        let flow = self.events.finished(&ended);
+        self.stop(flow);
+        self.halt(&ended);
+        let held = Held { ended, kept };
+        if self.options.keep_order && seq != self.due {
+            self.held.insert(seq, Some(held));
+        } else {
+            self.write_out(held);
+            self.advance(seq);
+        }
+        true
+    }
+
+    /// Does what the [`Control`] asks for, and says how the run goes on. To be called when it is readable.
+    pub fn obey(&mut self) -> Flow {
+        self.control.slept();
+        self.stop(self.control.flow());
+        self.flow
+    }
+
+    /// How the run goes on.
+    pub fn flow(&self) -> Flow {
+        self.flow
+    }
+
+    /// Writes what is buffered. To be called before the caller sleeps.
+    pub fn flush(&mut self) {
+        if let Err(error) = self.sink.flush() {
+            self.sink_failed(error);
+        }
+    }
+
+    /// Reports the progress.
+    pub fn tick(&mut self, running: usize, slots: usize) {
+        let Summary { ran, not_started, failed, done_before, .. } = self.summary;
+        let (total, elapsed) = (self.source.total(), self.begun.elapsed());
+        let ended = ran + not_started;
+        self.events.tick(&Progress { total, ended, failed, done_before, running, slots, elapsed });
+    }
+
+    /// An error of the run itself.
+    pub fn fail(&mut self, error: io::Error) {
+        let words = error.to_string();
+        if !self.summary.errors.iter().any(|known| known.to_string() == words) {
+            self.summary.errors.push(error);
+        }
+    }
+
+    /// Counts what was not run, and writes what waited for that.
+    pub fn finish(mut self) -> Summary {
+        while let Some((seq, held)) = self.held.pop_first() {
+            self.due = seq;
+            if let Some(held) = held {
+                self.write_out(held);
+            }
+        }
+        self.flush();
+        if let Some(Err(error)) = self.options.log.as_mut().map(Log::end) {
+            self.fail(error);
+        }
+        self.summary.skipped += self.open.len() as u64;
+        self.summary.total = self.seq;
+        if !self.input_ended && !self.summary.unread {
+            match self.source.left() {
+                Some(left) => {
+                    self.summary.skipped += left;
+                    self.summary.total += left;
+                }
+                None => self.summary.unread = true,
+            }
+        }
+        self.summary
+    }
+
+    /// Stops the run, if that is more than it has been stopped already.
+    pub fn stop(&mut self, flow: Flow) {
+        if flow > self.flow {
+            self.flow = flow;
+            self.summary.stopped = Some(flow);
+        }
+    }
+
+    fn halt(&mut self, ended: &Ended) {
+        let Some(halt) = self.options.halt.filter(|_| self.summary.halted_by.is_none()) else { return };
+        if halt.is_due(&self.summary, ended, || self.source.total()) {
+            self.summary.halted_by = Some(ended.ending.numbers());
+            self.stop(match halt.when {
+                HaltWhen::Soon => Flow::Soon,
+                HaltWhen::Now => Flow::Now,
+            });
+        }
+    }
+
+    fn sink_failed(&mut self, error: io::Error) {
+        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        self.fail(error);
+        self.stop(if closed { Flow::Now } else { Flow::Soon });
+    }
+
+    fn pass_over(&mut self, seq: u64) {
+        self.summary.done_before += 1;
+        if seq == self.due {
+            self.advance(seq);
+        } else if self.options.keep_order {
+            self.held.insert(seq, None);
+        }
+    }
+
+    /// The output of a job has been written: writes what has waited for that.
+    fn advance(&mut self, seq: u64) {
+        if !self.options.keep_order {
+            return;
+        }
+        self.due = seq + 1;
+        while let Some(held) = self.held.remove(&self.due) {
+            if let Some(held) = held {
+                self.write_out(held);
+            }
+            self.due += 1;
+        }
+    }
+
+    fn write_out(&mut self, held: Held) {
+        let Held { ended, kept } = held;
+        let seq = ended.place.seq;
+        let mut answer = match ended.job.head.is_empty() {
+            true => Ok(()),
+            false => self.sink.write(seq, Stream::Out, &ended.job.head),
+        };
+        for (stream, kept) in [Stream::Out, Stream::Err].into_iter().zip(kept) {
+            let (sink, mut fresh) = (&mut *self.sink, true);
+            let one = kept.drain(&mut self.spill, |bytes| {
+                tagged(&ended.job.tag, &mut fresh, bytes, |piece| sink.write(seq, stream, piece))
+            });
+            answer = answer.and(one);
+        }
+        if let Err(error) = answer.and_then(|()| self.sink.written(&ended)) {
+            self.sink_failed(error);
+        }
+    }
+}
+
+impl AsFd for Gather<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{Nothing, from_iter};
+
+    #[derive(Default)]
+    struct Text(Vec<u8>);
+
+    impl Sink for Text {
+        fn write(&mut self, _: u64, _: Stream, bytes: &[u8]) -> io::Result<()> {
+            self.0.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    fn came(status: i32) -> Came {
+        let (timed_out, cut_short, runtime) = (false, false, Duration::ZERO);
+        Came {
+            ending: Ending::Exited(status),
+            timed_out,
+            cut_short,
+            started: SystemTime::now(),
+            runtime,
+            tries: 1,
+            slot: 1,
+        }
+    }
+
+    #[test]
+    fn output_comes_in_order_and_each_end_counts_once() {
+        let (mut source, mut sink) = (from_iter((0..3).map(|_| Job::line("true"))), Text::default());
+        let mut events = Nothing;
+        let options = Options { keep_order: true, ..Options::default() };
+        let mut gather = Gather::new(options, &mut source, &mut events, &mut sink).expect("a control");
+        let all: Vec<Offer> = (0..4).map(|_| gather.next()).collect();
+        assert_eq!(all, [Offer::Job(1), Offer::Job(2), Offer::Job(3), Offer::End]);
+        gather.output(3, Stream::Out, b"three");
+        assert!(gather.ended(3, came(0), "n1"));
+        gather.output(1, Stream::Out, b"lost");
+        gather.again(1);
+        gather.output(1, Stream::Out, b"one ");
+        assert!(gather.ended(1, came(2), "n2"));
+        assert!(!gather.ended(1, came(0), "n1"), "it has ended before");
+        assert!(!gather.ended(9, came(0), "n1"), "it was never taken");
+        gather.output(2, Stream::Out, b"two ");
+        assert!(gather.ended(2, came(0), "n1"));
+        let summary = gather.finish();
+        assert_eq!(summary.to_string(), "ran 3, failed 1, skipped 0 of 3");
+        assert_eq!(sink.0, b"one two three");
+    }
+
+    #[test]
+    fn what_has_not_ended_is_counted_as_skipped() {
+        let (mut source, mut sink) = (from_iter((0..3).map(|_| Job::line("true"))), Text::default());
+        let mut events = Nothing;
+        let mut gather = Gather::new(Options::default(), &mut source, &mut events, &mut sink).expect("a control");
+        assert_eq!(gather.next(), Offer::Job(1));
+        assert_eq!((gather.next(), gather.open()), (Offer::Job(2), 2));
+        assert!(gather.ended(2, came(0), "n1"));
+        let summary = gather.finish();
+        assert_eq!((summary.ran, summary.skipped, summary.is_complete()), (1, 1, false));
+    }
+}
