@@ -227,8 +227,8 @@ fn planted_in_sources() -> BTreeMap<String, usize> {
             *found.entry(part.split('"').next().unwrap_or("").to_owned()).or_default() += 1;
         }
     }
-    // In C: bindings/perl/start.h.
-    for path in [files("c"), files("xs")].concat() {
+    // In C: bindings/perl/start.h. In Raku: bindings/raku/lib/Forkless/Planted.rakumod.
+    for path in [files("c"), files("xs"), files("rakumod")].concat() {
         let text = fs::read_to_string(&path).expect("a source");
         for part in text.split("PLANTED(\"").skip(1) {
             *found.entry(part.split('"').next().unwrap_or("").to_owned()).or_default() += 1;

@@ -11,6 +11,7 @@ pub mod mutants;
 pub mod noshell;
 pub mod packages;
 pub mod preload;
+pub mod raku;
 pub mod real;
 pub mod release;
 pub mod runners;

@@ -1,0 +1,63 @@
+unit module Forkless;
+
+use Forkless::Native;
+use Forkless::Proc;
+use Forkless::Proc::Async;
+
+our sub library-version(--> Str) { forkless_version() }
+
+sub run(*@args where .so, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$arg0, :$win-verbatim-args) is export(:DEFAULT, :run) {
+    my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
+    $proc.spawn(@args, :$cwd, :$env, :$arg0);
+    $proc
+}
+
+sub shell($cmd, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env) is export(:DEFAULT, :shell) {
+    my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
+    $proc.shell($cmd, :$cwd, :$env);
+    $proc
+}
+
+# Rakudo compiles qx and qqx to a call of this name, which is looked up where they are written.
+sub QX($cmd, :$cwd = $*CWD, :$env) is export(:DEFAULT, :qx) {
+    my $proc := Forkless::Proc.new(:out);
+    $proc.shell($cmd, :$cwd, :$env);
+    $proc.out.slurp(:close)
+}
+
+=begin pod
+
+=head1 NAME
+
+Forkless - start programs without fork
+
+=head1 SYNOPSIS
+
+    use Forkless;
+
+    my $proc = run 'ls', '-l', :out;
+    .say for $proc.out.lines;
+    shell 'make 2>&1 | tail' or die;
+    my $kernel = qx{uname -r};
+
+=head1 DESCRIPTION
+
+C<use Forkless> replaces C<run>, C<shell>, C<qx> and C<qqx> in its lexical scope. They have the parameters and results of Raku's
+own. The time of a launch does not grow with the memory of the process. C<use Forkless :run> replaces only C<run>; the other tags are
+C<:shell> and C<:qx>.
+
+The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1. If nothing uses the
+result, a failure throws C<X::Proc::Unsuccessful>.
+
+C<Forkless::Proc::Async> is the asynchronous interface.
+
+C<Forkless::library-version> returns the version of the C library. The environment variable C<FORKLESS_LIBRARY> is the path of that
+library, if the dynamic linker does not find it.
+
+=head1 LIMITATIONS
+
+Linux only. The child inherits no descriptors but its standard streams.
+
+=end pod

@@ -1,0 +1,131 @@
+# Launches: a program with its arguments, environment, working directory and standard streams, as Raku has them.
+unit module Forkless::Launch;
+
+use Forkless::Native;
+use Forkless::Planted;
+use X::Forkless;
+
+# struct forkless_error
+constant ERROR = 512;
+constant EINVAL = 22;
+constant EMFILE = 24;
+constant STEP-CHECK = 101;
+
+# Throws what is in a forkless_error.
+sub refuse(Blob $error) is export {
+    my $text = $error.subbuf(8);
+    my $end = $text.first(0, :k) // $text.elems;
+    X::Forkless.new(
+        step => $error.read-int32(0),
+        errno => $error.read-int32(4),
+        os-error => $text.subbuf(0, $end).decode('utf8-c8'),
+    ).throw
+}
+
+# A string as C has it. In Raku's strings, utf8-c8 stands for bytes that are not UTF-8, such as those of file names.
+sub c-string(Str() $text --> Blob) {
+    X::Forkless.new(step => STEP-CHECK, errno => EINVAL, os-error => "failed to start: NUL in {$text.raku}").throw
+      if $text.contains("\0") && !PLANTED("raku-nul-in-an-argument");
+    ($text ~ "\0").encode('utf8-c8')
+}
+
+# An environment as C has it.
+my class Environment {
+    # All of it in one string, to be compared.
+    has Str $.flat;
+    has Blob @.strings;
+    has Blob $.table;
+
+    method of(%env --> Environment) {
+        my $flat = flatten(%env);
+        my Blob @strings = %env.map({ c-string(.key ~ '=' ~ .value) });
+        my $table = buf8.allocate(8 * (@strings + 1));
+        $table.write-uint64(8 * $_, address(@strings[$_])) for ^@strings;
+        self.new(:$flat, :@strings, :$table)
+    }
+}
+
+sub flatten(%env --> Str) {
+    my str @parts;
+    for %env.kv -> $name, $value {
+        @parts.push($name);
+        @parts.push(~$value);
+    }
+    @parts.join("\0")
+}
+
+# The environment of the last launch. Most launches have the same, and its strings take long to encode.
+my Environment $last;
+
+sub environment(%env --> Environment) {
+    my $have = $last;
+    return $have if $have.defined && (PLANTED("raku-environment-of-before") || $have.flat eq flatten(%env));
+    $last = Environment.of(%env)
+}
+
+# A running child.
+class Child is export {
+    has Int $.handle;
+    has Int $.pid;
+    has Lock $!lock .= new;
+
+    # Our end of the pipe at the child's 0, 1 or 2. It belongs to the caller.
+    method take-fd(Int $number --> Int) { forkless_child_take_fd($!handle, $number) }
+
+    method pidfd(--> Int) { forkless_child_pidfd($!handle) }
+
+    # Sends a signal. A child that has ended is no error: its handle is gone, and its pid may be that of another process.
+    method signal(Int $number --> Nil) {
+        $!lock.protect: { forkless_child_signal($!handle, $number) if $!handle }
+    }
+
+    # The status as of waitpid(2), if the child has ended. Throws if other code has reaped it.
+    method try-wait(--> Int) {
+        my ($status, $error) = buf8.allocate(4), buf8.allocate(ERROR);
+        my $result = $!lock.protect: { forkless_child_try_wait($!handle, $status, $error) };
+        refuse($error) if $result < 0;
+        $result ?? $status.read-int32(0) !! Int
+    }
+
+    # Frees the handle. A child that runs becomes no zombie: a later launch reaps it.
+    method free(--> Nil) {
+        $!lock.protect: { forkless_child_free($!handle) if $!handle; $!handle = 0 }
+    }
+}
+
+# Streams of the child that are not inherited are an Int, the descriptor, or one of these.
+enum Stream is export <Piped Null Merged>;
+
+# Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed.
+sub launch(Str() $path, @args, %env, Str() $cwd, *@streams --> Child) is export {
+    my ($place, $error) = buf8.allocate(8), buf8.allocate(ERROR);
+    my $program = c-string($path);
+    my @words = @args.map(&c-string);
+    my $directory = c-string($cwd);
+    my $environment = environment(%env);
+    forkless_command_new($program, $place);
+    my $command = $place.read-uint64(0);
+    LEAVE forkless_command_free($command) if $command;
+    for @words.kv -> $n, $word {
+        $n ?? forkless_command_arg($command, $word) !! forkless_command_arg0($command, $word);
+    }
+    forkless_command_envs($command, $environment.table);
+    forkless_command_current_dir($command, $directory);
+    # What libuv does, which launches for Proc::Async: execvp(3), an empty signal mask, all signals at their default.
+    forkless_command_scripts_by_shell($command, 1);
+    forkless_command_inherit_signal_mask($command, 0);
+    for 1..31 -> $number {
+        forkless_command_signal_default($command, $number) unless $number == 9 | 19;
+    }
+    for @streams.kv -> $number, $stream {
+        given $stream {
+            when Piped { forkless_command_fd_pipe($command, $number) }
+            when Null { forkless_command_fd_null($command, $number) }
+            when Merged { forkless_command_fd_dup($command, $number, 1) }
+            when Int:D { forkless_command_fd($command, $number, $stream) }
+        }
+    }
+    refuse($error) if forkless_command_spawn($command, $place, $error) < 0;
+    my $handle = $place.read-uint64(0);
+    Child.new(:$handle, pid => forkless_child_pid($handle))
+}
