@@ -34,12 +34,10 @@ pub fn copy(place: &Path, target: &Path) -> Result<Result<Copy, String>> {
     let provided = meta["provides"].as_object().context("META6.json provides nothing")?;
     let mut names: Vec<_> = provided.values().filter_map(|path| path.as_str().map(PathBuf::from)).collect();
     names.push("META6.json".into());
-    for directory in ["t", "eg"] {
-        for entry in fs::read_dir(from.join(directory))? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                names.push(Path::new(directory).join(entry.file_name()));
-            }
+    for entry in fs::read_dir(from.join("t"))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(Path::new("t").join(entry.file_name()));
         }
     }
     for name in names {

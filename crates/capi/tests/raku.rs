@@ -24,7 +24,7 @@ fn test() -> Result<usize, Outcome> {
     let copy = built.map_err(Outcome::Skipped)?;
     let mut prove = Command::new("timeout");
     // Reasons for skipped tests are written to standard error.
-    prove.args(["1500", "sh", "-c", "exec prove --verbose --exec 'raku -I lib' t 2>&1"]);
+    prove.args(["-k", "10", "600", "sh", "-c", "exec prove --verbose --exec 'raku -I lib' t 2>&1"]);
     let tests = count(prove.current_dir(&copy.dist).env("FORKLESS_LIBRARY", &copy.library))?;
     if tests == 0 {
         return Err(failed("none of Raku's tests has run"));

@@ -15,8 +15,8 @@ use super::change::regular;
 use super::csv::record_ends;
 use super::files::Files;
 use super::lines::Maker;
+use super::message::say;
 use super::records::{Feed, Pull};
-use super::say;
 use super::sources::Row;
 use super::template::Template;
 
@@ -302,7 +302,7 @@ impl Blocks {
         let stdin = match (&self.files, &self.round) {
             // Nothing reads them in a dry run.
             (Some(files), _) => {
-                args.push(super::bytes(files.make(place.seq, block)?.as_os_str()));
+                args.push(super::values::bytes(files.make(place.seq, block)?.as_os_str()));
                 Stdin::Null
             }
             (None, Some(_)) => Stdin::Stream(block),

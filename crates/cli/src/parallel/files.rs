@@ -69,7 +69,7 @@ impl Files {
         let feeder = thread::Builder::new().name("fifo".to_owned()).stack_size(64 << 10);
         let started = feeder.spawn(move || feed(&path, &block, &over));
         if let Err(error) = started {
-            super::say(format_args!("cannot start a thread for the FIFO of job {seq}: {error}"));
+            super::message::say(format_args!("cannot start a thread for the FIFO of job {seq}: {error}"));
         }
     }
 
@@ -101,7 +101,7 @@ fn feed(path: &Path, block: &[u8], over: &Mutex<bool>) {
             Ok(fifo) => break fifo,
             Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
             Err(_) if *is_over => return,
-            Err(error) => return super::say(format_args!("{}: {error}", path.display())),
+            Err(error) => return super::message::say(format_args!("{}: {error}", path.display())),
         }
         drop(is_over);
         thread::sleep(pause);

@@ -14,8 +14,8 @@ use forkless_gearman::record::{Record, Request};
 use forkless_gearman::{Happening, Link, Trust};
 use forkless_jobs::{Away, Ending, Job, Place, Remote, Run};
 
+use super::message::say;
 use super::options::ParallelOptions;
-use super::say;
 
 /// The queue, if none is named.
 const QUEUE: &str = "forkless";

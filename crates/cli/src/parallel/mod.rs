@@ -42,14 +42,14 @@ mod joblog;
 
 mod plan;
 
+mod message;
 mod semaphore;
 
 mod slurm;
 mod gearman;
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
@@ -61,14 +61,14 @@ use forkless_jobs::{Control, HaltOn, Limit, Summary};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
+pub(crate) use message::FAILED;
+use message::say;
 pub(crate) use options::ParallelOptions;
 
 use plan::Plan;
 pub(crate) use plan::slots;
 use report::{Report, Running};
 
-/// The exit code for errors of the runner itself.
-pub(crate) const FAILED: u8 = 255;
 /// The exit code for more failed jobs than this, and that many.
 const MANY: u64 = 101;
 /// The exit code for a signal is this plus the number of the signal, as in sh(1).
@@ -102,12 +102,6 @@ pub(crate) fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// Writes a message to standard error.
-fn say(words: impl fmt::Display) {
-    // One write, so that messages of several processes do not mix.
-    let _ = io::stderr().write_all(format!("forkless parallel: {words}\n").as_bytes());
 }
 
 fn run(options: &ParallelOptions) -> Result<u8, String> {
@@ -200,9 +194,4 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
         0 if !summary.is_complete() => FAILED,
         code => code,
     }
-}
-
-/// The bytes of a word.
-fn bytes(word: &OsStr) -> Vec<u8> {
-    std::os::unix::ffi::OsStrExt::as_bytes(word).to_vec()
 }

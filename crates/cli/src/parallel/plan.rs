@@ -14,7 +14,6 @@ use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, S
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
 use super::blocks::{Blocks, Borders, Round};
-use super::bytes;
 use super::change::regular;
 use super::files::Files;
 use super::gearman::{self, Feeder};
@@ -33,7 +32,7 @@ use super::slurm;
 use super::sources::{Columns, Combine, Reading, Sources, Stream};
 use super::tee::Tee;
 use super::template::{Fill, Strings, Template};
-use super::values::{self, Trim};
+use super::values::{self, Trim, bytes};
 
 /// Everything that a run needs.
 pub(super) struct Plan {

@@ -12,8 +12,8 @@ use forkless::planted;
 use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress};
 
 use super::files::Files;
+use super::message::say;
 use super::plan::slots_of;
-use super::say;
 
 /// Follows a run.
 #[derive(Debug, Default)]

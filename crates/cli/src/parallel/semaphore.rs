@@ -42,7 +42,7 @@ pub(super) fn run(options: &ParallelOptions) -> Result<u8, String> {
         Some(_) => options.slots()?,
     };
     let Some(lock) = take(&directory, slots, patience)? else {
-        super::say("timed out: no slot of the semaphore is free");
+        super::message::say("timed out: no slot of the semaphore is free");
         return Ok(1);
     };
     start(options, lock)

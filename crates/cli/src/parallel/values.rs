@@ -1,8 +1,15 @@
 //! Values of options: durations, sizes, delimiters, limits.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use forkless_jobs::{Halt, HaltOn, HaltWhen, Limit, Timeout};
+
+/// The bytes of a word.
+pub(super) fn bytes(word: &OsStr) -> Vec<u8> {
+    word.as_bytes().to_vec()
+}
 
 /// `10`, `1.5h`, `1d3.5h16.6m4s`: seconds unless a unit follows.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {

@@ -122,7 +122,7 @@ pub(super) fn submit(mut script: Script<'_>, reads_input: bool, say: fn(&str)) -
         return Err("--slurm: sbatch has submitted no job".to_owned());
     }
     Ok(match (status.code(), status.signal()) {
-        (Some(code), _) => u8::try_from(code).unwrap_or(super::super::FAILED),
+        (Some(code), _) => u8::try_from(code).unwrap_or(super::super::message::FAILED),
         (None, signal) => (128 + signal.unwrap_or(0)) as u8,
     })
 }
