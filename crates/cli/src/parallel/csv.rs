@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_newline_in_quotes_ends_no_record() {
-        assert_eq!(record_ends(b"a\n\"b\n\"\"\n\"c\nd", false).collect::<Vec<_>>(), [1, 9]);
+        assert_eq!(record_ends(b"a\n\"b\n\"\"\n\"c\nd", false).collect::<Vec<_>>(), [1, 10]);
         assert_eq!(record_ends(b"b\n\"c\nd", true).collect::<Vec<_>>(), [4]);
     }
 }
