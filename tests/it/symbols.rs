@@ -68,6 +68,8 @@ fn build(directory: &Path, args: &[&str], target: &Path, library: &str) -> Optio
     let output = Command::new(cargo)
         .current_dir(directory)
         .args(["build", "--offline", "--quiet"])
+        // Libraries that are optimized when they are linked contain the compiler's own code, not the machine's.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .args(args)
         .arg("--target-dir")
         .arg(target)
