@@ -254,6 +254,7 @@ fn pty_is_stopped_by_a_signal_and_leaves_the_terminal_as_it_was() {
             session.pty.resize(PtySize::new(12, 34)).expect("resize");
             session.line("fg");
             session.expect("stty size");
+            session.children_run();
         }
         session.keys("\r");
         session.expect("12 34");

@@ -153,6 +153,11 @@ impl Session {
         self.wait_for("a stopped child", |states| states.contains(&'T'));
     }
 
+    /// Waits until no child of the program is stopped. A shell shows a job before it continues it.
+    pub(crate) fn children_run(&mut self) {
+        self.wait_for("running children", |states| !states.contains(&'T'));
+    }
+
     /// The first child of the program, such as the job of a shell.
     pub(crate) fn first_child(&self) -> Pid {
         let pid = self.child.id();
