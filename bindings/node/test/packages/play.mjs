@@ -106,7 +106,8 @@ const cases = {
     return [sync.code, sync.stdout, sync.stderr, piped.stdout, list.stdout, code, out, shell.which('sh') !== null, shell.exec('no-such-program-xyz').code];
   },
   'tree-kill': async () => {
-    const child = spawnCross('sh', ['-c', 'sleep 1000 & echo $!; wait'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    // The parent must not end when tree-kill has ended only its child.
+    const child = spawnCross('sh', ['-c', 'sleep 1000 & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] });
     const [data] = await once(child.stdout, 'data');
     const closed = once(child, 'close');
     const error = await new Promise((resolve) => treeKill(child.pid, 'SIGKILL', resolve));
