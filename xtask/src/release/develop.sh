@@ -20,7 +20,7 @@ make >/dev/null
 make test
 make install >/dev/null
 cd ..
-perl -e 'use Forkless qw(system readpipe); exit(system("exit 3") >> 8 != 3 || readpipe("echo said") ne "said\n")'
+perl -e 'use Forkless qw(system readpipe); exit(system("sh", "-c", "exit 3") >> 8 != 3 || readpipe("echo said") ne "said\n")'
 say 'the Perl module can be built with the library'
 
 # The archive says where it is by its own pkg-config file.

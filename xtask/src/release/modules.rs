@@ -37,14 +37,16 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     let maturin = |task: &str| {
         let mut maturin = Command::new(&python);
         maturin.env("PATH", &path);
-        maturin.args(["-m", "maturin", task, "--quiet", "--out"]).arg(&wheels);
+        maturin.args(["-m", "maturin", task, "--out"]).arg(&wheels);
         maturin.arg("--manifest-path").arg(root().join("bindings/python/Cargo.toml"));
         maturin.env("SOURCE_DATE_EPOCH", &build.date).env("CARGO_TARGET_DIR", place.join("target"));
         maturin
     };
     let mut wheel = maturin("build");
     // zig is the linker that knows the symbols of old versions of glibc.
-    wheel.args(["--release", "--locked", "--strip", "--zig", "--compatibility", PLATFORM]).arg("--interpreter");
+    wheel
+        .args(["--quiet", "--release", "--locked", "--strip", "--zig", "--compatibility", PLATFORM])
+        .arg("--interpreter");
     let wheel = run(wheel.arg(&python).envs(super::without_paths()?));
     fs::remove_file(licences)?;
     wheel?;

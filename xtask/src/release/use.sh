@@ -37,7 +37,7 @@ test -z "$(find /usr -name '*forkless*')"
 say 'nothing is left after removal'
 
 mkdir -p /opt
-tar -xzf packages/forkless-*.tar.gz -C /opt
+tar -xzf packages/forkless-*-linux-gnu.tar.gz -C /opt
 /opt/forkless-*/bin/forkless run true
 test -s /opt/forkless-*/share/man/man1/forkless-run.1
 test -s /opt/forkless-*/THIRD-PARTY.txt

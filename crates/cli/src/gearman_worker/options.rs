@@ -62,7 +62,7 @@ pub(crate) struct GearmanWorkerOptions {
     #[arg(help_heading = SAFETY, long, value_name = "PATH")]
     pub(super) allow: Vec<PathBuf>,
 
-    /// Connect also to servers on other machines: whoever reaches them gives this worker commands
+    /// Connect to servers on other machines, too. Everybody who can reach such a server can run commands here
     #[arg(help_heading = SAFETY, long)]
     pub(super) remote: bool,
 
