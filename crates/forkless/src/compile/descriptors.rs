@@ -32,10 +32,11 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Reserves a number that is unused in the child. With `inherit_all` the child may inherit a descriptor at any
-    /// number: then a close-on-exec descriptor of the caller occupies the number as long as the plan exists.
+    /// Reserves the lowest number that is unused in the child: a number above the highest may be beyond `RLIMIT_NOFILE`.
+    /// With `inherit_all` the child may inherit a descriptor at any number: then a close-on-exec descriptor of the caller
+    /// occupies the number as long as the plan exists.
     fn free_number(&mut self, command: &Command) -> Result<RawFd, Error> {
-        let mut number = self.keep.iter().max().map_or(3, |highest| highest + 1);
+        let mut number = (3..RawFd::MAX).find(|number| !self.keep.contains(number)).unwrap_or(RawFd::MAX);
         if command.inherit_all {
             let failed = |errno: rustix::io::Errno| {
                 Error::new(&command.program, Step::PassFd, errno.raw_os_error()).on("for the child's own use")
@@ -219,6 +220,7 @@ fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error
 mod tests {
     use super::*;
     use crate::stdio::Stdio;
+    use std::fs::File;
 
     /// The child searches the list.
     #[test]
@@ -228,5 +230,14 @@ mod tests {
         let found = descriptors(&command).expect("descriptors");
         let targets: Vec<RawFd> = found.pairs.iter().map(|pair| pair.target).collect();
         assert_eq!(targets, [0, 1, 2]);
+    }
+    #[test]
+    fn own_descriptors_of_the_child_have_the_lowest_numbers() {
+        for highest in [1023, RawFd::MAX] {
+            let program = File::open("/bin/true").expect("a program");
+            let mut command = Command::new("true");
+            command.program_fd(program).fd(Stdio::null(), 3).fd(Stdio::null(), highest);
+            assert_eq!(descriptors(&command).expect("descriptors").program, Some(4));
+        }
     }
 }
