@@ -48,12 +48,13 @@ fn table() {
         .filter(|(_, route)| route.contains(&wanted_route))
         .step_by(every)
         .collect();
+    let scratch = process::scratch();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
             scope.spawn(|| {
                 while let Some((case, route)) = plays.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match (play(case, route), refusal(case).filter(|_| route == BY_ZYGOTE)) {
+                    match (play(case, route, scratch.path()), refusal(case).filter(|_| route == BY_ZYGOTE)) {
                         (Ok(()), None) => {}
                         (Err(what), Some(why)) if what.contains(why) => {}
                         (Err(what), _) => wrong.lock().unwrap().push(what),
@@ -105,6 +106,7 @@ fn controls() {
         ("routes = ['close_range EPERM arg0=77']", "the descriptor table is \"Private\""),
         ("routes = ['pidfd_getfd EPERM arg0=-9']\nask.fd = { 1 = 'piped' }", "the passing is PidfdGetfd"),
     ];
+    let scratch = process::scratch();
     for (words, complaint) in wrong {
         let case: Case = toml::from_str(&format!("name = 'control'\n{words}")).expect(words);
         let route = case.routes.clone().and_then(|routes| routes.into_iter().next()).unwrap_or("normal".into());
@@ -112,7 +114,7 @@ fn controls() {
             say("SKIPPED: a control of the passing because under any filter nothing is fetched before Linux 5.16\n");
             continue;
         }
-        let said = play(&case, &route).expect_err(words);
+        let said = play(&case, &route, scratch.path()).expect_err(words);
         assert!(said.contains(complaint), "{words}: {said}");
     }
 }
@@ -151,8 +153,10 @@ fn routes(case: &Case) -> Vec<String> {
     routes
 }
 
-fn play(case: &Case, route: &str) -> Result<(), String> {
+/// `scratch`: where the helper makes its files, some of which it cannot remove: it may end as another user.
+fn play(case: &Case, route: &str, scratch: &Path) -> Result<(), String> {
     let helper = Command::new(env!("CARGO_BIN_EXE_case"))
+        .env("TMPDIR", scratch)
         .args([&toml::to_string(case).unwrap(), route, env!("CARGO_BIN_EXE_probe")])
         .output()
         .map_err(|error| error.to_string())?;

@@ -6,11 +6,11 @@
 use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, unmatched};
 use forkless_tests::matrix::page::page;
 use forkless_tests::matrix::{BASES, FORMS, LAUNCHERS, Matrix, Setup};
+use forkless_tests::process;
 use forkless_tests::table::parent::unmet;
 use forkless_tests::trace::{Call, Options, trace};
 use serde::Serialize;
 use std::collections::HashSet;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -26,13 +26,14 @@ struct Batch<'a> {
     cell: Vec<&'a Cell>,
 }
 
-fn helper(what: &str, batch: &Batch<'_>) -> (Command, tempfile::TempPath) {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(toml::to_string(batch).expect("a text").as_bytes()).expect("written");
-    let file = file.into_temp_path();
+/// The helper, and the directory with its request and its own files.
+fn helper(what: &str, batch: &Batch<'_>) -> (Command, tempfile::TempDir) {
+    let scratch = process::scratch();
+    let request = scratch.path().join("request");
+    std::fs::write(&request, toml::to_string(batch).expect("a text")).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_matrix"));
-    command.arg(what).arg(&file);
-    (command, file)
+    command.arg(what).arg(&request).env("TMPDIR", scratch.path());
+    (command, scratch)
 }
 
 /// Does the work on each element, with as many threads as CPUs.
@@ -75,7 +76,7 @@ fn traces(matrix: &Matrix) -> Option<Vec<Traced>> {
     let found = Mutex::new(Vec::new());
     in_parallel(&launches, |launch| {
         let batch = Batch { launch: Some(launch), setup: vec![matrix.setup(&launch.setup)], cell: vec![] };
-        let (command, _file) = helper("--trace", &batch);
+        let (command, _scratch) = helper("--trace", &batch);
         let options = Options { has_helper: launch.launcher == "zygote", ..Options::default() };
         let calls = trace(&format!("{launch:?}"), command, options).map(|trace| {
             let mut seen = HashSet::new();
@@ -127,7 +128,7 @@ fn every_refused_call_has_the_listed_outcome() {
 /// Plays cells in one helper; returns the errors.
 fn play(matrix: &Matrix, cells: &[Cell]) -> Vec<String> {
     let setup = matrix.setup.iter().filter(|setup| cells.iter().any(|cell| cell.launch.setup == setup.name)).collect();
-    let (mut command, _file) = helper("--play", &Batch { launch: None, setup, cell: cells.iter().collect() });
+    let (mut command, _scratch) = helper("--play", &Batch { launch: None, setup, cell: cells.iter().collect() });
     let output = command.stdin(Stdio::null()).output().expect("the helper");
     let (out, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let mut wrong: Vec<String> =

@@ -1,6 +1,7 @@
 //! Random combinations of settings, in random order: each is refused, fails at the step that the plan's order predicts,
 //! or gives a child with exactly these settings.
 
+use forkless_tests::process;
 use forkless_tests::table::model::{List, simple};
 use forkless_tests::table::parent::{cgroup_mount, unmet};
 use proptest::collection::vec;
@@ -9,6 +10,7 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 /// Settings in the form of `Ask`.
@@ -155,10 +157,11 @@ fn lists(nobody: bool) -> impl Strategy<Value = List> {
 }
 
 /// Returns the result: `ran`, `failed` or `refused`.
-fn played(list: &List, user: &str) -> Result<String, TestCaseError> {
+fn played(list: &List, user: &str, scratch: &Path) -> Result<String, TestCaseError> {
     let text = toml::to_string(list).expect("settings are plain data");
     let helper = Command::new(env!("CARGO_BIN_EXE_case"))
         .args(["--random", &text, user, env!("CARGO_BIN_EXE_probe")])
+        .env("TMPDIR", scratch)
         .output()
         .expect("a helper");
     let said = String::from_utf8_lossy(&helper.stderr);
@@ -177,9 +180,10 @@ fn run(user: &str) {
         max_shrink_time: 60_000,
         ..Config::default()
     };
+    let scratch = process::scratch();
     let ends = RefCell::new(BTreeMap::<String, u32>::new());
     let answer = TestRunner::new(config).run(&lists(user == "nobody"), |list| {
-        *ends.borrow_mut().entry(played(&list, user)?).or_default() += 1;
+        *ends.borrow_mut().entry(played(&list, user, scratch.path())?).or_default() += 1;
         Ok(())
     });
     if let Err(error) = answer {
@@ -236,7 +240,8 @@ fn controls() {
 fn deny(said: &[&str], predicted: &[&str], complaint: &str) {
     let words = |all: &[&str]| all.iter().map(|&text| text.into()).collect();
     let list = List { launch: false, fork: false, one: words(said), lie: words(predicted) };
-    let error = played(&list, "root").expect_err(complaint).to_string();
+    let scratch = process::scratch();
+    let error = played(&list, "root", scratch.path()).expect_err(complaint).to_string();
     assert!(error.contains(complaint), "{said:?} as {predicted:?}: {error}");
 }
 

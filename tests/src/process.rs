@@ -1,10 +1,18 @@
-//! System calls on processes that touch no memory.
+//! System calls on processes that touch no memory, and what a test needs before it starts a process.
 
 use forkless_core::sys;
+use std::os::unix::fs::PermissionsExt;
 
 /// `kill(2)`; a negative number is a process group. Was the signal sent?
 pub fn kill(pid: i32, signal: i32) -> bool {
     sys::kill(pid, signal).is_ok()
+}
+
+/// A directory for the temporary files of helpers. A helper may become another user, and then cannot remove what it made.
+pub fn scratch() -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o1777)).expect("one's own directory");
+    scratch
 }
 
 /// Has this process the effective user id of root?
