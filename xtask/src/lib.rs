@@ -19,6 +19,7 @@ pub mod scale;
 pub mod settings;
 pub mod soak;
 pub mod suite;
+pub mod tools;
 pub mod trust;
 pub mod wrappers;
 
