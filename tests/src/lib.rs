@@ -20,3 +20,8 @@ pub mod trace;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The examples of the page about tool calls.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/agents.md")]
+struct Agents;

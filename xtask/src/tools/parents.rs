@@ -168,7 +168,9 @@ fn read(text: &str) -> Result<Run> {
 /// Versions of the interpreters and tools.
 pub(super) fn versions() -> Vec<(String, String)> {
     let mut versions = Vec::new();
-    for (name, about) in [("node", "--version"), ("go", "version"), ("rg", "--version"), ("git", "--version")] {
+    for (name, about) in
+        [("python3", "--version"), ("node", "--version"), ("go", "version"), ("rg", "--version"), ("git", "--version")]
+    {
         let output = Command::new(name).arg(about).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         versions.extend(text.lines().next().map(|line| (name.to_owned(), line.to_owned())));

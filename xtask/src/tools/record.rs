@@ -107,7 +107,7 @@ impl Record {
         let versions: Vec<String> = self.versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
         let mut text = format!(
             "# Tool calls\n\nWritten by `cargo xtask tools`; [how](../../METHODOLOGY.md#tool-calls).\n\n{}.\n\n{}.\n\n\
-             {} rounds; in each, every parent made each call {} times. Times in milliseconds; CPU time per call in \
+             Rounds: {}; in each, every parent made each call {} times. Times in milliseconds; CPU time per call in \
              microseconds. The stop is the longest of a round: median and maximum of the rounds. The ratios are to the \
              stock method of the same language.\n",
             about.join(", "),
