@@ -252,6 +252,37 @@ fn a_signal_lets_running_jobs_end_and_their_replies_go_out() {
     assert_eq!(worker.status("the worker ends").code(), Some(0));
 }
 
+/// The server is stopped while a long reply waits for it: the worker that was ended by a signal waits, too.
+#[test]
+fn a_reply_that_the_server_takes_late_is_delivered() {
+    const LENGTH: usize = 12_000_000;
+    let Some(server) = Server::start("a late reply") else { return };
+    let place = tempfile::tempdir().expect("a directory");
+    let [begun, go, ended] = ["begun", "go", "ended"].map(|name| place.path().join(name));
+    let mut worker = server.worker(&["--function", "line", "--max-output", "16M"]);
+    let line = format!(
+        ": > {}; until test -e {}; do sleep 0.02; done; head -c {LENGTH} /dev/zero | tr '\\0' x; : > {}",
+        begun.display(),
+        go.display(),
+        ended.display()
+    );
+    let process = server.process.as_ref().expect("a server");
+    let client = thread::scope(|scope| {
+        let client = scope.spawn(|| server.client(&["-f", "line", &line]));
+        eventually("the job has started", || begun.exists());
+        worker.signal(Signal::TERM);
+        process.signal(Signal::STOP);
+        fs::write(&go, "").expect("a file");
+        eventually("the job has written its output", || ended.exists());
+        // Time for a worker that would not wait.
+        thread::sleep(Duration::from_millis(500));
+        process.signal(Signal::CONT);
+        client.join().expect("the client")
+    });
+    assert_eq!((client.stdout.len(), client.status.code()), (LENGTH, Some(0)), "{}", text(&client.stderr));
+    assert_eq!(worker.status("the worker ends").code(), Some(0));
+}
+
 #[test]
 fn servers_on_other_machines_need_an_option() {
     let mut worker = Command::new("timeout");
