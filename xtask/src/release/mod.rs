@@ -9,6 +9,7 @@ mod modules;
 mod npm;
 mod raku;
 mod third_party;
+mod twice;
 
 use crate::dist::{self, Place, output, root, run};
 use anyhow::{Context, Result, ensure};
@@ -28,6 +29,9 @@ pub struct Options {
     /// Then install the packages, but for the crates, in a new, minimal Debian, and use them there (needs root)
     #[arg(long)]
     check: bool,
+    /// Then make the packages again, of a clone of the commit in another directory, and compare them byte by byte
+    #[arg(long)]
+    twice: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,6 +100,11 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     }
     if wanted(Kind::Crates) {
         println!("order of the crates: {}", CRATES.join(", "));
+    }
+    if options.twice {
+        let kinds = options.kinds.iter().filter_map(ValueEnum::to_possible_value);
+        let kinds: Vec<_> = kinds.map(|kind| kind.get_name().to_owned()).collect();
+        twice::compare(&kinds, &out, &std::path::absolute(target)?.join("release-packages/twice"))?;
     }
     if options.check {
         installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"), wanted)?;
