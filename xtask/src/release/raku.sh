@@ -3,8 +3,10 @@ say() { { set +x; } 2>/dev/null; echo "packages: $*"; set -x; }
 
 dpkg -i packages/libforkless0_*.deb >/dev/null
 export PATH="$PATH:$(raku -e 'print $*REPO.repo-chain.grep(CompUnit::Repository::Installation)».prefix.map(* ~ "/bin").join(":")')"
-# A file, not a name to look up.
-zef install --debug ./packages/raku-Forkless-*.tar.gz
+tar -xzf packages/raku-Forkless-*.tar.gz -C /tmp
+# A directory, not a name to look up. zef unpacks only archives that it has downloaded.
+zef install --verbose /tmp/Forkless-*/
+rm -r /tmp/Forkless-*/
 cd /
 cat >/tmp/use.raku <<'END'
 use Forkless;
