@@ -18,6 +18,7 @@ pub mod release;
 pub mod runners;
 pub mod scale;
 pub mod settings;
+pub mod site;
 pub mod soak;
 pub mod suite;
 pub mod trust;
