@@ -325,6 +325,45 @@ fn a_job_that_waits_for_the_kernel_is_skipped_when_the_run_is_stopped() {
     assert!(!summary.is_complete());
 }
 
+/// The kernel refuses to execute the program, after the job's standard input has been written. A pipe holds the first input;
+/// it does not hold the second one.
+#[test]
+fn a_job_that_the_kernel_refused_late_gets_its_whole_input() {
+    struct Free(Option<Crowded>);
+    impl Events for Free {
+        fn tick(&mut self, _: &forkless_jobs::Progress) {
+            self.0 = None;
+        }
+    }
+    if !is_root("a_job_that_the_kernel_refused_late_gets_its_whole_input") {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    for (count, tries) in [(3, 1), (1_000_000, 1), (3, 2), (1_000_000, 2)] {
+        let file = place.path().join("count");
+        let out = std::fs::File::create(&file).expect("a file");
+        let mut options = Options::default().slots(1);
+        let crowded = Crowded::set(&mut options);
+        let mut set = options.setup.take().expect("a setup");
+        let launches = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = launches.clone();
+        options.setup = Some(Box::new(move |command, job| {
+            counted.set(counted.get() + 1);
+            set(command, job);
+            command.stdout(out.try_clone().expect("a file"));
+        }));
+        options.tick = Some(Duration::from_millis(100));
+        options.tries = tries;
+        let mut job = Job::program("wc", ["-c"]);
+        job.stdin = forkless_jobs::Stdin::Bytes(vec![b'x'; count]);
+        let source = &mut from_iter([job]);
+        let summary = run(options, source, &mut Free(Some(crowded)), &mut Standard::new()).expect("a run");
+        assert!(summary.is_success(), "{summary:?}");
+        assert!(launches.get() > 1, "the kernel refused nothing");
+        assert_eq!(std::fs::read_to_string(file).expect("a file").trim(), count.to_string());
+    }
+}
+
 #[test]
 fn a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted() {
     if !is_root("a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted") {
