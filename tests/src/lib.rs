@@ -25,3 +25,13 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/agents.md")]
 struct Agents;
+
+/// The questions and answers.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/faq.md")]
+struct Questions;
+
+/// The tour of the Rust library.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/rust.md")]
+struct Tour;

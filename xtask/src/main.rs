@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
-    settings, soak, suite, tools, trust, wrappers,
+    settings, site, soak, suite, tools, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -83,6 +83,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
     Settings,
+    /// Make the documentation as a site in target/site/html, and follow its links (installs mdBook in target; needs mandoc)
+    Site,
     /// Write the list of all unsafe code with its reasons to docs/unsafe.md
     Unsafe,
     /// Write the promises with their tests and planted faults to docs/trust.md
@@ -142,6 +144,7 @@ fn task() -> Result<()> {
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return settings::write(&dist::root()),
+        Task::Site => return site::make(&target).map(drop),
         Task::Unsafe => return inventory::write(&dist::root()),
         Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}

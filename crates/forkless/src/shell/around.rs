@@ -1,5 +1,6 @@
 //! What does not depend on the line: the shell, the privileges, the signal mask and the working directory.
 
+use super::environment::Patterns;
 use super::known::{Identity, STANDARD};
 use forkless_core::sys;
 use nix::unistd::{getresgid, getresuid};
@@ -34,6 +35,7 @@ struct Seen {
     mask: Option<u64>,
     /// PWD as given, and as the shell would set it.
     pwd: Option<(Vec<u8>, Vec<u8>)>,
+    patterns: Patterns,
 }
 
 impl ShellSurroundings {
@@ -51,12 +53,18 @@ impl ShellSurroundings {
             is_privileged: is_privileged(),
             mask: sys::signal_mask().ok(),
             pwd: given.and_then(|given| pwd(Some(&given), None).map(|found| (given, found))),
+            patterns: Patterns::default(),
         }))
     }
 
     /// The shell, if it is this one.
     pub(super) fn shell(&self, path: &Path) -> Option<Identity> {
         self.0.shell.as_ref().filter(|shell| shell.path() == path).cloned()
+    }
+
+    /// Of the environments.
+    pub(super) fn patterns(&self) -> &Patterns {
+        &self.0.patterns
     }
 
     pub(super) fn is_privileged(&self) -> bool {

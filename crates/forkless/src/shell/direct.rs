@@ -74,7 +74,7 @@ impl Direct {
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
         let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
         let place = Place { directory, program: paths.get(0).as_bytes() };
-        let env = given.by_shell(kind, form, &place)?;
+        let env = given.by_shell(kind, form, &place, around.map(ShellSurroundings::patterns))?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };
         Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
