@@ -2,6 +2,8 @@
 
 mod options;
 
+mod plain;
+
 mod refused;
 
 mod grammar;
@@ -64,6 +66,7 @@ use signal_hook::iterator::Signals;
 pub(crate) use message::FAILED;
 use message::say;
 pub(crate) use options::ParallelOptions;
+pub(crate) use plain::plain;
 
 use plan::Plan;
 pub(crate) use plan::slots;
