@@ -5,7 +5,7 @@ use super::record::Row;
 use crate::background::plot::{COLOURS, escaped, scale};
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 820.0;
+const WIDTH: f64 = 900.0;
 /// From the names to the right end of the longest bar.
 const LEFT: f64 = 210.0;
 const RIGHT: f64 = 600.0;
