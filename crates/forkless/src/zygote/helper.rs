@@ -1,7 +1,7 @@
 //! The caller's side of one helper: its start, its socket, its parcels, its end.
 
 use super::inherited::{Files, Identity};
-use super::message::{ARENA_AT, AT_ONCE, Kind, Message, PARCEL_AT, Parcel, USUAL, refusal};
+use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
 use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
