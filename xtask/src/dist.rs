@@ -224,6 +224,26 @@ fn preload(archive: &Path, lib: &Path) -> Result<()> {
     Ok(fs::rename(new, installed)?)
 }
 
+/// Builds `libforkless_warm.so` in cargo's directory `target`, in release mode, and writes it to the directory `lib`.
+///
+/// # Errors
+/// If cargo or cc fails.
+pub fn warm(lib: &Path, target: &Path) -> Result<()> {
+    let target = std::path::absolute(target)?;
+    // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
+    let panic = ("CARGO_PROFILE_RELEASE_PANIC", "abort".to_owned());
+    run(cargo_build(&target, &[panic]).args(["--package", "forkless-warm"]).args(features()))?;
+    fs::create_dir_all(lib)?;
+    let (new, installed) = (lib.join("libforkless_warm.so.new"), lib.join("libforkless_warm.so"));
+    let map = root().join("crates/warm/libforkless_warm.map");
+    let mut link = Command::new("cc");
+    link.arg("-shared").arg("-nostartfiles").arg("-o").arg(&new).arg("-Wl,-soname,libforkless_warm.so");
+    link.arg(format!("-Wl,--version-script={}", map.display())).args(["-u", "__libc_start_main"]);
+    link.arg(target.join("release/libforkless_warm.a"));
+    run(link.args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"]))?;
+    Ok(fs::rename(new, installed)?)
+}
+
 /// The same names for a machine where glibc's functions have other versions: without any, they stand for each.
 fn without_versions(map: &Path, lib: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(map)?;

@@ -57,6 +57,12 @@ pub enum Kind {
 pub mod refusal {
     /// Its exec gave it more privileges than its parent may have.
     pub const PRIVILEGED: u64 = 1;
+    /// A template: a library has registered handlers for fork, which a clone would skip.
+    pub const FORK_HANDLERS: u64 = 2;
+    /// A template: a library has started a timer or set an alternate signal stack.
+    pub const TIMERS: u64 = 3;
+    /// A template: the kernel does not support what it needs.
+    pub const KERNEL: u64 = 4;
 }
 
 /// One message.

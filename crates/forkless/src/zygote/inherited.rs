@@ -85,7 +85,7 @@ impl Status {
     }
 
     /// The values of these labels, which must be in the order of the file.
-    fn values<const N: usize>(&self, labels: [&str; N]) -> [Option<&[u8]>; N] {
+    pub(crate) fn values<const N: usize>(&self, labels: [&str; N]) -> [Option<&[u8]>; N] {
         let mut lines = self.text[self.from..].split(|&byte| byte == b'\n');
         labels.map(|label| {
             let mut rest = lines.clone();
