@@ -237,7 +237,10 @@ pub fn warm(lib: &Path, target: &Path) -> Result<()> {
     let (new, installed) = (lib.join("libforkless_warm.so.new"), lib.join("libforkless_warm.so"));
     let map = root().join("crates/warm/libforkless_warm.map");
     let mut link = Command::new("cc");
-    link.arg("-shared").arg("-nostartfiles").arg("-o").arg(&new).arg("-Wl,-soname,libforkless_warm.so");
+    link.args(["-shared", "-nostartfiles", "-static-libgcc"])
+        .arg("-o")
+        .arg(&new)
+        .arg("-Wl,-soname,libforkless_warm.so");
     link.arg(format!("-Wl,--version-script={}", map.display())).args(["-u", "__libc_start_main"]);
     link.arg(target.join("release/libforkless_warm.a"));
     run(link.args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"]))?;
