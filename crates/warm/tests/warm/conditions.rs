@@ -130,8 +130,8 @@ fn a_replaced_deleted_or_forbidden_program_is_not_warm() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("program");
     let program = path.to_str().expect("UTF-8");
-    fs::copy("/bin/true", &path).expect("a file");
     let warm = warm();
+    fs::copy("/bin/true", &path).expect("a file");
     let prepared = prepared(&mut command(program, &[]));
     // It has changed a moment ago.
     let child = warm.spawn(&prepared).expect("a child");
