@@ -232,7 +232,11 @@ pub fn warm(lib: &Path, target: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
     let panic = ("CARGO_PROFILE_RELEASE_PANIC", "abort".to_owned());
-    run(cargo_build(&target, &[panic]).args(["--package", "forkless-warm"]).args(features()))?;
+    let mut build = cargo_build(&target, &[panic]);
+    if std::env::var_os(FEATURES).is_some() {
+        build.args(["--features", "planted"]);
+    }
+    run(build.args(["--package", "forkless-warm"]))?;
     fs::create_dir_all(lib)?;
     let (new, installed) = (lib.join("libforkless_warm.so.new"), lib.join("libforkless_warm.so"));
     let map = root().join("crates/warm/libforkless_warm.map");

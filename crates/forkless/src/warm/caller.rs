@@ -4,7 +4,6 @@
 
 use crate::zygote::inherited::Status;
 use forkless_core::sys::{self, prctl, uapi};
-use std::io::Read;
 
 /// Lines of `/proc/PID/status` in the order of the file.
 const LINES: [&str; 14] = [
@@ -59,10 +58,12 @@ impl Caller {
     }
 }
 
-/// A short file. `None` if it does not exist or cannot be read.
+/// A short file, by one read. `None` if it does not exist or cannot be read, or is not short.
 fn whole(name: &str) -> Option<Vec<u8>> {
-    let mut text = Vec::with_capacity(512);
-    std::fs::File::open(format!("/proc/thread-self/{name}")).ok()?.read_to_end(&mut text).ok()?;
+    let file = std::fs::File::open(format!("/proc/thread-self/{name}")).ok()?;
+    let mut text = vec![0; 1024];
+    let length = rustix::io::read(&file, &mut text[..]).ok().filter(|&length| length < 1024)?;
+    text.truncate(length);
     Some(text)
 }
 

@@ -1,6 +1,6 @@
 //! The same programs, cold and warm.
 
-use crate::common::{by_template, command, in_own_process, prepared, warm};
+use crate::common::{by_template, command, grow_old, in_own_process, prepared, warm};
 use forkless::{Command, Resource, Stdio};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -236,5 +236,20 @@ fn a_failed_step_is_the_same_error() {
     assert_eq!(by_warm.to_string(), cold.to_string());
     // It was no reason to give the template up.
     by_template(&warm, &plain).expect("warm");
+    assert_eq!(warm.stats().starts, 1);
+}
+
+/// The standard library of Rust reads the arguments in a constructor of the program, before `main`.
+#[test]
+fn a_rust_program_sees_its_own_arguments() {
+    let program = std::env::current_exe().expect("a program");
+    grow_old(&program);
+    let program = program.to_str().expect("UTF-8");
+    let warm = warm();
+    for args in [&["--list", "templates::"][..], &["--list", "no such test"], &["--bad-option"]] {
+        let prepared = prepared(&mut command(program, args));
+        let cold = prepared.spawn().expect("a child").wait_with_output().expect("its output");
+        assert_eq!(by_template(&warm, &prepared).expect("warm"), cold, "{args:?}");
+    }
     assert_eq!(warm.stats().starts, 1);
 }
