@@ -122,7 +122,7 @@ fn task() -> Result<()> {
             }
             return dist::licences(&place);
         }
-        Task::Warm { directory } => return dist::warm(&directory, &target.join("warm-build")),
+        Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
         Task::Scale => {
             print!("{}", scale::tables());
             return Ok(());

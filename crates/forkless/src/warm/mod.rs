@@ -119,15 +119,16 @@ impl Warm {
     /// `NotFound` if the file does not exist.
     pub fn new<P: AsRef<Path>>(library: P) -> io::Result<Self> {
         use std::os::unix::ffi::OsStrExt;
-        let library = library.as_ref();
-        let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'$');
-        if !library.is_absolute() || library.as_os_str().as_bytes().iter().any(separates) {
-            let why = "the library's path must be absolute, without spaces, colons and dollar signs";
+        let is_absolute = library.as_ref().is_absolute();
+        // As `/proc/PID/maps` shows it.
+        let library = std::fs::canonicalize(library)?;
+        let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'$' | b'\n');
+        if !is_absolute || library.as_os_str().as_bytes().iter().any(separates) {
+            let why = "the library's path must be absolute, without spaces, line feeds, colons and dollar signs";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        std::fs::metadata(library)?;
         Ok(Self {
-            library: library.to_owned(),
+            library,
             owner: process::generation(),
             entries: Mutex::new(HashMap::new()),
             stats: Mutex::new(WarmStats::default()),

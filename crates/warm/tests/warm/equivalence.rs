@@ -117,6 +117,9 @@ fn rewound(command: &mut Command, text: &str) {
     command.stdin(Stdio::from(OwnedFd::from(file)));
 }
 
+/// A setting with its name.
+type Setting = (&'static str, fn(&mut Command));
+
 /// The files of `/proc/self` that a program reads of itself, and what `dash` knows of itself.
 const ATTRIBUTES: &[(&str, &[&str])] = &[
     ("/bin/cat", &["/proc/self/cmdline"]),
@@ -145,7 +148,7 @@ const ATTRIBUTES: &[(&str, &[&str])] = &[
 fn attributes_are_alike() {
     in_own_process("equivalence::attributes_are_alike", || {
         let warm = warm();
-        let settings: &[(&str, fn(&mut Command))] = &[
+        let settings: &[Setting] = &[
             ("none", |_| {}),
             ("directory", |command| {
                 command.current_dir("/usr");
