@@ -70,7 +70,7 @@ impl Stamp {
         let Some(found) = self.found else { return false };
         let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return true };
         let newest = found.modified.0.max(found.changed.0);
-        newest + YOUNG.as_secs() as i64 >= now.as_secs() as i64
+        newest + YOUNG.as_secs() as i64 >= now.as_secs() as i64 && !planted!("warm-young-files-accepted")
     }
 }
 

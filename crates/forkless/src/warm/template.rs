@@ -10,7 +10,6 @@ use crate::command::Command;
 use crate::kernel;
 use crate::zygote::helper::Helper;
 use crate::zygote::message::{Kind, Message, OverSocket, refusal};
-use forkless_core::planted;
 use forkless_core::sys::errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -63,7 +62,7 @@ impl Template {
         }
         check_program(path).map_err(lasting)?;
         let caller = Caller::observe().map_err(|_| Refusal::Now)?;
-        if program.is_young() && !planted!("warm-young-files-accepted") {
+        if program.is_young() {
             return Err(Refusal::Now);
         }
         let looked_at = watch(command(request, library), library).map_err(|why| lasting(&why))?;
@@ -74,7 +73,7 @@ impl Template {
         let files: Option<Vec<_>> = paths.into_iter().map(Stamp::of).collect();
         let files = files.ok_or(Refusal::Now)?;
         // A change during the watch has a time stamp of less than two seconds ago.
-        if files.iter().any(Stamp::is_young) && !planted!("warm-young-files-accepted") {
+        if files.iter().any(Stamp::is_young) {
             return Err(Refusal::Now);
         }
         let mut said = None;
