@@ -8,8 +8,9 @@
 //! parent with its own memory. The child plays the plan, and in place of `execve(2)` becomes the program: see
 //! [`program`].
 //!
-//! The library lives in programs that know nothing of it. So it has no heap, no thread-local storage and no constructor,
-//! and calls no function of libc except `dlsym(3)` and those that it stands for. Everything else is a system call.
+//! The library lives in programs that know nothing of it. So it has no heap and no thread-local storage, and calls no
+//! function of libc except `dlsym(3)`, those that it stands for, and `memcpy(3)` and similar ones. Everything else is a
+//! system call.
 //!
 //! Read it in this order: [`start`] (libc's two names), [`template`] (the loop), [`program`] (the child).
 //!
@@ -19,7 +20,8 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #![allow(clippy::missing_safety_doc, reason = "the head of the crate states the one contract all its functions share")]
 
-// For the functions that a staticlib must have in every build (panics). The installed library has no code of it.
+// For the functions that a staticlib must have in every build (panics). Of it, the installed library has only a
+// constructor that notes where the arguments are.
 extern crate std as _;
 
 mod start;
